@@ -1,0 +1,220 @@
+// Package commit turns many creates into few commits.
+//
+// A lane commits as soon as its previous commit has ended: whoever waits by then is the next batch.
+// There is no timer on that path, so a lone client pays one commit and nothing more.
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"plantstore/internal/plant"
+)
+
+var (
+	// ErrBusy: as many wait as may wait, or the caller has waited as long as one may.
+	// Nothing was stored.
+	ErrBusy = errors.New("too many creates are waiting")
+	// ErrSlow: the commit has not ended in the time that a caller may wait. The plant may be
+	// stored, now or later, or not at all.
+	ErrSlow = errors.New("the database did not confirm in time")
+	// ErrClosed: the Committer has stopped. Nothing was stored.
+	ErrClosed = errors.New("the service is stopping")
+)
+
+// Store is what a batch is committed to: see store.Plants for what it promises.
+type Store interface {
+	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
+}
+
+// Options bound a Committer. A zero field takes its default.
+type Options struct {
+	Lanes    int           // batches under way at once; 1
+	Batch    int           // plants in one batch at most; 512
+	Queue    int           // plants that may wait at most; 4096
+	Patience time.Duration // how long a caller waits at most; 10 s
+}
+
+// Committer groups creates into batches. It is safe for concurrent use.
+type Committer struct {
+	store Store
+	opts  Options
+
+	mu      sync.Mutex
+	queue   []*batch // not begun, the oldest first; all but the last are full
+	waiting int      // plants in queue
+	idle    int      // lanes that wait for a wake
+	closed  bool
+
+	wake chan struct{}
+}
+
+// batch is what its callers share: each remembers its place in records and finds its outcome there.
+type batch struct {
+	records []plant.Record
+	late    *time.Timer
+
+	done     chan struct{} // closed when what follows is set
+	outcomes []plant.Outcome
+	err      error
+
+	begun, answered bool // guarded by Committer.mu
+}
+
+// New makes a Committer on a store. Run makes it work.
+func New(store Store, opts Options) *Committer {
+	opts.Lanes = or(opts.Lanes, 1)
+	opts.Batch = or(opts.Batch, 512)
+	opts.Queue = or(opts.Queue, 4096)
+	opts.Patience = or(opts.Patience, 10*time.Second)
+	return &Committer{store: store, opts: opts, wake: make(chan struct{}, opts.Lanes)}
+}
+
+func or[T int | time.Duration](value, fallback T) T {
+	if value == 0 {
+		return fallback
+	}
+	return value
+}
+
+// Create stores a plant and returns its outcome once that would survive power loss.
+//
+// A caller that has gone away before its plant joins a batch stores nothing; after that the
+// batch goes on without it. Everyone who has joined is answered, on shutdown too.
+func (c *Committer) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	b, place, err := c.join(record)
+	if err != nil {
+		return 0, err
+	}
+	<-b.done
+	if b.err != nil {
+		return 0, b.err
+	}
+	return b.outcomes[place], nil
+}
+
+func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, 0, ErrClosed
+	}
+	if c.waiting >= c.opts.Queue {
+		return nil, 0, ErrBusy
+	}
+	if n := len(c.queue); n > 0 && len(c.queue[n-1].records) < c.opts.Batch {
+		b = c.queue[n-1]
+	} else {
+		b = &batch{done: make(chan struct{})}
+		b.late = time.AfterFunc(c.opts.Patience, func() { c.expire(b) })
+		c.queue = append(c.queue, b)
+	}
+	place = len(b.records)
+	b.records = append(b.records, record)
+	c.waiting++
+	if c.idle > 0 {
+		c.idle--
+		c.wake <- struct{}{}
+	}
+	return b, place, nil
+}
+
+// Run commits until ctx ends, then answers everyone who still waits and returns.
+func (c *Committer) Run(ctx context.Context) {
+	var lanes sync.WaitGroup
+	for range c.opts.Lanes {
+		lanes.Go(c.lane)
+	}
+	<-ctx.Done()
+	c.mu.Lock()
+	c.closed = true
+	for ; c.idle > 0; c.idle-- {
+		c.wake <- struct{}{}
+	}
+	c.mu.Unlock()
+	lanes.Wait()
+}
+
+func (c *Committer) lane() {
+	for {
+		b := c.next()
+		if b == nil {
+			return
+		}
+		outcomes, err := c.commit(b.records)
+		c.answer(b, outcomes, err)
+	}
+}
+
+// next waits for a batch and begins it. It returns nil when there will be none.
+func (c *Committer) next() *batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		for len(c.queue) > 0 {
+			b := c.queue[0]
+			c.queue[0] = nil
+			c.queue = c.queue[1:]
+			c.waiting -= len(b.records)
+			if !b.answered {
+				b.begun = true
+				return b
+			}
+		}
+		if c.closed {
+			return nil
+		}
+		c.idle++
+		c.mu.Unlock()
+		<-c.wake
+		c.mu.Lock()
+	}
+}
+
+func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic in a commit: %v\n%s", r, debug.Stack())
+		}
+	}()
+	outcomes, err = c.store.CreateBatch(context.Background(), records)
+	if err == nil && len(outcomes) != len(records) {
+		err = fmt.Errorf("the store gave %d outcomes for %d plants", len(outcomes), len(records))
+	}
+	return outcomes, err
+}
+
+// answer tells every caller of a batch what became of it, unless they were told already.
+func (c *Committer) answer(b *batch, outcomes []plant.Outcome, err error) {
+	b.late.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.answer(outcomes, err)
+}
+
+// expire ends the wait of a batch that took too long. One that has not begun is never begun.
+func (c *Committer) expire(b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.begun {
+		b.answer(nil, ErrSlow)
+	} else {
+		b.answer(nil, ErrBusy)
+	}
+}
+
+func (b *batch) answer(outcomes []plant.Outcome, err error) {
+	if b.answered {
+		return
+	}
+	b.answered = true
+	b.outcomes, b.err = outcomes, err
+	close(b.done)
+}

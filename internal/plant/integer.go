@@ -1,0 +1,63 @@
+package plant
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// parseInt64 reads a JSON number as JSON Schema does: 1.0 and 1e2 are integers, 1.5 is not.
+// It never goes through a float, and its work is bounded by the length of the literal,
+// whatever the exponent says. A Reason other than zero says why the number is no int64.
+func parseInt64(number []byte) (int64, Reason) {
+	if n, err := strconv.ParseInt(string(number), 10, 64); err == nil {
+		return n, 0
+	}
+	mantissa, exponentText, _ := bytes.Cut(bytes.ToLower(number), []byte("e"))
+	mantissa, negative := bytes.CutPrefix(mantissa, []byte("-"))
+	whole, fraction, _ := bytes.Cut(mantissa, []byte("."))
+
+	// The value is digits × 10^exponent, with no zero at either end of digits.
+	digits := append(bytes.Clone(whole), fraction...)
+	trimmed := bytes.TrimRight(digits, "0")
+	digits = bytes.TrimLeft(trimmed, "0")
+	if len(digits) == 0 {
+		return 0, 0
+	}
+	exponent := parseExponent(exponentText) - int64(len(fraction)) + int64(len(whole)+len(fraction)-len(trimmed))
+	if exponent < 0 {
+		return 0, NotInteger
+	}
+	const most = 19 // digits of the largest int64
+	if int64(len(digits))+exponent > most {
+		return 0, OutOfRange
+	}
+	literal := make([]byte, 0, most+1)
+	if negative {
+		literal = append(literal, '-')
+	}
+	literal = append(literal, digits...)
+	for range exponent {
+		literal = append(literal, '0')
+	}
+	n, err := strconv.ParseInt(string(literal), 10, 64)
+	if err != nil {
+		return 0, OutOfRange
+	}
+	return n, 0
+}
+
+// parseExponent reads the digits after e; past any length that a body can have it saturates.
+func parseExponent(text []byte) int64 {
+	if len(text) == 0 {
+		return 0
+	}
+	const far = 1 << 40
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	switch {
+	case err == nil:
+		return max(-far, min(far, n))
+	case text[0] == '-':
+		return -far
+	}
+	return far
+}

@@ -1,0 +1,206 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+
+	"plantstore/internal/plant"
+)
+
+const (
+	insertPlants = "INSERT INTO plants (store, id, name, tag) VALUES "
+	insertRow    = "(?, ?, ?, ?)"
+	insertUnless = " ON CONFLICT DO NOTHING"
+
+	getPlant     = "SELECT name, tag FROM plants WHERE store = ? AND id = ?"
+	listPlants   = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
+	countPlants  = "SELECT count(*) FROM plants WHERE store = ?"
+	replacePlant = "UPDATE plants SET name = ?, tag = ? WHERE store = ? AND id = ?"
+	removePlant  = "DELETE FROM plants WHERE store = ? AND id = ?"
+)
+
+// inserts are the same statement for several numbers of rows, the most first. A batch is cut into
+// as few of them as it needs: one statement of 64 rows costs a quarter of 64 statements.
+var inserts = func() (all []insert) {
+	for _, rows := range []int{64, 16, 4, 1} {
+		query := insertPlants + strings.TrimSuffix(strings.Repeat(insertRow+", ", rows), ", ") + insertUnless
+		all = append(all, insert{rows, query})
+	}
+	return all
+}()
+
+type insert struct {
+	rows  int
+	query string
+}
+
+var errConflict = errors.New("an id of the batch is there already")
+
+// CreateBatch implements store.Plants.
+func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
+	outcomes := make([]plant.Outcome, len(plants))
+	// Nearly always every id is new, and then a count of rows tells all outcomes.
+	err := s.writer.tx(func() error { return s.writer.insertAll(plants, outcomes) })
+	if errors.Is(err, errConflict) {
+		err = s.writer.tx(func() error { return s.writer.insertEach(plants, outcomes) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return outcomes, nil
+}
+
+func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) error {
+	args := make([]driver.Value, 0, 4*min(len(plants), inserts[0].rows))
+	for i := 0; i < len(plants); {
+		in := largestInsert(len(plants) - i)
+		args = args[:0]
+		for j := range plants[i : i+in.rows] {
+			args = appendRow(args, &plants[i+j])
+		}
+		changed, err := w.exec(in.query, args...)
+		if err != nil {
+			return err
+		}
+		if changed != int64(in.rows) {
+			return errConflict
+		}
+		i += in.rows
+	}
+	for i := range outcomes {
+		outcomes[i] = plant.Created
+	}
+	return nil
+}
+
+func largestInsert(rows int) insert {
+	for _, in := range inserts {
+		if in.rows <= rows {
+			return in
+		}
+	}
+	panic("no insert of one row")
+}
+
+func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) error {
+	one := largestInsert(1)
+	var args [4]driver.Value
+	for i := range plants {
+		p := &plants[i]
+		changed, err := w.exec(one.query, appendRow(args[:0], p)...)
+		if err != nil {
+			return err
+		}
+		if changed == 1 {
+			outcomes[i] = plant.Created
+			continue
+		}
+		stored, err := w.plant(p.Store, p.ID)
+		if err != nil {
+			return err
+		}
+		outcomes[i] = plant.Taken
+		if stored.Equal(p.Plant) {
+			outcomes[i] = plant.Same
+		}
+	}
+	return nil
+}
+
+func appendRow(args []driver.Value, p *plant.Record) []driver.Value {
+	return append(args, p.Store, p.ID, p.Name, tagValue(p.Tag))
+}
+
+func tagValue(tag *string) driver.Value {
+	if tag == nil {
+		return nil
+	}
+	return *tag
+}
+
+// plant reads a plant inside the writer's transaction.
+func (w *writer) plant(store string, id int64) (plant.Plant, error) {
+	row, err := w.row(getPlant, store, id)
+	if err != nil {
+		return plant.Plant{}, err
+	}
+	if row == nil {
+		return plant.Plant{}, plant.ErrNotFound
+	}
+	p := plant.Plant{Name: row[0].(string)}
+	if tag, ok := row[1].(string); ok {
+		p.Tag = &tag
+	}
+	return p, nil
+}
+
+// Get implements store.Plants.
+func (s *Store) Get(ctx context.Context, store string, id int64) (plant.New, error) {
+	p := plant.New{ID: id}
+	err := s.get.QueryRowContext(ctx, store, id).Scan(&p.Name, &p.Tag)
+	if errors.Is(err, sql.ErrNoRows) {
+		return plant.New{}, plant.ErrNotFound
+	}
+	return p, translate(err)
+}
+
+// List implements store.Plants.
+func (s *Store) List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error) {
+	first, ok := plant.FirstAfter(after)
+	if !ok {
+		return nil, nil
+	}
+	rows, err := s.readers.QueryContext(ctx, listPlants, store, first, limit)
+	if err != nil {
+		return nil, translate(err)
+	}
+	defer rows.Close()
+	var page []plant.New
+	for rows.Next() {
+		var p plant.New
+		if err := rows.Scan(&p.ID, &p.Name, &p.Tag); err != nil {
+			return nil, translate(err)
+		}
+		page = append(page, p)
+	}
+	return page, translate(rows.Err())
+}
+
+// Count implements store.Plants.
+func (s *Store) Count(ctx context.Context, store string) (n int64, err error) {
+	err = s.readers.QueryRowContext(ctx, countPlants, store).Scan(&n)
+	return n, translate(err)
+}
+
+// Replace implements store.Plants.
+func (s *Store) Replace(_ context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error {
+	return s.writer.change(store, id, seen, func() error {
+		_, err := s.writer.exec(replacePlant, to.Name, tagValue(to.Tag), store, id)
+		return err
+	})
+}
+
+// Remove implements store.Plants.
+func (s *Store) Remove(_ context.Context, store string, id int64, seen *plant.Plant) error {
+	return s.writer.change(store, id, seen, func() error {
+		_, err := s.writer.exec(removePlant, store, id)
+		return err
+	})
+}
+
+// change runs do where the plant is there and, if seen is not nil, equal to it.
+func (w *writer) change(store string, id int64, seen *plant.Plant, do func() error) error {
+	return w.tx(func() error {
+		stored, err := w.plant(store, id)
+		if err != nil {
+			return err
+		}
+		if seen != nil && !stored.Equal(*seen) {
+			return plant.ErrChanged
+		}
+		return do()
+	})
+}

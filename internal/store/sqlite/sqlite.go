@@ -1,0 +1,166 @@
+// Package sqlite keeps plants and tokens in one SQLite file: the default engine.
+//
+// One connection writes, a pool of others reads. The file is in WAL mode with synchronous=FULL:
+// a COMMIT returns after the log is on disk.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"modernc.org/sqlite"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+// Older versions can corrupt a file when the log starts over.
+const oldestSQLite = "3.53.4"
+
+// Store is an open database file.
+type Store struct {
+	path    string
+	writer  *writer
+	readers *sql.DB
+	get     *sql.Stmt
+	token   *sql.Stmt
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens the database file, makes it where there is none (mode 0600), and brings its schema
+// up to date. Its errors are sentences for an operator.
+func Open(ctx context.Context, path string) (_ *Store, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open the database %s: %w", path, err)
+		}
+	}()
+	if err := makeFile(path); err != nil {
+		return nil, err
+	}
+	s := &Store{path: path}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	connector, err := sqlite.NewConnector(dsn(path))
+	if err != nil {
+		return nil, err
+	}
+	if s.writer, err = openWriter(ctx, connector); err != nil {
+		return nil, err
+	}
+	reading, err := sqlite.NewConnector(dsn(path) + "&_pragma=query_only(1)")
+	if err != nil {
+		return nil, err
+	}
+	s.readers = sql.OpenDB(reading)
+	readers := max(4, runtime.NumCPU())
+	s.readers.SetMaxOpenConns(readers)
+	s.readers.SetMaxIdleConns(readers)
+	if s.get, err = s.readers.PrepareContext(ctx, getPlant); err != nil {
+		return nil, translate(err)
+	}
+	if s.token, err = s.readers.PrepareContext(ctx, tokenByHash); err != nil {
+		return nil, translate(err)
+	}
+	return s, nil
+}
+
+// dsn holds every setting, so that each connection of the writer and of the pool has them.
+func dsn(path string) string {
+	settings := url.Values{"_pragma": {
+		"busy_timeout(5000)", // another process may be writing: a token command, a second server
+		"journal_mode(WAL)",
+		"synchronous(FULL)", // 200 means on disk
+		"trusted_schema(0)",
+		"cell_size_check(1)",
+	}}
+	// An opaque path keeps characters such as ? and # out of the settings.
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: settings.Encode()}).String()
+}
+
+// makeFile makes the file, readable by its owner alone, and its entry in the folder durable.
+func makeFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		f, err = os.OpenFile(path, os.O_RDWR, 0) // can it be written?
+		if err == nil {
+			err = f.Close()
+		}
+		return plainly(err)
+	}
+	if err != nil {
+		return plainly(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return plainly(err)
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// plainly takes the path out of an error that is about to name it.
+func plainly(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+func checkVersion(version string) error {
+	var found, oldest [3]int
+	for text, parts := range map[string]*[3]int{version: &found, oldestSQLite: &oldest} {
+		if _, err := fmt.Sscanf(text, "%d.%d.%d", &parts[0], &parts[1], &parts[2]); err != nil {
+			return fmt.Errorf("SQLite calls itself version %q: expected three numbers", text)
+		}
+	}
+	for i := range found {
+		if found[i] != oldest[i] {
+			if found[i] < oldest[i] {
+				return fmt.Errorf("SQLite is version %s: expected %s or newer, older ones can corrupt a file", version, oldestSQLite)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// Check implements store.Store.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.writer.failed(); err != nil {
+		return err
+	}
+	if _, err := s.Get(ctx, "", 0); err != nil && !errors.Is(err, plant.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	var errs []error
+	if s.readers != nil {
+		errs = append(errs, s.readers.Close())
+	}
+	if s.writer != nil {
+		errs = append(errs, s.writer.close())
+	}
+	return errors.Join(errs...)
+}
+
+// IsPath reports whether a --db value names a file rather than a server.
+func IsPath(db string) bool { return !strings.Contains(db, "://") }

@@ -1,0 +1,154 @@
+// Package token is who may do what: the credential that a client sends, what it opens,
+// and how a credential becomes a grant.
+package token
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"time"
+)
+
+// Token is what is known of a credential. The credential itself is shown once, when it is made,
+// and never kept.
+type Token struct {
+	Name    string // unique, chosen by the operator
+	Hash    Hash   // of the credential
+	Store   string // the one store that it opens
+	Scopes  Scope
+	Tail    string // the last four characters of the credential, to recognise it by
+	Created time.Time
+	Expires time.Time // zero: never
+	Revoked time.Time // zero: not revoked
+}
+
+// Hash is the SHA-256 of a credential: all that is ever stored or looked up.
+type Hash [sha256.Size]byte
+
+// HashOf is the hash of a credential.
+func HashOf(credential string) Hash { return sha256.Sum256([]byte(credential)) }
+
+// Scope is a set of rights.
+type Scope uint8
+
+const (
+	Create Scope = 1 << iota // plants:create
+	Read                     // plants:read
+	Write                    // plants:write, replace and remove
+
+	AllScopes = Create | Read | Write
+)
+
+var scopeNames = []struct {
+	scope Scope
+	name  string
+}{{Create, "plants:create"}, {Read, "plants:read"}, {Write, "plants:write"}}
+
+// Names lists the scopes of s in a fixed order.
+func (s Scope) Names() []string {
+	names := []string{}
+	for _, n := range scopeNames {
+		if s&n.scope != 0 {
+			names = append(names, n.name)
+		}
+	}
+	return names
+}
+
+func (s Scope) String() string { return strings.Join(s.Names(), " ") }
+
+// ParseScopes reads scope names separated by commas or spaces.
+func ParseScopes(text string) (Scope, error) {
+	var s Scope
+next:
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		for _, n := range scopeNames {
+			if n.name == word {
+				s |= n.scope
+				continue next
+			}
+		}
+		return 0, fmt.Errorf("scope %q is not known: expected some of %s", word, strings.Join(AllScopes.Names(), ","))
+	}
+	if s == 0 {
+		return 0, fmt.Errorf("no scope given: expected some of %s", strings.Join(AllScopes.Names(), ","))
+	}
+	return s, nil
+}
+
+// The store that a token opens when nothing else is said.
+const DefaultStore = "main"
+
+// CheckName refuses the name of a token or a store that would be hard to type or to read back.
+func CheckName(kind, name string) error {
+	if len(name) == 0 || len(name) > 64 {
+		return fmt.Errorf("the %s name %q has %d characters: expected 1 to 64", kind, name, len(name))
+	}
+	for _, r := range name {
+		if !strings.ContainsRune(base62+"._-", r) {
+			return fmt.Errorf("the %s name %q has the character %q: expected letters, digits, '.', '_' and '-'", kind, name, r)
+		}
+	}
+	return nil
+}
+
+var (
+	// ErrNameTaken: another token has the name.
+	ErrNameTaken = errors.New("a token of this name exists")
+	// ErrUnknown: no token has this name or hash.
+	ErrUnknown = errors.New("no such token")
+)
+
+const (
+	prefix    = "plant_"
+	base62    = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	secretLen = 30
+	sumLen    = 6
+)
+
+// Generate makes a credential: a prefix that scanners recognise, 30 random base62 characters
+// (178 bits) and a checksum that tells a typo from a forgery without a look-up.
+func Generate() string {
+	secret := make([]byte, 0, secretLen)
+	for random := make([]byte, 2*secretLen); len(secret) < secretLen; {
+		rand.Read(random)
+		for _, b := range random {
+			// 248 is the largest multiple of 62 in a byte: above it, some characters would be likelier.
+			if b < 248 && len(secret) < secretLen {
+				secret = append(secret, base62[b%62])
+			}
+		}
+	}
+	return prefix + string(secret) + checksum(string(secret))
+}
+
+// WellFormed reports whether a credential has the form and the checksum of a generated one.
+func WellFormed(credential string) bool {
+	body, ok := strings.CutPrefix(credential, prefix)
+	if !ok || len(body) != secretLen+sumLen {
+		return false
+	}
+	return checksum(body[:secretLen]) == body[secretLen:]
+}
+
+func checksum(secret string) string {
+	n := crc32.ChecksumIEEE([]byte(secret))
+	var sum [sumLen]byte
+	for i := sumLen - 1; i >= 0; i-- {
+		sum[i] = base62[n%62]
+		n /= 62
+	}
+	return string(sum[:])
+}
+
+// New makes a token and its credential. The caller stores the one and shows the other, once.
+func New(name, store string, scopes Scope, now, expires time.Time) (t Token, credential string) {
+	credential = Generate()
+	return Token{
+		Name: name, Hash: HashOf(credential), Store: store, Scopes: scopes,
+		Tail: credential[len(credential)-4:], Created: now, Expires: expires,
+	}, credential
+}
