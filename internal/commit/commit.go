@@ -6,24 +6,12 @@ package commit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"plantstore/internal/plant"
-)
-
-var (
-	// ErrBusy: as many wait as may wait, or the caller has waited as long as one may.
-	// Nothing was stored.
-	ErrBusy = errors.New("too many creates are waiting")
-	// ErrSlow: the commit has not ended in the time that a caller may wait. The plant may be
-	// stored, now or later, or not at all.
-	ErrSlow = errors.New("the database did not confirm in time")
-	// ErrClosed: the Committer has stopped. Nothing was stored.
-	ErrClosed = errors.New("the service is stopping")
 )
 
 // Store is what a batch is committed to: see store.Plants for what it promises.
@@ -104,10 +92,10 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, 0, ErrClosed
+		return nil, 0, plant.ErrStopping
 	}
 	if c.waiting >= c.opts.Queue {
-		return nil, 0, ErrBusy
+		return nil, 0, plant.ErrBusy
 	}
 	if n := len(c.queue); n > 0 && len(c.queue[n-1].records) < c.opts.Batch {
 		b = c.queue[n-1]
@@ -181,7 +169,7 @@ func (c *Committer) next() *batch {
 func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic in a commit: %v\n%s", r, debug.Stack())
+			err = fmt.Errorf("%w: panic in a commit: %v\n%s", plant.ErrUnknown, r, debug.Stack())
 		}
 	}()
 	outcomes, err = c.store.CreateBatch(context.Background(), records)
@@ -204,9 +192,9 @@ func (c *Committer) expire(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b.begun {
-		b.answer(nil, ErrSlow)
+		b.answer(nil, fmt.Errorf("%w: the database did not confirm in time", plant.ErrUnknown))
 	} else {
-		b.answer(nil, ErrBusy)
+		b.answer(nil, plant.ErrBusy)
 	}
 }
 

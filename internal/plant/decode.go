@@ -116,6 +116,9 @@ func decode(body []byte, p *Plant, id *int64) error {
 		return diagnose(body, err)
 	}
 	if rest := bytes.TrimLeft(body[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		if !utf8.Valid(rest) {
+			return diagnose(body, nil)
+		}
 		return &Invalid{Trailing, "", fmt.Sprintf("expected nothing after the object, found %s at byte %d", excerpt(rest), len(body)-len(rest))}
 	}
 	if id != nil && !hasID {

@@ -59,6 +59,7 @@ func (o Outcome) String() string {
 	return "invalid outcome"
 }
 
+// What can keep a plant from being created, read or changed.
 var (
 	// ErrTaken: another plant of this store has the id.
 	ErrTaken = errors.New("the id is taken by another plant")
@@ -66,6 +67,16 @@ var (
 	ErrNotFound = errors.New("no plant has this id")
 	// ErrChanged: the plant is no longer the one that the caller has seen.
 	ErrChanged = errors.New("the plant has changed")
+	// ErrBusy: too many wait already; nothing was stored.
+	ErrBusy = errors.New("too many creates are waiting")
+	// ErrStopping: the service takes no more plants; nothing was stored.
+	ErrStopping = errors.New("the service is stopping")
+	// ErrUnknown: it is not known whether the plant was stored, so nobody may be told that it was.
+	ErrUnknown = errors.New("the outcome is not known")
+	// ErrFull: the disk has no space left; nothing was stored.
+	ErrFull = errors.New("the disk of the database is full")
+	// ErrUnavailable: the database can't be written or reached now; nothing was stored.
+	ErrUnavailable = errors.New("the database is not available")
 )
 
 // FirstAfter is the lowest id above after, or the lowest of all where after is nil.

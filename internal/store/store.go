@@ -4,7 +4,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"plantstore/internal/plant"
@@ -76,13 +75,9 @@ type Tokens interface {
 	RevokeToken(ctx context.Context, name string, at time.Time) error
 }
 
-// What an engine reports beside the errors of the domain. Drivers' errors are translated in the
-// engine's package, by code, and wrapped in one of these.
+// Drivers' errors are translated in the engine's package, by code, and wrapped in one of these.
 var (
-	// ErrUnknown: the database did not say whether it committed, and could not be asked.
-	ErrUnknown = errors.New("the outcome is not known")
-	// ErrFull: the disk has no space left; nothing was stored.
-	ErrFull = errors.New("the disk of the database is full")
-	// ErrUnavailable: the database can't be written or reached now; nothing was stored.
-	ErrUnavailable = errors.New("the database is not available")
+	ErrUnknown     = plant.ErrUnknown
+	ErrFull        = plant.ErrFull
+	ErrUnavailable = plant.ErrUnavailable
 )

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var splitWords = strings.FieldsSeq
+
+// flags is a flag set whose every flag can also be set in the environment.
+type flags struct {
+	*flag.FlagSet
+	env environment
+}
+
+func newFlags(env environment, command, arguments, about string) *flags {
+	f := &flags{flag.NewFlagSet(command, flag.ContinueOnError), env}
+	f.SetOutput(env.stderr)
+	f.Usage = func() {
+		fmt.Fprintf(f.Output(), "Usage: plantstore %s %s\n\n%s\n\n", command, arguments, about)
+		f.VisitAll(func(fl *flag.Flag) {
+			value, usage := flag.UnquoteUsage(fl)
+			fmt.Fprintf(f.Output(), "  --%s %s\n        %s (%s", fl.Name, value, usage, envName(fl.Name))
+			if fl.DefValue != "" && fl.DefValue != "false" {
+				fmt.Fprintf(f.Output(), ", default %s", fl.DefValue)
+			}
+			fmt.Fprintln(f.Output(), ")")
+		})
+	}
+	return f
+}
+
+// parse reads the command line and then, for every flag that it does not set, the environment.
+// It wants exactly the arguments named and returns them. What is wrong it says in one line.
+func (f *flags) parse(args []string, names ...string) ([]string, error) {
+	usage := f.Usage
+	f.FlagSet.Usage = func() {} // of a mistake one line is told, not the whole page
+	err := f.FlagSet.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		f.SetOutput(f.env.stdout)
+		usage()
+		return nil, err
+	}
+	if err != nil {
+		return nil, errUsage // the flag package has printed the line
+	}
+	set := map[string]bool{}
+	f.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
+	f.VisitAll(func(fl *flag.Flag) {
+		value := f.env.getenv(envName(fl.Name))
+		if set[fl.Name] || value == "" || err != nil {
+			return
+		}
+		if e := f.Set(fl.Name, value); e != nil {
+			err = f.wrong("%s=%q: %v", envName(fl.Name), value, e)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f.NArg() != len(names) {
+		return nil, f.wrong("expected %d arguments (%s), found %d: %q", len(names), strings.Join(names, " "), f.NArg(), f.Args())
+	}
+	return f.Args(), nil
+}
+
+// wrong tells of a mistake in the command line.
+func (f *flags) wrong(format string, args ...any) error {
+	fmt.Fprintf(f.env.stderr, "plantstore %s: %s\n", f.Name(), fmt.Sprintf(format, args...))
+	return errUsage
+}
+
+func envName(flag string) string {
+	return "PLANTSTORE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// secret is a value from the environment or from a file, never from the command line,
+// where every user of the machine could read it.
+func (f *flags) secret(name, file string) (string, error) {
+	if file == "" {
+		return f.env.getenv(name), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the secret: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// parseLifetime reads a duration, with d for days: 90d, 12h, 30m.
+func parseLifetime(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n int
+		n, err = strconv.Atoi(days)
+		if n > 36500 {
+			err = errors.New("more than a hundred years")
+		}
+		d = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("the lifetime is %q: expected one such as 90d, 12h or 30m", text)
+	}
+	return d, nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"plantstore/internal/commit"
+	"plantstore/internal/httpapi"
+	"plantstore/internal/server"
+	"plantstore/internal/telemetry"
+)
+
+func serve(ctx context.Context, env environment, args []string) error {
+	f := newFlags(env, "serve", "[flags]", "Serves the API until SIGINT or SIGTERM; then answers what is under way. A second signal ends it at once.\nPLANTSTORE_TOKEN gives it one fixed token.")
+	db := f.database()
+	listen := f.String("listen", "127.0.0.1:8080", "`address` of the service")
+	opsListen := f.String("ops-listen", "127.0.0.1:8081", "`address` of /livez and /readyz, or off")
+	baseURL := f.String("base-url", "", "public `url`; its path is the prefix under which the API is mounted (default http:// and the address)")
+	drain := f.Duration("drain", 10*time.Second, "how long requests under way may take after the signal to stop")
+	maxBody := f.Int64("max-body", 64<<10, "`bytes` of a request body at most")
+	queue := f.Int("queue", 4096, "creates that may wait for a commit at most; more are answered 503")
+	access := f.String("access-log", "errors", "`which` requests to log: errors (failures and slow ones), all or off")
+	tokenFile := f.String("token-file", "", "`path` of a file with one fixed token, in place of PLANTSTORE_TOKEN")
+	if _, err := f.parse(args); err != nil {
+		return err
+	}
+	accessLog, err := httpapi.ParseAccessLog(*access)
+	switch {
+	case err != nil:
+		return f.wrong("%v", err)
+	case *maxBody < 1 || *maxBody > 1<<30:
+		return f.wrong("--max-body is %d: expected 1 to %d", *maxBody, 1<<30)
+	case *queue < 1:
+		return f.wrong("--queue is %d: expected 1 or more", *queue)
+	case *drain < 0:
+		return f.wrong("--drain is %v: expected 0 or more", *drain)
+	}
+	fixed, err := f.secret("PLANTSTORE_TOKEN", *tokenFile)
+	if err != nil {
+		return err
+	}
+
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // from the first signal on, the next one ends the process
+	st, err := openStore(ctx, *db)
+	if err != nil {
+		return err
+	}
+	err = server.Run(ctx, server.Config{
+		Listen: *listen, OpsListen: *opsListen, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, Token: fixed,
+		AccessLog: accessLog, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: telemetry.NewLogger(env.stderr),
+	}, st)
+	return errors.Join(err, st.Close())
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"plantstore/internal/store"
+	"plantstore/internal/token"
+)
+
+func tokenIssue(ctx context.Context, env environment, args []string) error {
+	f := newFlags(env, "token issue", "--name NAME [flags]", "Issues a token and prints it, this once, alone on standard output.")
+	db := f.database()
+	name := f.String("name", "", "`name` of the token, to list and revoke it by")
+	in := f.String("store", token.DefaultStore, "the one `store` that the token opens")
+	scopes := f.String("scopes", "plants:create,plants:read,plants:write", "what the token may do: `names` separated by commas")
+	expires := f.String("expires", "", "`lifetime`, such as 90d or 12h (default: for ever)")
+	if _, err := f.parse(args); err != nil {
+		return err
+	}
+	granted, err := token.ParseScopes(*scopes)
+	err = errors.Join(token.CheckName("token", *name), token.CheckName("store", *in), err)
+	now, end := time.Now(), time.Time{}
+	if *expires != "" && err == nil {
+		var lifetime time.Duration
+		lifetime, err = parseLifetime(*expires)
+		end = now.Add(lifetime)
+	}
+	if err != nil {
+		return f.wrong("%v", err)
+	}
+	t, credential := token.New(*name, *in, granted, now, end)
+	err = withStore(ctx, *db, func(st store.Store) error { return st.AddToken(ctx, t) })
+	if errors.Is(err, token.ErrNameTaken) {
+		return fmt.Errorf("%w: %q; choose another name, also where that one is revoked", err, *name)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(env.stdout, credential)
+	return nil
+}
+
+func tokenList(ctx context.Context, env environment, args []string) error {
+	f := newFlags(env, "token list", "[flags]", "Lists the tokens, the oldest first; never the tokens themselves.")
+	db := f.database()
+	asJSON := f.Bool("json", false, "print a JSON array")
+	if _, err := f.parse(args); err != nil {
+		return err
+	}
+	var all []token.Token
+	err := withStore(ctx, *db, func(st store.Store) (err error) {
+		all, err = st.Tokens(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return printTokensJSON(env, all)
+	}
+	w := tabwriter.NewWriter(env.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tCREATED\tEXPIRES\tREVOKED\tENDS IN")
+	for _, t := range all {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t…%s\n", t.Name, t.Store, t.Scopes, stamp(t.Created), stamp(t.Expires), stamp(t.Revoked), t.Tail)
+	}
+	return w.Flush()
+}
+
+func printTokensJSON(env environment, all []token.Token) error {
+	type row struct {
+		Name    string    `json:"name"`
+		Store   string    `json:"store"`
+		Scopes  []string  `json:"scopes"`
+		Created time.Time `json:"created"`
+		Expires time.Time `json:"expires,omitzero"`
+		Revoked time.Time `json:"revoked,omitzero"`
+		Tail    string    `json:"lastFour"`
+	}
+	rows := make([]row, len(all))
+	for i, t := range all {
+		rows[i] = row{t.Name, t.Store, t.Scopes.Names(), t.Created, t.Expires, t.Revoked, t.Tail}
+	}
+	if err := json.MarshalWrite(env.stdout, rows, jsontext.WithIndent("  ")); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.stdout)
+	return nil
+}
+
+func tokenRevoke(ctx context.Context, env environment, args []string) error {
+	f := newFlags(env, "token revoke", "[flags] NAME", "Revokes a token: within two seconds no process on this database accepts it.")
+	db := f.database()
+	rest, err := f.parse(args, "NAME")
+	if err != nil {
+		return err
+	}
+	err = withStore(ctx, *db, func(st store.Store) error { return st.RevokeToken(ctx, rest[0], time.Now()) })
+	if errors.Is(err, token.ErrUnknown) {
+		return fmt.Errorf("%w: %q; plantstore token list shows the names", err, rest[0])
+	}
+	return err
+}
+
+// withStore opens the database, runs do, and closes it.
+func withStore(ctx context.Context, db string, do func(store.Store) error) error {
+	st, err := openStore(ctx, db)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(st), st.Close())
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.DateTime)
+}

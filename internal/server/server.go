@@ -1,0 +1,189 @@
+// Package server wires the parts into a running service, in a straight line, and takes it down
+// in the reverse order.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"plantstore/api"
+	"plantstore/internal/commit"
+	"plantstore/internal/httpapi"
+	"plantstore/internal/store"
+	"plantstore/internal/telemetry"
+	"plantstore/internal/token"
+)
+
+// Config is what an operator can set. Zero values are not defaults: the command line gives those.
+type Config struct {
+	Listen    string        // address of the service
+	OpsListen string        // address of health; "off" for none
+	BaseURL   string        // public address; its path is the prefix of the API; "" for Listen's
+	Drain     time.Duration // how long requests under way may take after the signal to stop
+	MaxBody   int64         // bytes of a request body at most
+	Token     string        // one fixed credential with every scope on the store "main"; "" for none
+	AccessLog httpapi.AccessLog
+	Commit    commit.Options
+
+	Out io.Writer // where the address, a first token and a curl line go
+	Log *slog.Logger
+}
+
+const (
+	headerTimeout = 10 * time.Second
+	readTimeout   = 30 * time.Second
+	writeTimeout  = 60 * time.Second
+	idleTimeout   = 2 * time.Minute
+	slowRequest   = time.Second
+	maxHeader     = 32 << 10
+)
+
+// Run serves st until ctx ends, then answers what is under way and returns. The caller closes st.
+func Run(ctx context.Context, cfg Config, st store.Store) error {
+	public, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", cfg.Listen, cause(err))
+	}
+	conns := newListener(public)
+	defer conns.Close()
+	base, err := baseURL(cfg.BaseURL, public.Addr())
+	if err != nil {
+		return err
+	}
+	fixed, err := fixedToken(cfg.Token)
+	if err != nil {
+		return err
+	}
+
+	committer := commit.New(st, cfg.Commit)
+	health := telemetry.NewHealth(st.Check)
+	service := &http.Server{
+		Handler: httpapi.New(httpapi.Options{
+			Prefix: base.Path, MaxBody: cfg.MaxBody, AccessLog: cfg.AccessLog, Slow: slowRequest, Log: cfg.Log,
+			Auth:            token.NewAuthenticator(st, fixed, time.Now),
+			Creator:         committer,
+			DescriptionJSON: api.JSON(base.String()),
+			DescriptionYAML: api.YAML(base.String()),
+		}),
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ConnState: conns.state,
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+	}
+	ops := &http.Server{Handler: health.Handler(), ReadTimeout: headerTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader}
+
+	var background sync.WaitGroup
+	committing, stopCommitting := context.WithCancel(context.WithoutCancel(ctx))
+	background.Go(func() { committer.Run(committing) })
+	defer background.Wait()
+	defer stopCommitting()
+	defer service.Close()
+
+	failed := make(chan error, 2)
+	if cfg.OpsListen != "off" {
+		l, err := net.Listen("tcp", cfg.OpsListen)
+		if err != nil {
+			return fmt.Errorf("listen for health on %s: %w", cfg.OpsListen, cause(err))
+		}
+		defer ops.Close()
+		background.Go(func() { failed <- ops.Serve(l) })
+		cfg.Log.Info("health", "address", "http://"+l.Addr().String())
+	}
+	if err := welcome(ctx, cfg, st, base, fixed != nil); err != nil {
+		return err
+	}
+	background.Go(func() { failed <- service.Serve(conns) })
+	cfg.Log.Info("serving", "address", base.String())
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	cfg.Log.Info("stopping", "drain", cfg.Drain)
+	health.Stopping()
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Drain)
+	defer cancel()
+	go service.Shutdown(deadline) // takes no more connections, and ends each after its next answer
+	if cut := conns.drain(deadline); cut > 0 {
+		return fmt.Errorf("stopped after %v with %d connections cut off in the middle of a request", cfg.Drain, cut)
+	}
+	cfg.Log.Info("stopped")
+	return nil
+}
+
+// baseURL is the public address with a path that has no slash at its end.
+func baseURL(text string, listening net.Addr) (*url.URL, error) {
+	if text == "" {
+		text = "http://" + listening.String()
+	}
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, fmt.Errorf("the base URL is %q: expected one such as https://plants.example/some/prefix", text)
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	if strings.ContainsAny(u.Path, "{} ") || u.RawPath != "" {
+		return nil, fmt.Errorf("the base URL is %q: expected a path of plain segments", text)
+	}
+	return u, nil
+}
+
+func fixedToken(credential string) (*token.Token, error) {
+	if credential == "" {
+		return nil, nil
+	}
+	if len(credential) < 16 || !token.IsBearer(credential) {
+		return nil, fmt.Errorf("the fixed token has %d characters, or some that a bearer token can't have: expected 16 or more of letters, digits and -._~+/", len(credential))
+	}
+	return &token.Token{Name: "fixed", Hash: token.HashOf(credential), Store: token.DefaultStore, Scopes: token.AllScopes}, nil
+}
+
+// welcome prints where the service is. On a database without tokens it issues a first one,
+// which is shown here and never again.
+func welcome(ctx context.Context, cfg Config, st store.Store, base *url.URL, hasFixed bool) error {
+	fmt.Fprintf(cfg.Out, "Plant Store serves %s\n", base)
+	if hasFixed {
+		return nil
+	}
+	all, err := st.Tokens(ctx)
+	if err != nil || len(all) > 0 {
+		return err
+	}
+	first, credential := token.New("first", token.DefaultStore, token.AllScopes, time.Now(), time.Time{})
+	if err := st.AddToken(ctx, first); err != nil {
+		if errors.Is(err, token.ErrNameTaken) { // another process on this database was first
+			return nil
+		}
+		return err
+	}
+	fmt.Fprintf(cfg.Out, `
+The first token, with every scope on the store %q. It is shown this once:
+
+  %s
+
+Create a plant:
+
+  curl -i %s/plants \
+    -H 'Authorization: Bearer %s' \
+    -H 'Content-Type: application/json' \
+    -d '{"id":1,"name":"Monstera deliciosa","tag":"climber"}'
+
+`, token.DefaultStore, credential, base, credential)
+	return nil
+}
+
+// cause is the end of a chain of network errors: what a person needs of them.
+func cause(err error) error {
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return e.Err
+	}
+	return err
+}
