@@ -23,12 +23,14 @@ func serve(ctx context.Context, env environment, args []string) error {
 	maxBody := f.Int64("max-body", 64<<10, "`bytes` of a request body at most")
 	queue := f.Int("queue", 4096, "creates that may wait for a commit at most; more are answered 503")
 	access := f.String("access-log", "errors", "`which` requests to log: errors (failures and slow ones), all or off")
+	cors := f.String("cors-origins", "*", "web `origins` whose pages may use the API from a browser: *, off, or a list separated by commas")
 	tokenFile := f.String("token-file", "", "`path` of a file with one fixed token, in place of PLANTSTORE_TOKEN")
 	if _, err := f.parse(args); err != nil {
 		return err
 	}
 	accessLog, err := httpapi.ParseAccessLog(*access)
-	switch {
+	origins, originsErr := httpapi.ParseOrigins(*cors)
+	switch err = errors.Join(err, originsErr); {
 	case err != nil:
 		return f.wrong("%v", err)
 	case *maxBody < 1 || *maxBody > 1<<30:
@@ -52,7 +54,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 	}
 	err = server.Run(ctx, server.Config{
 		Listen: *listen, OpsListen: *opsListen, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, Token: fixed,
-		AccessLog: accessLog, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: telemetry.NewLogger(env.stderr),
+		AccessLog: accessLog, Origins: origins, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: telemetry.NewLogger(env.stderr),
 	}, st)
 	return errors.Join(err, st.Close())
 }

@@ -44,6 +44,7 @@ var (
 	errBadID           = errors.New("the path: expected /plants/{id} with an integer that an int64 holds")
 	errBadLimit        = errors.New("the query parameter limit: expected an integer from 1 to 1000")
 	errBadAfter        = errors.New("the query parameter after: expected an integer that an int64 holds")
+	errBadQuery        = errors.New("the query: expected well-formed parameters, each once")
 	errBadPrecondition = errors.New("the header If-Match: expected * or entity tags such as \"x\"")
 )
 
@@ -81,6 +82,7 @@ var failures = []struct {
 	{errBadLimit, Failure{40026, "The limit is not an integer from 1 to 1000.", "Choose one in that range."}},
 	{errBadAfter, Failure{40027, "The cursor is not an int64.", "Follow the Link header of the page before."}},
 	{errBadPrecondition, Failure{40028, "The If-Match header is not a list of entity tags.", "Send an ETag as the service gave it."}},
+	{errBadQuery, Failure{40029, "The query string is not well-formed, or repeats a parameter.", "Give limit and after once each."}},
 
 	{token.ErrMissing, Failure{40101, "The request has no credential.", "Send Authorization: Bearer <ACCESS_TOKEN>."}},
 	{token.ErrMalformed, Failure{40102, "The Authorization header is repeated or not a bearer credential.", "Send one header of the form Authorization: Bearer <ACCESS_TOKEN>."}},

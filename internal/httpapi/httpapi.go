@@ -26,6 +26,19 @@ type Creator interface {
 	Create(ctx context.Context, record plant.Record) (plant.Outcome, error)
 }
 
+// Reader reads plants: see store.Plants for what it promises.
+type Reader interface {
+	Get(ctx context.Context, store string, id int64) (plant.New, error)
+	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
+	Count(ctx context.Context, store string) (int64, error)
+}
+
+// Editor changes plants that are there: see store.Plants.
+type Editor interface {
+	Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error
+	Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error
+}
+
 // Options make an API.
 type Options struct {
 	Prefix    string // the path under which the API is mounted: "" or "/some/prefix"
@@ -33,9 +46,12 @@ type Options struct {
 	AccessLog AccessLog
 	Slow      time.Duration // a request that takes longer is logged as a failure is
 	Log       *slog.Logger
+	Origins   Origins // web pages that may use the API
 
 	Auth    Authenticator
 	Creator Creator
+	Reader  Reader
+	Editor  Editor
 
 	DescriptionJSON, DescriptionYAML []byte // the published OpenAPI description
 }
@@ -49,7 +65,11 @@ type API struct {
 	log       *slog.Logger
 	auth      Authenticator
 	creator   Creator
+	reader    Reader
+	editor    Editor
+	origins   Origins
 	mux       *http.ServeMux
+	methods   map[string]string // of each path pattern, as Allow lists them
 }
 
 // Route is one operation of the service.
@@ -66,6 +86,10 @@ type handler func(x *exchange, r *http.Request, t token.Token) error
 func (a *API) routes(o Options) []Route {
 	return []Route{
 		{"POST", "/plants", token.Create, a.createPlant},
+		{"GET", "/plants", token.Read, a.listPlants},
+		{"GET", "/plants/{id}", token.Read, a.getPlant},
+		{"PUT", "/plants/{id}", token.Write, a.replacePlant},
+		{"DELETE", "/plants/{id}", token.Write, a.removePlant},
 		{"GET", "/openapi.json", 0, serve("application/json", o.DescriptionJSON)},
 		{"GET", "/openapi.yaml", 0, serve("application/yaml", o.DescriptionYAML)},
 	}
@@ -77,20 +101,23 @@ func Routes() []Route { return new(API).routes(Options{}) }
 // New makes the API.
 func New(o Options) *API {
 	a := &API{
-		prefix: o.Prefix, maxBody: o.MaxBody, accessLog: o.AccessLog, slow: o.Slow, log: o.Log,
-		auth: o.Auth, creator: o.Creator, mux: http.NewServeMux(),
+		prefix: o.Prefix, maxBody: o.MaxBody, accessLog: o.AccessLog, slow: o.Slow, log: o.Log, origins: o.Origins,
+		auth: o.Auth, creator: o.Creator, reader: o.Reader, editor: o.Editor,
+		mux: http.NewServeMux(), methods: map[string]string{},
 	}
 	methods := map[string][]string{}
 	for _, route := range a.routes(o) {
-		a.mux.Handle(route.Method+" "+a.prefix+route.Path, a.adapt(route.handle, route.Scope))
-		methods[route.Path] = append(methods[route.Path], route.Method)
-		if route.Method == "GET" {
-			methods[route.Path] = append(methods[route.Path], "HEAD")
+		pattern := a.prefix + route.Path
+		a.mux.Handle(route.Method+" "+pattern, a.adapt(route.handle, route.Scope))
+		methods[pattern] = append(methods[pattern], route.Method)
+		if route.Method == http.MethodGet {
+			methods[pattern] = append(methods[pattern], http.MethodHead)
 		}
 	}
-	for path, allowed := range methods {
+	for pattern, allowed := range methods {
 		slices.Sort(allowed)
-		a.mux.Handle(a.prefix+path, a.adapt(notAllowed(strings.Join(allowed, ", ")), 0))
+		a.methods[pattern] = strings.Join(allowed, ", ")
+		a.mux.Handle(pattern, a.adapt(notAllowed(a.methods[pattern]), 0))
 	}
 	a.mux.Handle("/", a.adapt(notFound, 0))
 	return a
@@ -98,11 +125,19 @@ func New(o Options) *API {
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !isClean(r.URL.Path) { // the mux would redirect, with a page of its own
+	switch {
+	case a.cors(w, r):
+	case !isClean(r.URL.Path): // the mux would redirect, with a page of its own
 		a.adapt(notFound, 0).ServeHTTP(w, r)
-		return
+	default:
+		a.mux.ServeHTTP(w, r)
 	}
-	a.mux.ServeHTTP(w, r)
+}
+
+// methodsOf lists the methods of the path that r asks about; none where there is no such path.
+func (a *API) methodsOf(r *http.Request) string {
+	_, pattern := a.mux.Handler(&http.Request{Method: http.MethodOptions, URL: r.URL, Host: r.Host})
+	return a.methods[pattern]
 }
 
 func isClean(path string) bool {

@@ -1,11 +1,21 @@
 package httpapi
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/token"
+)
+
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
 )
 
 func (a *API) createPlant(x *exchange, r *http.Request, t token.Token) error {
@@ -27,4 +37,210 @@ func (a *API) createPlant(x *exchange, r *http.Request, t token.Token) error {
 	x.buf = p.Plant.AppendJSON(x.buf[:0])
 	writeJSON(x, http.StatusOK, x.buf)
 	return nil
+}
+
+func (a *API) getPlant(x *exchange, r *http.Request, t token.Token) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	p, err := a.reader.Get(r.Context(), t.Store, id)
+	if err != nil {
+		return about(id, err)
+	}
+	tag := etag(p.Plant)
+	x.Header().Set("ETag", tag)
+	if tags, err := entityTags(r.Header["If-None-Match"]); err == nil && matches(tags, tag) {
+		x.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	writePlant(x, p)
+	return nil
+}
+
+func (a *API) listPlants(x *exchange, r *http.Request, t token.Token) error {
+	limit, after, err := pageOf(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	// One more than asked for tells whether there is a next page.
+	page, err := a.reader.List(r.Context(), t.Store, after, limit+1)
+	if err != nil {
+		return err
+	}
+	if len(page) > limit {
+		page = page[:limit]
+		next := url.Values{"limit": {strconv.Itoa(limit)}, "after": {strconv.FormatInt(page[limit-1].ID, 10)}}
+		x.Header().Set("Link", fmt.Sprintf(`<%s/plants?%s>; rel="next"`, a.prefix, next.Encode()))
+	}
+	if prefers(r.Header["Prefer"], "count=exact") {
+		n, err := a.reader.Count(r.Context(), t.Store)
+		if err != nil {
+			return err
+		}
+		x.Header().Set("Plants-Count", strconv.FormatInt(n, 10))
+		x.Header().Set("Preference-Applied", "count=exact")
+	}
+	b := append(x.buf[:0], '[')
+	for i, p := range page {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = p.AppendJSON(b)
+	}
+	x.buf = append(b, ']')
+	writeJSON(x, http.StatusOK, x.buf)
+	return nil
+}
+
+func (a *API) replacePlant(x *exchange, r *http.Request, t token.Token) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	if x.buf, err = a.readBody(r, x.buf[:0]); err != nil {
+		return err
+	}
+	to, err := plant.DecodePlant(x.buf)
+	if err != nil {
+		return err
+	}
+	seen, err := a.precondition(r, t.Store, id)
+	if err != nil {
+		return about(id, err)
+	}
+	if err := a.editor.Replace(r.Context(), t.Store, id, to, seen); err != nil {
+		return about(id, err)
+	}
+	x.Header().Set("ETag", etag(to))
+	writePlant(x, plant.New{ID: id, Plant: to})
+	return nil
+}
+
+func (a *API) removePlant(x *exchange, r *http.Request, t token.Token) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	seen, err := a.precondition(r, t.Store, id)
+	if err != nil {
+		return about(id, err)
+	}
+	if err := a.editor.Remove(r.Context(), t.Store, id, seen); err != nil {
+		return about(id, err)
+	}
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func writePlant(x *exchange, p plant.New) {
+	x.buf = p.AppendJSON(x.buf[:0])
+	writeJSON(x, http.StatusOK, x.buf)
+}
+
+func about(id int64, err error) error { return fmt.Errorf("plant %d: %w", id, err) }
+
+// precondition turns If-Match into the plant that the client has seen. Nil means any: the
+// store compares once more when it writes, so nobody slips in between.
+func (a *API) precondition(r *http.Request, store string, id int64) (*plant.Plant, error) {
+	tags, err := entityTags(r.Header["If-Match"])
+	if err != nil || len(tags) == 0 {
+		return nil, err
+	}
+	p, err := a.reader.Get(r.Context(), store, id)
+	if err != nil {
+		return nil, err
+	}
+	if tags[0] == "*" {
+		return nil, nil
+	}
+	if !matches(tags, etag(p.Plant)) {
+		return nil, plant.ErrChanged
+	}
+	return &p.Plant, nil
+}
+
+// etag names the content of a plant: the same name and tag always have the same one.
+func etag(p plant.Plant) string {
+	sum := sha256.Sum256(p.AppendJSON(nil))
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+}
+
+// entityTags reads If-Match and If-None-Match. Our tags hold no comma, so a comma ends one.
+func entityTags(headers []string) (tags []string, err error) {
+	for _, tag := range strings.Split(strings.Join(headers, ","), ",") {
+		switch tag = strings.TrimSpace(tag); {
+		case tag == "":
+		case tag == "*" || len(strings.TrimPrefix(tag, "W/")) >= 2 && strings.HasPrefix(strings.TrimPrefix(tag, "W/"), `"`) && strings.HasSuffix(tag, `"`):
+			tags = append(tags, tag)
+		default:
+			return nil, fmt.Errorf("%w, found %.64q", errBadPrecondition, tag)
+		}
+	}
+	return tags, nil
+}
+
+func matches(tags []string, tag string) bool {
+	for _, t := range tags {
+		if t == "*" || t == tag {
+			return true
+		}
+	}
+	return false
+}
+
+func pathID(r *http.Request) (int64, error) {
+	text := r.PathValue("id")
+	id, err := parseID(text)
+	if err != nil {
+		return 0, fmt.Errorf("%w, found %.32q", errBadID, text)
+	}
+	return id, nil
+}
+
+// parseID reads an int64 as it is written: no plus, no leading zero.
+func parseID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && strconv.FormatInt(id, 10) != text {
+		err = strconv.ErrSyntax
+	}
+	return id, err
+}
+
+func pageOf(query string) (limit int, after *int64, err error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w, found %.64q", errBadQuery, query)
+	}
+	limit = defaultLimit
+	for name, all := range values {
+		if name != "limit" && name != "after" {
+			continue
+		}
+		n, err := parseID(all[0])
+		switch {
+		case len(all) > 1:
+			return 0, nil, fmt.Errorf("%w: %s", errBadQuery, name)
+		case name == "after":
+			if err != nil {
+				return 0, nil, fmt.Errorf("%w, found %.32q", errBadAfter, all[0])
+			}
+			after = &n
+		case err != nil || n < 1 || n > maxLimit:
+			return 0, nil, fmt.Errorf("%w, found %.32q", errBadLimit, all[0])
+		default:
+			limit = int(n)
+		}
+	}
+	return limit, after, nil
+}
+
+// prefers reports whether a Prefer header (RFC 7240) asks for something.
+func prefers(headers []string, preference string) bool {
+	for _, p := range strings.Split(strings.Join(headers, ","), ",") {
+		if strings.EqualFold(strings.TrimSpace(p), preference) {
+			return true
+		}
+	}
+	return false
 }

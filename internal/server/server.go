@@ -32,6 +32,7 @@ type Config struct {
 	MaxBody   int64         // bytes of a request body at most
 	Token     string        // one fixed credential with every scope on the store "main"; "" for none
 	AccessLog httpapi.AccessLog
+	Origins   httpapi.Origins // web pages that may use the API
 	Commit    commit.Options
 
 	Out io.Writer // where the address, a first token and a curl line go
@@ -71,6 +72,9 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 			Prefix: base.Path, MaxBody: cfg.MaxBody, AccessLog: cfg.AccessLog, Slow: slowRequest, Log: cfg.Log,
 			Auth:            token.NewAuthenticator(st, fixed, time.Now),
 			Creator:         committer,
+			Reader:          st,
+			Editor:          st,
+			Origins:         cfg.Origins,
 			DescriptionJSON: api.JSON(base.String()),
 			DescriptionYAML: api.YAML(base.String()),
 		}),
