@@ -40,25 +40,28 @@ func ParseAccessLog(text string) (AccessLog, error) {
 // and buffers that the next request can use again.
 type exchange struct {
 	http.ResponseWriter
+	api    *API
 	id     string
 	start  time.Time
-	status int
+	status int // zero until the answer has begun
 	buf    []byte
 }
 
 var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0, 1024)} }}
 
 func (x *exchange) WriteHeader(status int) {
-	if x.status == 0 {
-		x.status = status
+	if x.status != 0 {
+		return
+	}
+	x.status = status
+	if x.api.stopping() {
+		x.Header().Set("Connection", "close")
 	}
 	x.ResponseWriter.WriteHeader(status)
 }
 
 func (x *exchange) Write(b []byte) (int, error) {
-	if x.status == 0 {
-		x.status = http.StatusOK
-	}
+	x.WriteHeader(http.StatusOK)
 	return x.ResponseWriter.Write(b)
 }
 
@@ -69,7 +72,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 func (a *API) adapt(h handler, needs token.Scope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchanges.Get().(*exchange)
-		x.ResponseWriter, x.start, x.status = w, time.Now(), 0
+		x.ResponseWriter, x.api, x.start, x.status = w, a, time.Now(), 0
 		x.id = requestID(r.Header["X-Request-Id"])
 		w.Header()["X-Request-Id"] = []string{x.id}
 

@@ -46,7 +46,8 @@ type Options struct {
 	AccessLog AccessLog
 	Slow      time.Duration // a request that takes longer is logged as a failure is
 	Log       *slog.Logger
-	Origins   Origins // web pages that may use the API
+	Origins   Origins     // web pages that may use the API
+	Stopping  func() bool // true when an answer is to be the last of its connection
 
 	Auth    Authenticator
 	Creator Creator
@@ -68,6 +69,7 @@ type API struct {
 	reader    Reader
 	editor    Editor
 	origins   Origins
+	stopping  func() bool
 	mux       *http.ServeMux
 	methods   map[string]string // of each path pattern, as Allow lists them
 }
@@ -101,7 +103,7 @@ func Routes() []Route { return new(API).routes(Options{}) }
 // New makes the API.
 func New(o Options) *API {
 	a := &API{
-		prefix: o.Prefix, maxBody: o.MaxBody, accessLog: o.AccessLog, slow: o.Slow, log: o.Log, origins: o.Origins,
+		prefix: o.Prefix, maxBody: o.MaxBody, accessLog: o.AccessLog, slow: o.Slow, log: o.Log, origins: o.Origins, stopping: o.Stopping,
 		auth: o.Auth, creator: o.Creator, reader: o.Reader, editor: o.Editor,
 		mux: http.NewServeMux(), methods: map[string]string{},
 	}

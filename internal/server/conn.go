@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,22 +16,22 @@ import (
 )
 
 // listener hands out connections that it keeps count of, for two things that the HTTP library does
-// not do: a request that is half read when the service is told to stop is still answered, and
-// what the library answers by itself is an Error like any other.
+// not do: a request that is half read when the service is told to stop is still answered (the
+// library's Shutdown drops it), and what the library answers by itself is an Error like any other.
 type listener struct {
 	net.Listener
-	mu       sync.Mutex
-	conns    map[*conn]struct{}
 	draining atomic.Bool
-	empty    chan struct{} // closed when draining and no connection is left
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	empty chan struct{} // closed when draining and no connection is left
 }
 
 type conn struct {
 	net.Conn
 	from *listener
-	// half is true from the first byte of a request until its answer is written.
-	half   atomic.Bool
-	closed sync.Once
+	half atomic.Bool // from the first byte of a request until its answer is written
+	once sync.Once
 }
 
 func newListener(l net.Listener) *listener {
@@ -37,59 +39,66 @@ func newListener(l net.Listener) *listener {
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	accepted, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	tracked := &conn{Conn: c, from: l}
+	c := &conn{Conn: accepted, from: l}
 	l.mu.Lock()
-	l.conns[tracked] = struct{}{}
+	l.conns[c] = struct{}{}
 	l.mu.Unlock()
-	return tracked, nil
+	return c, nil
 }
 
 // state is the server's ConnState hook.
-func (l *listener) state(c net.Conn, s http.ConnState) {
-	switch c := c.(*conn); s {
-	case http.StateIdle:
+func (l *listener) state(nc net.Conn, s http.ConnState) {
+	if c := nc.(*conn); s == http.StateIdle {
 		c.half.Store(false)
-	case http.StateClosed, http.StateHijacked:
-		c.end()
+		if l.draining.Load() {
+			c.Close()
+		}
 	}
 }
 
-// drain lets go of the connections that no request is on, and waits for the others until ctx
-// ends. It reports how many had to be cut off.
+// drain takes no more connections, ends those that no request is on, and waits for the others
+// until ctx ends. It returns how many were cut off then.
 func (l *listener) drain(ctx context.Context) int {
-	l.mu.Lock()
 	l.draining.Store(true)
-	for c := range l.conns {
+	l.Close()
+	for _, c := range l.open() {
 		if !c.half.Load() {
-			go c.end()
+			c.Close()
 		}
 	}
-	if len(l.conns) == 0 {
-		l.ended()
-	}
+	l.mu.Lock()
+	l.signal()
 	l.mu.Unlock()
 	select {
 	case <-l.empty:
 		return 0
 	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.conns {
-		go c.end()
+	left := l.open()
+	for _, c := range left {
+		c.Close()
 	}
-	return len(l.conns)
+	return len(left)
 }
 
-func (l *listener) ended() {
-	select {
-	case <-l.empty:
-	default:
-		close(l.empty)
+func (l *listener) open() []*conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.conns))
+}
+
+// signal tells drain when the last connection is gone. The caller holds mu.
+func (l *listener) signal() {
+	if l.draining.Load() && len(l.conns) == 0 {
+		select {
+		case <-l.empty:
+		default:
+			close(l.empty)
+		}
 	}
 }
 
@@ -101,27 +110,14 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close is called by the library's Shutdown on what it takes for idle, though the first bytes of a
-// request may be there: then the connection lives on until that request is answered.
-// The library tells about every other end of a connection through state.
 func (c *conn) Close() error {
-	if c.from.draining.Load() && c.half.Load() {
-		return nil
-	}
-	return c.end()
-}
-
-func (c *conn) end() (err error) {
-	c.closed.Do(func() {
-		err = c.Conn.Close()
+	c.once.Do(func() {
 		c.from.mu.Lock()
 		defer c.from.mu.Unlock()
 		delete(c.from.conns, c)
-		if c.from.draining.Load() && len(c.from.conns) == 0 {
-			c.from.ended()
-		}
+		c.from.signal()
 	})
-	return err
+	return c.Conn.Close()
 }
 
 // libraryHeaders ends the head of every answer that the HTTP library writes by itself.

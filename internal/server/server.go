@@ -77,6 +77,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 			Origins:         cfg.Origins,
 			DescriptionJSON: api.JSON(base.String()),
 			DescriptionYAML: api.YAML(base.String()),
+			Stopping:        conns.draining.Load,
 		}),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ConnState: conns.state,
@@ -105,7 +106,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 		return err
 	}
 	background.Go(func() { failed <- service.Serve(conns) })
-	cfg.Log.Info("serving", "address", base.String())
+	cfg.Log.Info("serving", "address", base.String(), "listening", public.Addr().String())
 
 	select {
 	case err := <-failed:
@@ -116,7 +117,6 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	health.Stopping()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Drain)
 	defer cancel()
-	go service.Shutdown(deadline) // takes no more connections, and ends each after its next answer
 	if cut := conns.drain(deadline); cut > 0 {
 		return fmt.Errorf("stopped after %v with %d connections cut off in the middle of a request", cfg.Drain, cut)
 	}

@@ -14,7 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 
 	"modernc.org/sqlite"
 
@@ -122,21 +122,26 @@ func plainly(err error) error {
 }
 
 func checkVersion(version string) error {
-	var found, oldest [3]int
-	for text, parts := range map[string]*[3]int{version: &found, oldestSQLite: &oldest} {
-		if _, err := fmt.Sscanf(text, "%d.%d.%d", &parts[0], &parts[1], &parts[2]); err != nil {
-			return fmt.Errorf("SQLite calls itself version %q: expected three numbers", text)
-		}
+	found, err := parseVersion(version)
+	if err != nil {
+		return err
 	}
-	for i := range found {
-		if found[i] != oldest[i] {
-			if found[i] < oldest[i] {
-				return fmt.Errorf("SQLite is version %s: expected %s or newer, older ones can corrupt a file", version, oldestSQLite)
-			}
-			break
-		}
+	oldest, err := parseVersion(oldestSQLite)
+	if err != nil {
+		return err
+	}
+	if slices.Compare(found, oldest) < 0 {
+		return fmt.Errorf("SQLite is version %s: expected %s or newer, older ones can corrupt a file", version, oldestSQLite)
 	}
 	return nil
+}
+
+func parseVersion(version string) ([]int, error) {
+	v := make([]int, 3)
+	if _, err := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); err != nil {
+		return nil, fmt.Errorf("SQLite calls itself version %q: expected three numbers", version)
+	}
+	return v, nil
 }
 
 // Check implements store.Store.
@@ -161,6 +166,3 @@ func (s *Store) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// IsPath reports whether a --db value names a file rather than a server.
-func IsPath(db string) bool { return !strings.Contains(db, "://") }

@@ -1,10 +1,16 @@
 package sqlite_test
 
 import (
+	"database/sql"
+	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/store/storetest"
@@ -25,4 +31,103 @@ func TestStore(t *testing.T) {
 		}
 		return s
 	})
+}
+
+func open(t *testing.T, path string) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// other opens the file as any other program would.
+func other(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func exec(t *testing.T, db *sql.DB, query string) {
+	t.Helper()
+	if _, err := db.Exec(query); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, test := range []struct{ what, query, want string }{
+		{"a newer schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 999", "newer program"},
+		{"another program's file", "CREATE TABLE notes (text)", "another program"},
+		{"another program's empty file", "PRAGMA application_id = 7; VACUUM", "another program"},
+	} {
+		path := filepath.Join(t.TempDir(), "x.db")
+		exec(t, other(t, path), test.query)
+		_, err := sqlite.Open(t.Context(), path)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: Open() = %v, want %q in it", test.what, err, test.want)
+		}
+	}
+}
+
+func TestPathsWithStrangeCharacters(t *testing.T) {
+	for _, name := range []string{"a b.db", "a?b#c.db", "a%20b.db", "é.db", "a&_pragma=synchronous(OFF).db"} {
+		path := filepath.Join(t.TempDir(), name)
+		s := open(t, path)
+		if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 1, "x", "-")}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}
+
+// Every connection, the writer's and the readers', has the settings that durability rests on.
+func TestSettings(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := open(t, path)
+	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "5000"} {
+		for connection, got := range s.Settings(t, name) {
+			if got != want {
+				t.Errorf("%s of connection %s is %s, want %s", name, connection, got, want)
+			}
+		}
+	}
+}
+
+// A write waits for another process that writes, and says so when it does not get its turn.
+func TestLockedByAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := open(t, path)
+	db := other(t, path)
+	db.SetMaxOpenConns(1)
+	exec(t, db, "BEGIN IMMEDIATE")
+	time.AfterFunc(300*time.Millisecond, func() { db.Exec("ROLLBACK") })
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 1, "x", "-")}); err != nil {
+		t.Errorf("CreateBatch() behind another writer = %v", err)
+	}
+	exec(t, db, "BEGIN IMMEDIATE")
+	_, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 2, "x", "-")})
+	if !errors.Is(err, plant.ErrUnavailable) {
+		t.Errorf("CreateBatch() with the file locked = %v, want %v", err, plant.ErrUnavailable)
+	}
+	exec(t, db, "ROLLBACK")
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 2, "x", "-")}); err != nil {
+		t.Errorf("CreateBatch() after that = %v", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for version, ok := range map[string]bool{"3.53.4": true, "3.53.3": false, "3.52.9": false, "3.54.0": true, "4.0.0": true, "2.99.99": false, "x": false} {
+		if err := sqlite.CheckVersion(version); (err == nil) != ok {
+			t.Errorf("version %s: %v", version, err)
+		}
+	}
 }

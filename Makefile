@@ -1,0 +1,39 @@
+# Two commands to begin with: make run, make test.
+
+# Go 1.27 has fixes in net/http that 1.26 lacks: where it can be fetched, it is what builds us.
+export GOTOOLCHAIN ?= auto
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+
+.PHONY: run build test vet lint generate fuzz clean
+
+run: build ## serve on the embedded database
+	bin/plantstore serve
+
+build: ## leave bin/plantstore, static
+	$(BUILD) -o bin/plantstore ./cmd/plantstore
+
+test: vet ## run every test with the race detector
+	go test -race -timeout 9m ./...
+
+# Both the toolchain of go.mod and the machine's own Go must build and vet the code.
+vet:
+	go vet ./...
+	GOTOOLCHAIN=local go build ./...
+	GOTOOLCHAIN=local go vet ./...
+
+lint: vet ## vet, staticcheck, govulncheck
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
+
+generate: ## write the parts of docs and the description that the code decides
+	go test ./api -run TestGenerated -update
+
+FUZZTIME ?= 30s
+fuzz: ## look for inputs that break decoding and the token parser
+	go test ./internal/plant -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZTIME)
+	go test ./internal/token -run '^$$' -fuzz FuzzBearer -fuzztime $(FUZZTIME)
+
+clean:
+	rm -rf bin artifacts

@@ -1,0 +1,259 @@
+package commit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/commit"
+	"plantstore/internal/plant"
+	"plantstore/internal/store/sqlite"
+)
+
+// slowStore takes a while for a batch and remembers how large the batches were.
+type slowStore struct {
+	takes   time.Duration
+	err     error
+	mu      sync.Mutex
+	batches []int
+}
+
+func (s *slowStore) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
+	s.mu.Lock()
+	s.batches = append(s.batches, len(plants))
+	s.mu.Unlock()
+	time.Sleep(s.takes)
+	out := make([]plant.Outcome, len(plants))
+	for i, p := range plants {
+		out[i] = plant.Created
+		if p.ID < 0 {
+			out[i] = plant.Taken
+		}
+	}
+	return out, s.err
+}
+
+func record(id int64) plant.Record { return plant.Record{Store: "main", New: plant.New{ID: id}} }
+
+// run starts a Committer; stop ends it and waits for its end.
+func run(s commit.Store, o commit.Options) (c *commit.Committer, stop func()) {
+	c = commit.New(s, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { c.Run(ctx) })
+	return c, func() { cancel(); wg.Wait() }
+}
+
+func TestWhoeverWaitsIsTheNextBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: time.Millisecond}
+		c, stop := run(s, commit.Options{Batch: 8})
+		defer stop()
+		var wg sync.WaitGroup
+		create := func(id int64) {
+			wg.Go(func() {
+				want := plant.Created
+				if id%2 == 1 {
+					id, want = -id, plant.Taken
+				}
+				if got, err := c.Create(t.Context(), record(id)); got != want || err != nil {
+					t.Errorf("Create(%d) = %v, %v, want %v", id, got, err, want)
+				}
+			})
+		}
+		start := time.Now()
+		create(100)
+		synctest.Wait()
+		for id := range int64(20) {
+			create(id)
+		}
+		wg.Wait()
+		if got, want := fmt.Sprint(s.batches), "[1 8 8 4]"; got != want {
+			t.Errorf("batches of %s, want %s", got, want)
+		}
+		if took := time.Since(start); took != 4*time.Millisecond {
+			t.Errorf("four commits of 1 ms took %v: something waited for a timer", took)
+		}
+	})
+}
+
+func TestLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: time.Second}
+		c, stop := run(s, commit.Options{Lanes: 3, Batch: 1})
+		defer stop()
+		var wg sync.WaitGroup
+		start := time.Now()
+		for id := range int64(6) {
+			wg.Go(func() { c.Create(t.Context(), record(id)) })
+		}
+		wg.Wait()
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("six batches in three lanes took %v, want two commits' time", took)
+		}
+	})
+}
+
+func TestBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stop := run(&slowStore{takes: time.Second}, commit.Options{Queue: 2, Batch: 1})
+		defer stop()
+		for id := range int64(3) { // one under way, two waiting
+			go c.Create(context.Background(), record(id))
+			synctest.Wait()
+		}
+		start := time.Now()
+		if _, err := c.Create(t.Context(), record(9)); !errors.Is(err, plant.ErrBusy) || time.Since(start) != 0 {
+			t.Errorf("Create() with a full queue = %v after %v, want %v at once", err, time.Since(start), plant.ErrBusy)
+		}
+	})
+}
+
+func TestEveryoneIsAnsweredOnStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: time.Second}
+		c, stop := run(s, commit.Options{Batch: 4})
+		var wg sync.WaitGroup
+		for id := range int64(10) {
+			wg.Go(func() {
+				if out, err := c.Create(context.Background(), record(id)); out != plant.Created || err != nil {
+					t.Errorf("Create(%d) while stopping = %v, %v", id, out, err)
+				}
+			})
+		}
+		synctest.Wait()
+		stop()
+		wg.Wait()
+		if _, err := c.Create(t.Context(), record(11)); !errors.Is(err, plant.ErrStopping) {
+			t.Errorf("Create() after the stop = %v, want %v", err, plant.ErrStopping)
+		}
+	})
+}
+
+// A store that hangs leaves nobody hanging: who is in its batch is told that nobody knows,
+// who waits behind it that nothing was stored, and what was given up is never begun.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: time.Minute}
+		c, stop := run(s, commit.Options{Patience: time.Second, Batch: 1})
+		var wg sync.WaitGroup
+		for id, want := range []error{plant.ErrUnknown, plant.ErrBusy, plant.ErrBusy} {
+			wg.Go(func() {
+				if _, err := c.Create(context.Background(), record(int64(id))); !errors.Is(err, want) {
+					t.Errorf("Create(%d) = %v, want %v", id, err, want)
+				}
+			})
+			synctest.Wait()
+		}
+		start := time.Now()
+		wg.Wait()
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("they waited %v, want a second", took)
+		}
+		stop()
+		if len(s.batches) != 1 {
+			t.Errorf("%d batches were begun, want the first only", len(s.batches))
+		}
+	})
+}
+
+func TestErrorsReachTheWholeBatch(t *testing.T) {
+	s := &slowStore{err: plant.ErrFull}
+	c, stop := run(s, commit.Options{})
+	defer stop()
+	if _, err := c.Create(t.Context(), record(1)); !errors.Is(err, plant.ErrFull) {
+		t.Errorf("Create() = %v, want %v", err, plant.ErrFull)
+	}
+}
+
+type brokenStore struct{ short bool }
+
+func (s brokenStore) CreateBatch(context.Context, []plant.Record) ([]plant.Outcome, error) {
+	if s.short {
+		return nil, nil
+	}
+	panic("broken")
+}
+
+// A store that panics or forgets an item is never taken for a success, and the lane goes on.
+func TestBrokenStore(t *testing.T) {
+	for _, s := range []brokenStore{{false}, {true}} {
+		c, stop := run(s, commit.Options{})
+		for range 3 {
+			if out, err := c.Create(t.Context(), record(1)); err == nil {
+				t.Errorf("Create() = %v, nil on a store that is broken", out)
+			}
+		}
+		stop()
+	}
+}
+
+func TestGoneBeforeJoining(t *testing.T) {
+	s := &slowStore{}
+	c, stop := run(s, commit.Options{})
+	defer stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Create(ctx, record(1)); !errors.Is(err, context.Canceled) || len(s.batches) != 0 {
+		t.Errorf("Create() of a caller that has gone = %v, %d batches", err, len(s.batches))
+	}
+}
+
+// BenchmarkCreate is the durable path without HTTP: hand-over, SQLite, fsync.
+func BenchmarkCreate(b *testing.B) {
+	for _, clients := range []int{1, 64} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			st, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "plants.db"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer st.Close()
+			c, stop := run(st, commit.Options{})
+			defer stop()
+			tag := "climber"
+			var next sync.Mutex
+			var id int64
+			b.ReportAllocs()
+			b.SetParallelism(max(1, clients/2))
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					next.Lock()
+					id++
+					r := plant.Record{Store: "main", New: plant.New{ID: id, Plant: plant.Plant{Name: "Monstera deliciosa", Tag: &tag}}}
+					next.Unlock()
+					if out, err := c.Create(context.Background(), r); err != nil || out != plant.Created {
+						b.Errorf("Create() = %v, %v", out, err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkHandOver is the path with a store that does nothing.
+func BenchmarkHandOver(b *testing.B) {
+	c, stop := run(&noStore{}, commit.Options{})
+	defer stop()
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := c.Create(context.Background(), record(1)); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+type noStore struct{}
+
+func (noStore) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
+	return make([]plant.Outcome, len(plants)), nil
+}

@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/token"
+)
+
+func issue(t *testing.T, db string, args ...string) string {
+	t.Helper()
+	out, errs, code := plantstore(t, nil, append([]string{"token", "issue", "--db", db}, args...)...)
+	if code != 0 || !regexp.MustCompile(`^plant_[0-9A-Za-z]{36}\n$`).MatchString(out) {
+		t.Fatalf("token issue %q: exit %d, stdout %q, stderr %q", args, code, out, errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+func TestCredentials(t *testing.T) {
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			db := e.database(t)
+			p := serve(t, db, "--access-log", "all")
+			reader := issue(t, db, "--name", "reader", "--scopes", "plants:read")
+			expired := issue(t, db, "--name", "short", "--expires", "1ms")
+			const body = `{"id":1,"name":"x"}`
+			for _, test := range []struct {
+				what, header string
+				number       int
+				challenge    string
+			}{
+				{"none", "Authorization", 40101, `Bearer realm="plantstore"`},
+				{"another scheme", "Authorization: Basic eDp5", 40102, `error="invalid_token"`},
+				{"no token", "Authorization: Bearer ", 40102, `error="invalid_token"`},
+				{"a typo", "Authorization: Bearer " + p.token[:len(p.token)-1] + "x", 40103, `error="invalid_token"`},
+				{"another service's", "Authorization: Bearer ghp_0123456789", 40103, `error="invalid_token"`},
+				{"unknown", "Authorization: Bearer " + unknownToken, 40104, `error="invalid_token"`},
+				{"expired", "Authorization: Bearer " + expired, 40105, `error="invalid_token"`},
+				{"without the scope", "Authorization: Bearer " + reader, 40301, `error="insufficient_scope", scope="plants:create"`},
+			} {
+				a := p.ask(t, "POST", "/plants", body, asJSON, test.header)
+				wantFailure(t, test.what, a, test.number)
+				challenge := a.header.Get("WWW-Authenticate")
+				if !strings.HasPrefix(challenge, "Bearer ") || !strings.Contains(challenge, test.challenge) {
+					t.Errorf("%s: WWW-Authenticate %q, want %q in it", test.what, challenge, test.challenge)
+				}
+				if test.number == 40101 && strings.Contains(challenge, "error") {
+					t.Errorf("%s: WWW-Authenticate %q names an error though nothing was sent", test.what, challenge)
+				}
+			}
+			wantFailure(t, "in the query", p.ask(t, "POST", "/plants?access_token="+p.token, body, asJSON, "Authorization"), 40101)
+			twice := "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + p.token + "\r\nAuthorization: Bearer " + p.token + "\r\nContent-Length: 0\r\n\r\n"
+			if status, text := parseRaw(p.raw(t, twice)); status != 401 || !strings.Contains(text, "40102") {
+				t.Errorf("two Authorization headers: %d %s", status, text)
+			}
+			wantAnswer(t, "after all that", p.ask(t, "GET", "/plants", "", "Authorization: bEaReR "+reader), 200, "[]")
+
+			// Stores never see each other.
+			other := "Authorization: Bearer " + issue(t, db, "--name", "other", "--store", "other")
+			wantAnswer(t, "create", p.create(t, body), 200, `{"name":"x"}`)
+			wantAnswer(t, "the id in another store", p.ask(t, "POST", "/plants", `{"id":1,"name":"y"}`, asJSON, other), 200, `{"name":"y"}`)
+			wantAnswer(t, "the other store", p.ask(t, "GET", "/plants", "", other), 200, `[{"id":1,"name":"y"}]`)
+			wantFailure(t, "an id of the first store, asked by the other", p.ask(t, "GET", "/plants/2", "", other), 40401)
+
+			// A revocation by another process.
+			if out, errs, code := plantstore(t, nil, "token", "revoke", "--db", db, "first"); code != 0 || out != "" {
+				t.Fatalf("token revoke: exit %d %q %q", code, out, errs)
+			}
+			revoked := time.Now()
+			for p.create(t, `{"id":1,"name":"x"}`).status == 200 {
+				if time.Since(revoked) > 2*time.Second {
+					t.Fatal("the token works two seconds after it was revoked")
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			wantFailure(t, "revoked", p.create(t, body), 40106)
+
+			// No token in any log, nor in the database.
+			p.kill()
+			secrets := []string{reader, expired, p.token, strings.TrimPrefix(other, "Authorization: Bearer ")}
+			for _, secret := range secrets {
+				if strings.Contains(p.stderr.String(), secret) {
+					t.Error("a token stands in the log")
+				}
+			}
+			if e.name == "sqlite" {
+				for _, suffix := range []string{"", "-wal"} {
+					content, _ := os.ReadFile(db + suffix)
+					for _, secret := range secrets {
+						if strings.Contains(string(content), secret) || strings.Contains(string(content), secret[6:36]) {
+							t.Errorf("a token stands in the database file%s", suffix)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// unknownToken has the right form and checksum, and nobody issued it.
+var unknownToken = token.Generate()
+
+func TestTokenCommands(t *testing.T) {
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			db := e.database(t)
+			credential := issue(t, db, "--name", "ci", "--store", "sandbox", "--scopes", "plants:create,plants:read", "--expires", "90d")
+			issue(t, db, "--name", "second")
+			out, _, code := plantstore(t, []string{"PLANTSTORE_DB=" + db}, "token", "list", "--json")
+			var rows []map[string]any
+			if err := json.Unmarshal([]byte(out), &rows); code != 0 || err != nil || len(rows) != 2 {
+				t.Fatalf("token list --json: exit %d, %v\n%s", code, err, out)
+			}
+			first := rows[0]
+			created, err1 := time.Parse(time.RFC3339, first["created"].(string))
+			expires, err2 := time.Parse(time.RFC3339, first["expires"].(string))
+			if err1 != nil || err2 != nil || expires.Sub(created).Round(time.Hour) != 90*24*time.Hour {
+				t.Errorf("created %v and expires %v are not 90 days apart", first["created"], first["expires"])
+			}
+			if first["name"] != "ci" || first["store"] != "sandbox" || first["lastFour"] != credential[len(credential)-4:] || len(first["scopes"].([]any)) != 2 || rows[1]["expires"] != nil {
+				t.Errorf("token list --json:\n%s", out)
+			}
+			table, _, _ := plantstore(t, nil, "token", "list", "--db", db)
+			if !strings.Contains(table, "ci") || !strings.Contains(table, "sandbox") || !strings.Contains(table, "…"+credential[len(credential)-4:]) {
+				t.Errorf("token list:\n%s", table)
+			}
+			if strings.Contains(out+table, credential[:20]) {
+				t.Error("token list shows a token")
+			}
+			for _, test := range []struct {
+				args []string
+				code int
+				want string
+			}{
+				{[]string{"issue", "--name", "ci"}, 1, "exists"},
+				{[]string{"issue"}, 2, "1 to 64"},
+				{[]string{"issue", "--name", "a b"}, 2, `' '`},
+				{[]string{"issue", "--name", "x", "--scopes", "all"}, 2, "plants:create"},
+				{[]string{"issue", "--name", "x", "--expires", "soon"}, 2, "90d"},
+				{[]string{"issue", "--name", "x", "--store", "a/b"}, 2, "store"},
+				{[]string{"revoke", "nobody"}, 1, "token list"},
+				{[]string{"revoke"}, 2, "NAME"},
+				{[]string{"list", "--nope"}, 2, "nope"},
+			} {
+				args := append([]string{"token", test.args[0], "--db", db}, test.args[1:]...)
+				out, errs, code := plantstore(t, nil, args...)
+				if code != test.code || !strings.Contains(errs, test.want) || strings.Count(errs, "\n") != 1 || out != "" {
+					t.Errorf("%q: exit %d, stdout %q, stderr %q; want exit %d and one line with %q", args, code, out, errs, test.code, test.want)
+				}
+			}
+		})
+	}
+}
+
+func TestFixedToken(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "plants.db")
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("from-a-file-0123456789\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, db, "--token-file", file)
+	if p.token != "" {
+		t.Errorf("a first token was issued beside the fixed one: %s", p.stdout)
+	}
+	p.token = "from-a-file-0123456789"
+	wantAnswer(t, "the token of the file", p.create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
+	p.token = "from-a-file-012345678"
+	wantFailure(t, "nearly that token", p.create(t, `{"id":1,"name":"x"}`), 40103)
+	p.kill()
+	if out, errs, code := plantstore(t, []string{"PLANTSTORE_TOKEN=short"}, "serve", "--db", db, "--listen", "127.0.0.1:0"); code != 1 || strings.Contains(out+errs, "short") {
+		t.Errorf("a short fixed token: exit %d, %q, %q", code, out, errs)
+	}
+	t.Setenv("PLANTSTORE_TOKEN_FILE", file)
+	p = serve(t, db)
+	p.token = "from-a-file-0123456789"
+	wantAnswer(t, "PLANTSTORE_TOKEN_FILE", p.create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
+}
+
+func TestFirstTokenIsShownOnce(t *testing.T) {
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			db := e.database(t)
+			p := serve(t, db)
+			if p.token == "" || !strings.Contains(p.stdout.String(), "curl -i "+p.url+"/plants") {
+				t.Fatalf("the first start prints:\n%s", p.stdout)
+			}
+			credential := p.token
+			if code := p.stop(5 * time.Second); code != 0 {
+				t.Errorf("exit %d", code)
+			}
+			p = serve(t, db)
+			if p.token != "" {
+				t.Errorf("the second start prints a token:\n%s", p.stdout)
+			}
+			p.token = credential
+			wantAnswer(t, "the first token after the second start", p.create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
+		})
+	}
+}

@@ -1,0 +1,290 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func (p *process) health(t *testing.T, path string) (int, string) {
+	t.Helper()
+	response, err := client.Get(p.ops + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(body)
+}
+
+func TestHealth(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, p *process) {
+		for path, want := range map[string]string{"/livez": "alive\n", "/readyz": "ready\n"} {
+			if status, body := p.health(t, path); status != 200 || body != want {
+				t.Errorf("%s = %d %q", path, status, body)
+			}
+		}
+		if status, _ := p.health(t, "/plants"); status != 404 {
+			t.Errorf("/plants on the ops port = %d", status)
+		}
+	})
+}
+
+func TestOpsOff(t *testing.T) {
+	p := serve(t, filepath.Join(t.TempDir(), "plants.db"), "--ops-listen", "off")
+	if p.ops != "" || strings.Contains(p.stderr.String(), `"health"`) {
+		t.Errorf("a health listener with --ops-listen off: %s", p.stderr)
+	}
+}
+
+// On SIGTERM every request that has begun is answered: one whose headers are half there, one whose body is,
+// on a new connection and on one that has served before.
+func TestDrain(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, p *process) {
+		request := func(id int) string {
+			body := fmt.Sprintf(`{"id":%d,"name":"x"}`, id)
+			return fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", p.token, len(body), body)
+		}
+		type half struct {
+			what string
+			conn net.Conn
+			rest string
+		}
+		var halves []half
+		for i, cut := range []int{10, 60, len(request(1)) - 5} {
+			for _, used := range []bool{false, true} {
+				c := p.dial(t)
+				defer c.Close()
+				if used {
+					io.WriteString(c, request(100+i))
+					if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				text := request(10*i + 1)
+				if used {
+					text = request(10*i + 2)
+				}
+				io.WriteString(c, text[:cut])
+				halves = append(halves, half{fmt.Sprintf("%d bytes sent, connection used before: %v", cut, used), c, text[cut:]})
+			}
+		}
+		idle := p.dial(t)
+		defer idle.Close()
+		time.Sleep(100 * time.Millisecond)
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		time.Sleep(200 * time.Millisecond)
+		if status, body := p.health(t, "/readyz"); status != 503 || !strings.Contains(body, "stopping") {
+			t.Errorf("/readyz while stopping = %d %q", status, body)
+		}
+		if c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://")); err == nil {
+			c.Close()
+			t.Error("a new connection is accepted while stopping")
+		}
+		for _, h := range halves {
+			if _, err := io.WriteString(h.conn, h.rest); err != nil {
+				t.Errorf("%s: %v", h.what, err)
+				continue
+			}
+			response, err := http.ReadResponse(bufio.NewReader(h.conn), nil)
+			if err != nil || response.StatusCode != 200 {
+				t.Errorf("%s: %v, %v", h.what, response, err)
+			} else if !response.Close {
+				t.Errorf("%s: the answer does not say Connection: close", h.what)
+			}
+		}
+		if code := p.exit(3 * time.Second); code != 0 {
+			t.Errorf("exit %d\n%s", code, p.stderr)
+		}
+	})
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	p := serve(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "300ms")
+	c := p.dial(t)
+	defer c.Close()
+	io.WriteString(c, "POST /plants HTTP/1.1\r\nHost: x\r\n")
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	if code := p.stop(3 * time.Second); code != 1 || time.Since(start) < 250*time.Millisecond {
+		t.Errorf("a request that never ends: exit %d after %v", code, time.Since(start))
+	}
+	if !strings.Contains(p.stderr.String(), "cut off") {
+		t.Errorf("nothing tells that a request was cut off:\n%s", p.stderr)
+	}
+}
+
+func TestSecondSignal(t *testing.T) {
+	p := serve(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "1m")
+	c := p.dial(t)
+	defer c.Close()
+	io.WriteString(c, "POST /plants HTTP/1.1\r\nHost: x\r\n")
+	time.Sleep(50 * time.Millisecond)
+	p.cmd.Process.Signal(syscall.SIGINT)
+	time.Sleep(100 * time.Millisecond)
+	p.cmd.Process.Signal(syscall.SIGINT)
+	p.exit(2 * time.Second)
+}
+
+// What can go wrong at the start is one sentence and an exit code.
+func TestStartFails(t *testing.T) {
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	write := func(name, content string, mode os.FileMode) string {
+		if err := os.WriteFile(path(name), []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path(name)
+	}
+	good := path("good.db")
+	issue(t, good, "--name", "x")
+	content, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := append([]byte{}, content...)
+	for i := 100; i < len(torn); i++ {
+		torn[i] ^= 0x5a
+	}
+	free := []string{"--listen", "127.0.0.1:0", "--ops-listen", "off"}
+	for _, test := range []struct {
+		what string
+		args []string
+		code int
+		want string
+	}{
+		{"port in use", []string{"--db", path("a.db"), "--listen", busy.Addr().String()}, 1, "in use"},
+		{"ops port in use", []string{"--db", path("a.db"), "--listen", "127.0.0.1:0", "--ops-listen", busy.Addr().String()}, 1, "in use"},
+		{"a folder as the database", append([]string{"--db", folder}, free...), 1, "directory"},
+		{"a database in no folder", append([]string{"--db", path("no/such/x.db")}, free...), 1, "no such"},
+		{"not a database", append([]string{"--db", write("text.db", strings.Repeat("not a database ", 100), 0o600)}, free...), 1, "damaged or is not"},
+		{"a torn database", append([]string{"--db", write("torn.db", string(torn), 0o600)}, free...), 1, "damaged"},
+		{"another kind of database", append([]string{"--db", "mysql://x/y"}, free...), 1, "mysql"},
+		{"an unknown flag", []string{"--nope"}, 2, "nope"},
+		{"an argument too many", []string{"now"}, 2, "now"},
+		{"a wrong drain", []string{"--drain", "soon"}, 2, "soon"},
+		{"a wrong access log", []string{"--access-log", "some"}, 2, "errors, all or off"},
+		{"a wrong size", []string{"--max-body", "0"}, 2, "max-body"},
+		{"a wrong origin", []string{"--cors-origins", "example"}, 2, "origin"},
+		{"a wrong base URL", append([]string{"--db", path("a.db"), "--base-url", "plants.example"}, free...), 1, "base URL"},
+		{"a token file that is not there", append([]string{"--db", path("a.db"), "--token-file", path("none")}, free...), 1, "no such"},
+	} {
+		out, errs, code := plantstore(t, nil, append([]string{"serve"}, test.args...)...)
+		if code != test.code || !strings.Contains(errs, test.want) {
+			t.Errorf("%s: exit %d, stderr %q; want exit %d and %q", test.what, code, errs, test.code, test.want)
+		}
+		said := 0
+		for line := range strings.Lines(errs) {
+			if !strings.HasPrefix(line, "{") { // not a record of the log
+				said++
+			}
+		}
+		if said != 1 || strings.Contains(out, "plant_") {
+			t.Errorf("%s: %d sentences, stdout %q, stderr %q; want one sentence", test.what, said, out, errs)
+		}
+	}
+	t.Setenv("PLANTSTORE_DRAIN", "never")
+	if _, errs, code := plantstore(t, nil, "serve"); code != 2 || !strings.Contains(errs, "PLANTSTORE_DRAIN") {
+		t.Errorf("a wrong value in the environment: exit %d, %q", code, errs)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		code int
+	}{{nil, 2}, {[]string{"help"}, 0}, {[]string{"-h"}, 0}, {[]string{"grow"}, 2}, {[]string{"token"}, 2}, {[]string{"serve", "-h"}, 0}, {[]string{"version"}, 0}, {[]string{"version", "x"}, 2}} {
+		out, errs, code := plantstore(t, nil, test.args...)
+		if code != test.code || (code == 0) != (out != "") || (code == 0) == (errs != "") {
+			t.Errorf("plantstore %q: exit %d, stdout %q, stderr %q; want exit %d", test.args, code, out, errs, test.code)
+		}
+	}
+}
+
+func TestLog(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, p *process) {
+		p.create(t, `{"id":1,"name":"fine"}`)
+		nasty := `{"id":"\u001b[31m\nlevel=ERROR msg=forged","name":"x"}`
+		a := p.ask(t, "POST", "/plants", nasty, asJSON, "X-Request-Id: my-id.1")
+		wantFailure(t, "nasty", a, 40013)
+		if id := a.header.Get("X-Request-Id"); id != "my-id.1" {
+			t.Errorf("X-Request-Id %q, want the client's own", id)
+		}
+		if id := p.ask(t, "GET", "/nowhere%1b", "", "X-Request-Id: <script>").header.Get("X-Request-Id"); id == "" || strings.Contains(id, "<") {
+			t.Errorf("X-Request-Id %q for a strange one", id)
+		}
+		p.logged(t, 2)
+		var records []map[string]any
+		for line := range strings.Lines(p.stderr.String()) {
+			var record map[string]any
+			if err := json.Unmarshal([]byte(line), &record); err != nil {
+				t.Errorf("the line %q is no record: %v", line, err)
+			}
+			if record["msg"] == "request" {
+				records = append(records, record)
+			}
+		}
+		if len(records) != 2 {
+			t.Fatalf("%d requests in the log, want the two that failed:\n%s", len(records), p.stderr)
+		}
+		r := records[0]
+		if r["id"] != "my-id.1" || r["route"] != "POST /plants" || r["status"] != 400.0 || r["error"] != 40013.0 || r["took"] == nil {
+			t.Errorf("the record of a failure: %v", r)
+		}
+		if strings.ContainsAny(p.stderr.String(), "\x1b") {
+			t.Error("an escape code stands in the log as it is")
+		}
+	})
+}
+
+// logged waits until the log has that many requests: a record is written after the answer.
+func (p *process) logged(t *testing.T, want int) {
+	t.Helper()
+	for range 100 {
+		if strings.Count(p.stderr.String(), `"msg":"request"`) >= want {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // one too many would come now
+}
+
+func TestAccessLog(t *testing.T) {
+	for mode, want := range map[string]int{"all": 2, "off": 0, "errors": 1} {
+		p := serve(t, filepath.Join(t.TempDir(), "plants.db"), "--access-log", mode)
+		p.create(t, `{"id":1,"name":"x"}`)
+		p.create(t, `{}`)
+		p.logged(t, want)
+		if got := strings.Count(p.stderr.String(), `"msg":"request"`); got != want {
+			t.Errorf("--access-log %s: %d records of two requests, want %d", mode, got, want)
+		}
+	}
+}
+
+func TestFileMode(t *testing.T) {
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	db := filepath.Join(t.TempDir(), "plants.db")
+	p := serve(t, db)
+	p.create(t, `{"id":1,"name":"x"}`)
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		info, err := os.Stat(db + suffix)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the mode of the file%s is %v, %v, want 0600", suffix, info.Mode(), err)
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package plant_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"plantstore/internal/plant"
+)
+
+func tag(s string) *string { return &s }
+
+func TestDecodeAllowed(t *testing.T) {
+	for _, test := range []struct {
+		body string
+		want plant.New
+	}{
+		{`{"id":1,"name":"Fern"}`, plant.New{ID: 1, Plant: plant.Plant{Name: "Fern"}}},
+		{`{"tag":"","name":"","id":0}`, plant.New{Plant: plant.Plant{Tag: tag("")}}},
+		{" \t\r\n{ \"id\" : -1 , \"name\" : \"a\" } \n", plant.New{ID: -1, Plant: plant.Plant{Name: "a"}}},
+		{`{"id":9223372036854775807,"name":""}`, plant.New{ID: 9223372036854775807}},
+		{`{"id":-9223372036854775808,"name":""}`, plant.New{ID: -9223372036854775808}},
+		{`{"id":9223372036854775807.0,"name":""}`, plant.New{ID: 9223372036854775807}},
+		{`{"id":9007199254740993,"name":""}`, plant.New{ID: 9007199254740993}},
+		{`{"id":1.0,"name":""}`, plant.New{ID: 1}},
+		{`{"id":1e2,"name":""}`, plant.New{ID: 100}},
+		{`{"id":1E+2,"name":""}`, plant.New{ID: 100}},
+		{`{"id":-12.50e1,"name":""}`, plant.New{ID: -125}},
+		{`{"id":1200e-2,"name":""}`, plant.New{ID: 12}},
+		{`{"id":-0,"name":""}`, plant.New{}},
+		{`{"id":0.000e99999999999999999999,"name":""}`, plant.New{}},
+		{`{"id":0e-99999999999999999999,"name":""}`, plant.New{}},
+		{`{"id":0.0000000000000000000009e22,"name":""}`, plant.New{ID: 9}},
+		{`{"\u0069d":1,"n\u0061me":"x"}`, plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
+		{`{"id":1,"name":"\ud83c\udf35\n\u0001","tag":"\u00e9"}`, plant.New{ID: 1, Plant: plant.Plant{Name: "🌵\n\x01", Tag: tag("é")}}},
+		{`{"id":1,"name":"x","ID":"other","Name":null,"more":{"id":[{}]},"":0}`, plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
+		{`{"id":1,"name":"x","more":` + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000) + `}`, plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
+	} {
+		got, err := plant.Decode([]byte(test.body))
+		if err != nil {
+			t.Errorf("Decode(%.60s) = %v", test.body, err)
+		} else if got.ID != test.want.ID || !got.Equal(test.want.Plant) {
+			t.Errorf("Decode(%.60s) = %+v, want %+v", test.body, got, test.want)
+		}
+	}
+}
+
+// Forbidden lists bodies that the description does not allow, with why and where.
+var forbidden = []struct {
+	body    string
+	reason  plant.Reason
+	pointer string
+}{
+	{``, plant.Empty, ""},
+	{" \n\t", plant.Empty, ""},
+	{`{"id":1,"name":"x"`, plant.Syntax, ""},
+	{`{"id":1,"name":"x}`, plant.Syntax, "/name"},
+	{`{"id":1,"name":"x",}`, plant.Syntax, ""},
+	{`{"id":1,,"name":"x"}`, plant.Syntax, ""},
+	{`{id:1,"name":"x"}`, plant.Syntax, ""},
+	{`{'id':1}`, plant.Syntax, ""},
+	{`{"id":01,"name":"x"}`, plant.Syntax, ""},
+	{`{"id":+1,"name":"x"}`, plant.Syntax, "/id"},
+	{`{"id":.5,"name":"x"}`, plant.Syntax, "/id"},
+	{`{"id":1.,"name":"x"}`, plant.Syntax, "/id"},
+	{`{"id":NaN,"name":"x"}`, plant.Syntax, "/id"},
+	{`{"id":1,"name":"a` + "\n" + `b"}`, plant.Syntax, "/name"},
+	{`{"id":1,"name":"\x"}`, plant.Syntax, "/name"},
+	{`{"id":1 "name":"x"}`, plant.Syntax, ""},
+	{`nul`, plant.Syntax, ""},
+	{"{\"id\":1,\"name\":\"\xff\"}", plant.InvalidUTF8, ""},
+	{"{\"id\":1,\"name\":\"x\"}\xff", plant.InvalidUTF8, ""},
+	{"{\"id\":1,\"name\":\"\xed\xa0\x80\"}", plant.InvalidUTF8, ""},
+	{"{\"id\":1,\"name\":\"\xc0\x80\"}", plant.InvalidUTF8, ""},
+	{"\xef\xbb\xbf{\"id\":1,\"name\":\"x\"}", plant.ByteOrderMark, ""},
+	{"{\x00\"\x00i\x00d\x00", plant.Syntax, ""}, // UTF-16
+	{`{"id":1,"name":"\ud83c"}`, plant.LoneSurrogate, "/name"},
+	{`{"id":1,"name":"\udf35"}`, plant.LoneSurrogate, "/name"},
+	{`{"id":1,"name":"\udf35\ud83c"}`, plant.LoneSurrogate, "/name"},
+	{`{"id":1,"name":"x","tag":"\uDBFFx"}`, plant.LoneSurrogate, "/tag"},
+	{`{"id":1,"name":"x","\ud800":1}`, plant.LoneSurrogate, ""},
+	{`{"id":1,"name":"x"}{}`, plant.Trailing, ""},
+	{`{"id":1,"name":"x"} x`, plant.Trailing, ""},
+	{`{"id":1,"name":"x"},`, plant.Trailing, ""},
+	{"{\"id\":1,\"name\":\"x\"}\x00", plant.Trailing, ""},
+	{`{"id":1,"name":"x","id":1}`, plant.DuplicateName, "/id"},
+	{`{"id":1,"name":"x","\u0069d":1}`, plant.DuplicateName, "/id"},
+	{`{"id":1,"name":"x","tag":"a","tag":"a"}`, plant.DuplicateName, "/tag"},
+	{`{"id":1,"name":"x","a":1,"\u0061":2}`, plant.DuplicateName, "/a"},
+	{`{"id":1,"name":"x","more":{"a":1,"a":2}}`, plant.DuplicateName, "/more/a"},
+	{`{"id":1,"name":"x","more":` + strings.Repeat("[", 100_000), plant.TooDeep, ""},
+	{`{"id":1,"name":"x","more":` + strings.Repeat(`{"a":`, 20_000), plant.TooDeep, ""},
+	{strings.Repeat("[", 100_000), plant.TooDeep, ""},
+	{`null`, plant.NotObject, ""},
+	{`[]`, plant.NotObject, ""},
+	{`[{"id":1,"name":"x"}]`, plant.NotObject, ""},
+	{`"x"`, plant.NotObject, ""},
+	{`1`, plant.NotObject, ""},
+	{`true`, plant.NotObject, ""},
+	{`{}`, plant.Missing, "/id"},
+	{`{"name":"x"}`, plant.Missing, "/id"},
+	{`{"id":1}`, plant.Missing, "/name"},
+	{`{"ID":1,"name":"x"}`, plant.Missing, "/id"},
+	{`{"id":1,"Name":"x"}`, plant.Missing, "/name"},
+	{`{"id":null,"name":"x"}`, plant.Null, "/id"},
+	{`{"id":1,"name":null}`, plant.Null, "/name"},
+	{`{"id":1,"name":"x","tag":null}`, plant.Null, "/tag"},
+	{`{"id":"1","name":"x"}`, plant.NotInteger, "/id"},
+	{`{"id":1.5,"name":"x"}`, plant.NotInteger, "/id"},
+	{`{"id":1e-1,"name":"x"}`, plant.NotInteger, "/id"},
+	{`{"id":1e-99999999999999999999,"name":"x"}`, plant.NotInteger, "/id"},
+	{`{"id":0.1e0,"name":"x"}`, plant.NotInteger, "/id"},
+	{`{"id":true,"name":"x"}`, plant.NotInteger, "/id"},
+	{`{"id":[1],"name":"x"}`, plant.NotInteger, "/id"},
+	{`{"id":{},"name":"x"}`, plant.NotInteger, "/id"},
+	{`{"id":9223372036854775808,"name":"x"}`, plant.OutOfRange, "/id"},
+	{`{"id":-9223372036854775809,"name":"x"}`, plant.OutOfRange, "/id"},
+	{`{"id":1e19,"name":"x"}`, plant.OutOfRange, "/id"},
+	{`{"id":1e99999999999999999999,"name":"x"}`, plant.OutOfRange, "/id"},
+	{`{"id":` + strings.Repeat("9", 60_000) + `,"name":"x"}`, plant.OutOfRange, "/id"},
+	{`{"id":1,"name":1}`, plant.NotString, "/name"},
+	{`{"id":1,"name":false}`, plant.NotString, "/name"},
+	{`{"id":1,"name":["x"]}`, plant.NotString, "/name"},
+	{`{"id":1,"name":"x","tag":{}}`, plant.NotString, "/tag"},
+	{`{"id":1,"name":"a\u0000b"}`, plant.ZeroCharacter, "/name"},
+	{`{"id":1,"name":"x","tag":"\u0000"}`, plant.ZeroCharacter, "/tag"},
+}
+
+func TestDecodeForbidden(t *testing.T) {
+	for _, test := range forbidden {
+		_, err := plant.Decode([]byte(test.body))
+		got, ok := errors.AsType[*plant.Invalid](err)
+		if !ok {
+			t.Errorf("Decode(%.60q) = %v, want an *Invalid", test.body, err)
+			continue
+		}
+		if got.Reason != test.reason || got.Pointer != test.pointer {
+			t.Errorf("Decode(%.60q) = reason %d at %q (%v), want reason %d at %q", test.body, got.Reason, got.Pointer, err, test.reason, test.pointer)
+		}
+		if message := err.Error(); len(message) > 250 || !utf8.ValidString(message) || !strings.Contains(message, "expected") || !strings.Contains(message, "found") {
+			t.Errorf("Decode(%.60q): the message %q is not one for people", test.body, message)
+		}
+	}
+}
+
+func TestDecodePlantNeedsNoID(t *testing.T) {
+	p, err := plant.DecodePlant([]byte(`{"name":"x","id":"ignored","tag":"t"}`))
+	if err != nil || !p.Equal(plant.Plant{Name: "x", Tag: tag("t")}) {
+		t.Errorf("DecodePlant() = %v, %v", p, err)
+	}
+	if _, err := plant.DecodePlant([]byte(`{"id":1}`)); err == nil {
+		t.Error("DecodePlant() without a name = nil")
+	}
+}
+
+// Whatever JSON number is sent, the answer is that of exact arithmetic.
+func TestIntegersAreExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		literal := rapid.StringMatching(`-?(0|[1-9][0-9]{0,24})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,2})?`).Draw(t, "number")
+		got, err := plant.Decode([]byte(`{"id":` + literal + `,"name":""}`))
+		exact, ok := new(big.Rat).SetString(literal)
+		if !ok {
+			t.Fatalf("%s is not a number", literal)
+		}
+		want := exact.IsInt() && exact.Num().IsInt64()
+		if (err == nil) != want || want && got.ID != exact.Num().Int64() {
+			t.Fatalf("Decode(id %s) = %d, %v; exactly it is %s", literal, got.ID, err, exact.RatString())
+		}
+	})
+}
+
+// What is encoded decodes to the same plant.
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r != 0 && utf8.ValidRune(r) }))
+		want := plant.New{ID: rapid.Int64().Draw(t, "id"), Plant: plant.Plant{Name: text.Draw(t, "name")}}
+		if rapid.Bool().Draw(t, "tagged") {
+			want.Tag = tag(text.Draw(t, "tag"))
+		}
+		got, err := plant.Decode(want.AppendJSON(nil))
+		if err != nil || got.ID != want.ID || !got.Equal(want.Plant) {
+			t.Fatalf("Decode(%s) = %+v, %v", want.AppendJSON(nil), got, err)
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, test := range forbidden {
+		if len(test.body) < 1000 {
+			f.Add([]byte(test.body))
+		}
+	}
+	f.Add([]byte(`{"id":1.0e2,"name":"\ud83c\udf35","tag":"x","more":[{"a":null}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		p, err := plant.Decode(body)
+		if err != nil {
+			invalid, ok := errors.AsType[*plant.Invalid](err)
+			if !ok || invalid.Reason == 0 {
+				t.Fatalf("Decode(%q) = %v: not an *Invalid with a reason", body, err)
+			}
+			if !utf8.ValidString(err.Error()) || len(err.Error()) > 400 {
+				t.Fatalf("Decode(%q): the message %q", body, err)
+			}
+			return
+		}
+		// What is accepted is JSON to any reader, and says the same to it.
+		var other struct {
+			ID   json.Number
+			Name *string
+			Tag  *string
+		}
+		members := map[string]json.RawMessage{}
+		if err := json.Unmarshal(body, &members); err != nil {
+			t.Fatalf("Decode(%q) accepted what is not JSON: %v", body, err)
+		}
+		for name, to := range map[string]any{"id": &other.ID, "name": &other.Name, "tag": &other.Tag} {
+			if raw, ok := members[name]; ok {
+				if err := json.Unmarshal(raw, to); err != nil {
+					t.Fatalf("Decode(%q): %s: %v", body, name, err)
+				}
+			}
+		}
+		exact, ok := new(big.Rat).SetString(other.ID.String())
+		if len(other.ID) < 100 && (!ok || exact.Cmp(new(big.Rat).SetInt64(p.ID)) != 0) && !strings.ContainsAny(other.ID.String(), "eE") {
+			t.Fatalf("Decode(%q).ID = %d", body, p.ID)
+		}
+		if other.Name == nil || *other.Name != p.Name || (other.Tag == nil) != (p.Tag == nil) || p.Tag != nil && *other.Tag != *p.Tag {
+			t.Fatalf("Decode(%q) = %+v, another reader finds %+v", body, p, other)
+		}
+		if strings.ContainsRune(p.Name, 0) {
+			t.Fatalf("Decode(%q) let U+0000 in", body)
+		}
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	body := []byte(`{"id":123456789,"name":"Monstera deliciosa","tag":"climber"}`)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if _, err := plant.Decode(body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAppendJSON(b *testing.B) {
+	p := plant.Plant{Name: "Monstera deliciosa", Tag: tag("climber")}
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = p.AppendJSON(buf[:0])
+	}
+	_ = fmt.Sprint(len(buf))
+}
