@@ -210,7 +210,7 @@ func contentType(response string) string {
 
 func TestRouting(t *testing.T) {
 	all := serveEverywhere(t)
-	for path, number := range map[string]int{"/": 40402, "/plant": 40402, "/plants/": 40402, "/plants/1/x": 40402, "/livez": 40402, "/readyz": 40402, "/metrics": 40402} {
+	for path, number := range map[string]int{"/plant": 40402, "/console": 40402, "/docs/": 40402, "/plants/": 40402, "/plants/1/x": 40402, "/livez": 40402, "/readyz": 40402, "/metrics": 40402} {
 		wantFailure(t, "GET "+path, all.ask(t, "GET", path, ""), number)
 	}
 	for _, test := range []struct{ method, path, allow string }{

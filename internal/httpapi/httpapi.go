@@ -55,6 +55,8 @@ type Options struct {
 	Editor  Editor
 
 	DescriptionJSON, DescriptionYAML []byte // the published OpenAPI description
+
+	Pages map[string]http.Handler // what people see in a browser, by mux pattern
 }
 
 // API answers requests. It is an http.Handler.
@@ -115,6 +117,10 @@ func New(o Options) *API {
 		if route.Method == http.MethodGet {
 			methods[pattern] = append(methods[pattern], http.MethodHead)
 		}
+	}
+	for pattern, page := range o.Pages {
+		a.mux.Handle(pattern, page)
+		methods[strings.TrimPrefix(pattern, "GET ")] = []string{http.MethodGet, http.MethodHead}
 	}
 	for pattern, allowed := range methods {
 		slices.Sort(allowed)

@@ -17,6 +17,7 @@ import (
 
 	"plantstore/api"
 	"plantstore/internal/commit"
+	"plantstore/internal/console"
 	"plantstore/internal/httpapi"
 	"plantstore/internal/store"
 	"plantstore/internal/telemetry"
@@ -77,6 +78,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 			Origins:         cfg.Origins,
 			DescriptionJSON: api.JSON(base.String()),
 			DescriptionYAML: api.YAML(base.String()),
+			Pages:           console.Routes(base.Path),
 			Stopping:        conns.draining.Load,
 		}),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
