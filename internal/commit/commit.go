@@ -7,6 +7,7 @@ package commit
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -143,6 +144,7 @@ func (c *Committer) lane() {
 
 // next waits for a batch and begins it. It returns nil when there will be none.
 func (c *Committer) next() *batch {
+	runtime.Gosched() // who is about to join gets in first: fewer, larger commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -162,6 +164,7 @@ func (c *Committer) next() *batch {
 		c.idle++
 		c.mu.Unlock()
 		<-c.wake
+		runtime.Gosched()
 		c.mu.Lock()
 	}
 }

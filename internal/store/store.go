@@ -21,6 +21,9 @@ type Store interface {
 	// for an operator, why not.
 	Check(ctx context.Context) error
 
+	// Lanes is how many batches under way at once pay off.
+	Lanes() int
+
 	// Close waits for what is under way and releases the database.
 	Close() error
 }

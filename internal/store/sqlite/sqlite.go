@@ -144,6 +144,9 @@ func parseVersion(version string) ([]int, error) {
 	return v, nil
 }
 
+// Lanes implements store.Store: there is one writer.
+func (s *Store) Lanes() int { return 1 }
+
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.writer.failed(); err != nil {

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// head is what matters of an answer's head.
+type head struct {
+	status int
+	length int // of head and body together
+}
+
+var errNoLength = errors.New("an answer without Content-Length")
+
+var (
+	endOfHead = []byte("\r\n\r\n")
+	newline   = []byte("\r\n")
+	lengthIs  = []byte("content-length:")
+)
+
+// parseHead reads the head of an answer. It reports false while the head is not complete.
+func parseHead(b []byte) (h head, complete bool, err error) {
+	end := bytes.Index(b, endOfHead)
+	if end < 0 {
+		return h, false, nil
+	}
+	const at = len("HTTP/1.1 ")
+	if end < at+3 || !bytes.HasPrefix(b, []byte("HTTP/1.1 ")) {
+		return h, false, fmt.Errorf("expected an HTTP/1.1 answer, found %.32q", b)
+	}
+	if h.status, err = digits(b[at : at+3]); err != nil {
+		return h, false, err
+	}
+	for rest := b[at:end]; ; {
+		i := bytes.Index(rest, newline)
+		if i < 0 {
+			return h, false, errNoLength
+		}
+		rest = rest[i+len(newline):]
+		if len(rest) > len(lengthIs) && (rest[0]|0x20) == 'c' && bytes.EqualFold(rest[:len(lengthIs)], lengthIs) {
+			value, _, _ := bytes.Cut(rest[len(lengthIs):], newline)
+			n, err := digits(bytes.TrimSpace(value))
+			h.length = end + len(endOfHead) + n
+			return h, err == nil, err
+		}
+	}
+}
+
+func digits(b []byte) (n int, err error) {
+	if len(b) == 0 || len(b) > 9 {
+		return 0, fmt.Errorf("expected a number, found %.32q", b)
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, fmt.Errorf("expected a number, found %.32q", b)
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, nil
+}

@@ -1,0 +1,86 @@
+package measure
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the unit of times in /proc: USER_HZ, which is 100 on every Linux that Go runs on.
+const tick = 10 * time.Millisecond
+
+// Usage is what a process and its children, the ended ones too, have used since they started.
+func Usage(pid int) (Used, error) {
+	used, err := own(pid)
+	if err != nil {
+		return Used{}, err
+	}
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for child := range strings.FieldsSeq(string(text)) {
+			id, _ := strconv.Atoi(child)
+			if u, err := Usage(id); err == nil { // it may just have ended; then its parent has its sums
+				used.CPU += u.CPU
+				used.Bytes += u.Bytes
+				used.RSS += u.RSS
+				used.Peak += u.Peak
+			}
+		}
+	}
+	return used, nil
+}
+
+func own(pid int) (Used, error) {
+	var used Used
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return used, err
+	}
+	// The name, in brackets, may hold spaces; the times are the fields 14 to 17 of the line.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 15 {
+		return used, fmt.Errorf("process %d has a short stat line", pid)
+	}
+	for _, field := range fields[11:15] {
+		ticks, err := strconv.ParseInt(string(field), 10, 64)
+		if err != nil {
+			return used, err
+		}
+		used.CPU += time.Duration(ticks) * tick
+	}
+	used.Bytes = value(pid, "io", "write_bytes")
+	used.RSS = value(pid, "status", "VmRSS") << 10
+	used.Peak = value(pid, "status", "VmHWM") << 10
+	return used, nil
+}
+
+// Busy is how long all cores together have worked since the machine started.
+func Busy() time.Duration {
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(text), "\n")
+	var busy time.Duration
+	for i, field := range strings.Fields(line) {
+		// user, nice, system; then idle and waiting; then irq, softirq
+		if n, err := strconv.ParseInt(field, 10, 64); err == nil && i != 4 && i != 5 && i <= 7 {
+			busy += time.Duration(n) * tick
+		}
+	}
+	return busy
+}
+
+// value is the number after a name in one of the files of a process, or 0.
+func value(pid int, file, name string) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			n, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// row is one line of the table: a contender under some conditions.
+type row struct {
+	Key, Title string
+	Base       string // key of the row that the ratio is taken to
+	kind       kind
+	conns      int
+	nameBytes  int
+	scattered  bool          // ids in no order
+	slower     time.Duration // added to every commit
+	full       bool          // the store holds many plants already
+
+	samples []sample // one for each round
+	skipped string   // why there is none
+}
+
+// kind is what is started.
+type kind int
+
+const (
+	product kind = iota
+	noStore
+	single
+	slow
+	pocketBase
+	pocketBaseQuiet
+	postgresProduct
+	pgbench
+)
+
+// sample is what one round gave.
+type sample struct {
+	Rate      float64 `json:"rate"` // creates/s
+	P50       float64 `json:"p50"`  // µs, as are the two below
+	P99       float64 `json:"p99"`
+	P999      float64 `json:"p999"`
+	CPU       float64 `json:"cpu"`        // µs of the server for each create
+	EngineCPU float64 `json:"engine_cpu"` // µs of PostgreSQL for each create
+	Bytes     float64 `json:"bytes"`      // written for each create
+	RSSStart  float64 `json:"rss_start"`  // MiB, as are the two below
+	RSS       float64 `json:"rss"`
+	Peak      float64 `json:"peak"`
+	LoadCPU   float64 `json:"load_cpu"` // µs of the load process for each create
+	Others    float64 `json:"others"`   // cores that everything else on the machine used
+}
+
+// coreRows are what the service is compared with.
+func coreRows() []*row {
+	return []*row{
+		{Key: "ours", Title: "Plant Store", Base: "none", kind: product, conns: 64, nameBytes: 10},
+		{Key: "none", Title: "(a) our HTTP stack, nothing stored", Base: "none", kind: noStore, conns: 64, nameBytes: 10},
+		{Key: "single", Title: "(b) one transaction for each request", Base: "none", kind: single, conns: 64, nameBytes: 10},
+		{Key: "pocketbase", Title: "(c) PocketBase, synchronous=NORMAL", Base: "none", kind: pocketBase, conns: 64, nameBytes: 10},
+		{Key: "pocketbase-quiet", Title: "(c) PocketBase without its request log", Base: "none", kind: pocketBaseQuiet, conns: 64, nameBytes: 10},
+	}
+}
+
+// postgresRows run by themselves: nothing of the server's background work falls into other rows.
+func postgresRows() []*row {
+	return []*row{
+		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", kind: postgresProduct, conns: 64, nameBytes: 10},
+		{Key: "pgbench", Title: "(d) pgbench, prepared inserts of one row", Base: "pgbench", kind: pgbench, conns: 64, nameBytes: 10},
+	}
+}
+
+// growthRows show the service, and only it, under other conditions.
+func growthRows(preload int64) []*row {
+	var rows []*row
+	add := func(key, title, base string, change func(*row)) {
+		r := &row{Key: key, Title: title, Base: base, kind: product, conns: 64, nameBytes: 10}
+		change(r)
+		rows = append(rows, r)
+	}
+	for _, n := range []int{1, 8, 64, 256, 1024} {
+		add(fmt.Sprintf("conns-%d", n), plural(n, "connection"), "conns-64", func(r *row) { r.conns = n })
+	}
+	add("single-1", "(b) with 1 connection", "conns-1", func(r *row) { r.kind, r.conns = single, 1 })
+	add("random", "ids in random order", "conns-64", func(r *row) { r.scattered = true })
+	many := thousands(float64(preload))
+	add("full", "store with "+many+" plants", "conns-64", func(r *row) { r.full = true })
+	add("full-random", "the same, ids in random order", "conns-64", func(r *row) { r.full, r.scattered = true, true })
+	add("name-1k", "names of 1 KB", "conns-64", func(r *row) { r.nameBytes = 1 << 10 })
+	add("name-32k", "names of 32 KB", "conns-64", func(r *row) { r.nameBytes = 32 << 10 })
+	for _, ms := range []int{1, 5} {
+		add(fmt.Sprintf("slow-%d", ms), fmt.Sprintf("commits %d ms slower, 256 connections", ms), "conns-256", func(r *row) {
+			r.kind, r.conns, r.slower = slow, 256, time.Duration(ms)*time.Millisecond
+		})
+	}
+	return rows
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

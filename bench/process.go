@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	startTime = 30 * time.Second
+	stopTime  = 20 * time.Second
+)
+
+// process is a server under test. It ends with the harness, whatever happens to that.
+type process struct {
+	cmd     *exec.Cmd
+	address string // host and port
+	output  *output
+	ended   chan struct{}
+}
+
+// output keeps what a process prints, to show it when something fails.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// tail is the end of what was printed.
+func (o *output) tail() string {
+	lines := strings.Split(strings.TrimSpace(o.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-8):], "\n")
+}
+
+var serves = regexp.MustCompile(`serves http://(127\.0\.0\.1:\d+)`)
+
+// start runs a server and waits until it says where it serves.
+func start(ctx context.Context, as *syscall.Credential, name string, args ...string) (*process, error) {
+	p, err := launch(as, name, args...)
+	if err != nil {
+		return nil, err
+	}
+	err = p.await(ctx, func() bool {
+		if m := serves.FindStringSubmatch(p.output.String()); m != nil {
+			p.address = m[1]
+		}
+		return p.address != ""
+	})
+	if err != nil {
+		p.stop(syscall.SIGKILL)
+		return nil, err
+	}
+	return p, nil
+}
+
+func launch(as *syscall.Credential, name string, args ...string) (*process, error) {
+	p := &process{cmd: exec.Command(name, args...), output: &output{}, ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: as}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// await polls until ready, the end of the process, or startTime.
+func (p *process) await(ctx context.Context, ready func() bool) error {
+	deadline := time.After(startTime)
+	for !ready() {
+		select {
+		case <-p.ended:
+			return fmt.Errorf("it ended at once: %s", p.output.tail())
+		case <-deadline:
+			return fmt.Errorf("it did not serve within %v: %s", startTime, p.output.tail())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// stop sends the signal and, when that does not help in time, ends the whole process group.
+func (p *process) stop(signal syscall.Signal) error {
+	p.cmd.Process.Signal(signal)
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(stopTime):
+	}
+	syscall.Kill(-p.pid(), syscall.SIGKILL)
+	<-p.ended
+	return fmt.Errorf("it did not stop within %v: %s", stopTime, p.output.tail())
+}
+
+// command runs a program to its end and returns what it printed on standard output.
+func command(ctx context.Context, as *syscall.Credential, env []string, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: as}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		text, _ := io.ReadAll(&stderr)
+		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(text))
+	}
+	return out, nil
+}

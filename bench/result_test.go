@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/xml"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMedian(t *testing.T) {
+	for _, test := range []struct {
+		in   []float64
+		want float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{4, 1, 3, 2}, 2.5}} {
+		if got := median(test.in); got != test.want {
+			t.Errorf("median(%v) = %v, want %v", test.in, got, test.want)
+		}
+	}
+}
+
+// sampleResult has a slow second round, which a ratio of medians would not survive.
+func sampleResult() result {
+	rates := func(values ...float64) (all []sample) {
+		for _, v := range values {
+			all = append(all, sample{Rate: v, CPU: 1e6 / v, P50: 100, LoadCPU: 9})
+		}
+		return all
+	}
+	return newResult(machine{Cores: 2, CPU: "a CPU"}, []*row{
+		{Key: "ours", Title: "Plant Store", Base: "none", samples: rates(800, 80, 700)},
+		{Key: "none", Title: "(a)", Base: "none", samples: rates(1000, 100, 1000)},
+		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", skipped: "no server"},
+		{Key: "conns-1", samples: rates(10)}, {Key: "conns-8", samples: rates(100)}, {Key: "conns-64", samples: rates(90)},
+		{Key: "conns-256", samples: rates(70)}, {Key: "conns-1024", samples: rates(95)},
+	}, nil, time.Now())
+}
+
+func TestRatioIsTheMedianOfTheRounds(t *testing.T) {
+	res := sampleResult()
+	if got, want := res.find("ours").Ratio, 0.8; got != want {
+		t.Errorf("ratio = %v, want %v", got, want)
+	}
+	if got := res.ratio("ours", "single", rateOfSample); got != 0 {
+		t.Errorf("ratio to a row that was not measured = %v, want 0", got)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	want := map[string]string{"rate to (a)": "met", "rate to (b)": "not measured", "lowest rate past": "missed", "CPU per create": "met"}
+	for _, found := range sampleResult().Targets {
+		for what, state := range want {
+			if strings.HasPrefix(found.What, what) && found.State != state {
+				t.Errorf("%s: found %v, %s; want %s", found.What, found.Found, found.State, state)
+			}
+		}
+	}
+	if got, want := pastPeak(sampleResult()), 0.7; got != want {
+		t.Errorf("pastPeak = %v, want %v", got, want)
+	}
+}
+
+func TestReportsNameEveryRow(t *testing.T) {
+	var table strings.Builder
+	sampleResult().print(&table)
+	for _, text := range []string{table.String(), sampleResult().markdown()} {
+		for _, want := range []string{"Plant Store", "700", "0.80", "no server", "not measured"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the report lacks %q:\n%s", want, text)
+			}
+		}
+	}
+}
+
+func TestMarkdownKeepsWhatIsWrittenByHand(t *testing.T) {
+	page, err := between("before\n"+beginMark+"\nold\n"+endMark+"\nafter\n", "new\n")
+	if want := "before\n" + beginMark + "\nnew\n" + endMark + "\nafter\n"; err != nil || page != want {
+		t.Errorf("between = %q, %v; want %q", page, err, want)
+	}
+	if _, err := between("a page without marks", "new"); err == nil {
+		t.Error("a page without marks gave no error")
+	}
+}
+
+func TestChartIsWellFormed(t *testing.T) {
+	for d := xml.NewDecoder(strings.NewReader(string(chart(sampleResult())))); ; {
+		if _, err := d.Token(); err == io.EOF {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestThousands(t *testing.T) {
+	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1 000", 1234567.4: "1 234 567"} {
+		if got := thousands(n); got != want {
+			t.Errorf("thousands(%v) = %q, want %q", n, got, want)
+		}
+	}
+}

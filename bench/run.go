@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"plantstore/bench/measure"
+)
+
+// bench is one run of the harness.
+type bench struct {
+	options
+	ctx      context.Context
+	dir      string
+	progress *progress
+	done     int // runs, for the progress line
+	planned  int
+	full     *database // the store that is not empty, once it is made
+	postgres *postgres
+	faults   []string // what makes the figures not to be trusted
+}
+
+func (b *bench) bin(name string) string { return filepath.Join(b.dir, "bin", name) }
+
+// build makes the programs, the product from its own module.
+func (b *bench) build() error {
+	for folder, packages := range map[string][]string{"..": {"./cmd/plantstore"}, ".": {"./load", "./variant"}, "pocketbase": {"."}} {
+		b.progress.say("building %s", strings.Join(packages, " "))
+		args := append([]string{"build", "-C", folder, "-o", b.bin("") + "/"}, packages...)
+		if _, err := command(b.ctx, nil, []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
+			return fmt.Errorf("build %v in %s: %w", packages, folder, err)
+		}
+	}
+	return nil
+}
+
+// all runs every row of the plan, in turns, and returns the rows.
+func (b *bench) all() ([]*row, error) {
+	core, pg, growth := b.chosen(coreRows()), b.chosen(postgresRows()), b.chosen(growthRows(b.preload))
+	fewer := max(1, b.rounds-2)
+	b.planned = b.rounds*len(core) + fewer*(len(pg)+len(growth))
+	err := b.rows(core, b.rounds, b.seconds)
+	if err == nil && len(pg) > 0 {
+		err = b.onPostgres(pg, fewer)
+	}
+	if err == nil {
+		err = b.rows(growth, fewer, b.seconds*2/3)
+	}
+	if err == nil && b.full != nil {
+		err = b.full.verify(b.ctx)
+	}
+	return append(append(core, pg...), growth...), err
+}
+
+func (b *bench) chosen(rows []*row) []*row {
+	var chosen []*row
+	for _, r := range rows {
+		if b.only.MatchString(r.Key) {
+			chosen = append(chosen, r)
+		}
+	}
+	return chosen
+}
+
+// rows interleaves the rows over rounds: what disturbs the machine for a while disturbs them all.
+func (b *bench) rows(rows []*row, rounds int, seconds float64) error {
+	for round := range rounds {
+		for _, r := range rows {
+			b.done++
+			b.progress.say("%d/%d round %d: %s", b.done, b.planned, round+1, r.Title)
+			s, err := b.once(r, seconds)
+			if b.ctx.Err() != nil {
+				return b.ctx.Err()
+			}
+			var fault fault
+			if errors.As(err, &fault) {
+				b.faults = append(b.faults, fmt.Sprintf("%s, round %d: %v", r.Title, round+1, err))
+			} else if err != nil {
+				return fmt.Errorf("%s, round %d: %w", r.Title, round+1, err)
+			}
+			r.samples = append(r.samples, s)
+		}
+	}
+	return nil
+}
+
+// fault is an answer that was not 200, or a row that is not there.
+type fault string
+
+func (f fault) Error() string { return string(f) }
+
+// once makes one run of a row.
+func (b *bench) once(r *row, seconds float64) (sample, error) {
+	if r.kind == pgbench {
+		return b.postgres.bench(b.ctx, r, seconds)
+	}
+	c, err := b.contender(r)
+	if err != nil {
+		return sample{}, err
+	}
+	defer c.clean()
+	syscall.Sync() // what an earlier run wrote is no burden on this one
+	p, err := start(b.ctx, nil, c.program, c.args...)
+	if err != nil {
+		return sample{}, err
+	}
+	time.Sleep(100 * time.Millisecond)
+	before, err := measure.Usage(p.pid())
+	report, loadErr := b.load(r, c, p, seconds)
+	if err := errors.Join(err, loadErr, p.stop(syscall.SIGTERM)); err != nil {
+		return sample{}, fmt.Errorf("%w\n%s", err, p.output.tail())
+	}
+	s := newSample(report, before)
+	if report.Bad > 0 {
+		return s, fault(fmt.Sprintf("%d of %d answers were not 200; the first: %s", report.Bad, report.Sent, report.Reason))
+	}
+	return s, c.verify(b.ctx, report)
+}
+
+func (b *bench) load(r *row, c *contender, p *process, seconds float64) (report measure.Report, err error) {
+	pids := strconv.Itoa(p.pid())
+	if r.kind == postgresProduct {
+		pids += "," + strconv.Itoa(b.postgres.server.pid())
+	}
+	out, err := command(b.ctx, nil, []string{"BENCH_TOKEN=" + c.token}, b.bin("load"),
+		"-address", p.address, "-path", c.path, "-id-name", c.idName, "-conns", strconv.Itoa(r.conns),
+		"-name-bytes", strconv.Itoa(r.nameBytes), fmt.Sprintf("-scattered=%v", r.scattered), "-first", strconv.FormatInt(c.first, 10),
+		"-warm", b.warm.String(), "-window", time.Duration(seconds*float64(time.Second)).String(), "-pids", pids)
+	if err != nil {
+		return report, err
+	}
+	return report, json.Unmarshal(out, &report)
+}
+
+func newSample(r measure.Report, started measure.Used) sample {
+	n := max(1, float64(r.Count))
+	s := sample{
+		Rate: float64(r.Count) / r.Seconds, P50: r.P50, P99: r.P99, P999: r.P999, LoadCPU: r.LoadCPU, Others: r.Others,
+		CPU: micros(r.Server[0].CPU) / n, RSSStart: mebi(started.RSS), RSS: mebi(r.Server[0].RSS), Peak: mebi(r.Server[0].Peak),
+	}
+	for i, used := range r.Server {
+		s.Bytes += float64(used.Bytes) / n
+		if i > 0 {
+			s.EngineCPU += micros(used.CPU) / n
+		}
+	}
+	return s
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// progress is one line on standard error that says what is going on.
+type progress struct {
+	f        *os.File
+	terminal bool
+}
+
+func newProgress(f *os.File) *progress {
+	info, err := f.Stat()
+	return &progress{f, err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+func (p *progress) say(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if p.terminal {
+		fmt.Fprintf(p.f, "\r\x1b[K%s", text)
+	} else {
+		fmt.Fprintln(p.f, text)
+	}
+}
+
+func (p *progress) clear() {
+	if p.terminal {
+		fmt.Fprint(p.f, "\r\x1b[K")
+	}
+}

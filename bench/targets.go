@@ -1,0 +1,66 @@
+package main
+
+import "fmt"
+
+// target is a promise about the figures, and what was found.
+type target struct {
+	What  string  `json:"what"`
+	Want  string  `json:"want"`
+	Found float64 `json:"found"`
+	State string  `json:"state"` // "met", "missed" or "not measured"
+	unit  string
+}
+
+func targets(res result) []target {
+	cpu := func(s sample) float64 { return s.CPU }
+	p50 := func(s sample) float64 { return s.P50 }
+	at1024 := res.find("conns-1024").Median
+	return []target{
+		atLeast("rate to (a), nothing stored (0.80 is the aim)", 0.70, res.ratio("ours", "none", rateOfSample)),
+		atLeast("rate to (b), one transaction for each request", 4.5, res.ratio("ours", "single", rateOfSample)),
+		atLeast("rate to (c), PocketBase as it comes", 10, res.ratio("ours", "pocketbase", rateOfSample)),
+		atLeast("rate on PostgreSQL to (d), pgbench", 1.3, res.ratio("postgres", "pgbench", rateOfSample)),
+		atMost("CPU per create to (a)", 1.6, "", res.ratio("ours", "none", cpu)),
+		atMost("median latency of a lone client to (b)", 1.25, "", res.ratio("conns-1", "single-1", p50)),
+		atLeast("lowest rate past the peak, to the peak, up to 1024 connections", 0.8, pastPeak(res)),
+		atLeast("rate in a store with many plants to an empty one", 0.85, res.ratio("full", "conns-64", rateOfSample)),
+		atLeast("rate with commits 1 ms slower, 256 connections", 0.7, res.ratio("slow-1", "conns-256", rateOfSample)),
+		atMost("RSS after start", 40, " MiB", res.find("ours").Median.RSSStart),
+		atMost("peak RSS at 1024 connections", 160, " MiB", at1024.Peak),
+	}
+}
+
+func atLeast(what string, want, found float64) target {
+	return target{What: what, Want: fmt.Sprintf("≥ %.4g", want), Found: found, State: state(found, found >= want)}
+}
+
+func atMost(what string, want float64, unit string, found float64) target {
+	return target{What: what, Want: fmt.Sprintf("≤ %.4g%s", want, unit), Found: found, State: state(found, found <= want), unit: unit}
+}
+
+func state(found float64, ok bool) string {
+	switch {
+	case found == 0:
+		return "not measured"
+	case ok:
+		return "met"
+	}
+	return "missed"
+}
+
+// pastPeak is the lowest rate at the peak's number of connections or more, as a share of the peak.
+// With fewer connections than that, latency and not the service sets the rate.
+func pastPeak(res result) float64 {
+	var peak, lowest float64
+	for _, n := range []int{1, 8, 64, 256, 1024} {
+		rate := res.find(fmt.Sprintf("conns-%d", n)).Median.Rate
+		if rate == 0 {
+			return 0
+		}
+		if rate > peak {
+			peak, lowest = rate, rate
+		}
+		lowest = min(lowest, rate)
+	}
+	return lowest / peak
+}
