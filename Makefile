@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: run build test vet lint generate fuzz clean
+.PHONY: run build test needs vet lint generate fuzz bench clean
 
 run: build ## serve on the embedded database
 	bin/plantstore serve
@@ -14,8 +14,13 @@ run: build ## serve on the embedded database
 build: ## leave bin/plantstore, static
 	$(BUILD) -o bin/plantstore ./cmd/plantstore
 
-test: vet ## run every test with the race detector
+test: needs vet ## run every test with the race detector
 	go test -race -timeout 9m ./...
+
+# Programs that tests use. What is missing is installed where apt can do it.
+needs:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || "$$(pg_config --bindir 2>/dev/null)/initdb" --version >/dev/null 2>&1 || ./.ci/install postgresql
+	@command -v chromium >/dev/null 2>&1 || ./.ci/install chromium
 
 # Both the toolchain of go.mod and the machine's own Go must build and vet the code.
 vet:
@@ -34,6 +39,9 @@ FUZZTIME ?= 30s
 fuzz: ## look for inputs that break decoding and the token parser
 	go test ./internal/plant -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZTIME)
 	go test ./internal/token -run '^$$' -fuzz FuzzBearer -fuzztime $(FUZZTIME)
+
+bench: ## compare with others, about 6 minutes on a machine that does nothing else
+	cd bench && go run . --out ../docs
 
 clean:
 	rm -rf bin artifacts

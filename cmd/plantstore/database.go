@@ -6,18 +6,25 @@ import (
 	"strings"
 
 	"plantstore/internal/store"
+	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 )
 
 // database adds the flag that means the same in every command.
 func (f *flags) database() *string {
-	return f.String("db", "plantstore.db", "the database: the `path` of a file")
+	return f.String("db", "plantstore.db", "the database: the `path` of a file, or a postgres:// URL")
 }
 
+func isURL(db string) bool { return strings.Contains(db, "://") }
+
 // openStore opens the engine that a --db value names.
-func openStore(ctx context.Context, db string) (store.Store, error) {
-	if scheme, _, ok := strings.Cut(db, "://"); ok {
-		return nil, fmt.Errorf("the database is of the kind %q: expected the path of a file", scheme)
+func openStore(ctx context.Context, db string, unsafeDurability bool) (store.Store, error) {
+	switch {
+	case postgres.IsURL(db):
+		return postgres.Open(ctx, db, postgres.Options{UnsafeDurability: unsafeDurability})
+	case isURL(db):
+		scheme, _, _ := strings.Cut(db, "://")
+		return nil, fmt.Errorf("the database is of the kind %q: expected the path of a file or a postgres:// URL", scheme)
 	}
 	return sqlite.Open(ctx, db)
 }

@@ -10,6 +10,7 @@ import (
 	"plantstore/internal/commit"
 	"plantstore/internal/httpapi"
 	"plantstore/internal/server"
+	"plantstore/internal/store/sqlite"
 	"plantstore/internal/telemetry"
 )
 
@@ -24,6 +25,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 	queue := f.Int("queue", 4096, "creates that may wait for a commit at most; more are answered 503")
 	access := f.String("access-log", "errors", "`which` requests to log: errors (failures and slow ones), all or off")
 	cors := f.String("cors-origins", "*", "web `origins` whose pages may use the API from a browser: *, off, or a list separated by commas")
+	unsafe := f.Bool("unsafe-durability", false, "accept a PostgreSQL server that can lose what it has confirmed")
 	tokenFile := f.String("token-file", "", "`path` of a file with one fixed token, in place of PLANTSTORE_TOKEN")
 	if _, err := f.parse(args); err != nil {
 		return err
@@ -48,13 +50,17 @@ func serve(ctx context.Context, env environment, args []string) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // from the first signal on, the next one ends the process
-	st, err := openStore(ctx, *db)
+	log := telemetry.NewLogger(env.stderr)
+	st, err := openStore(ctx, *db, *unsafe)
 	if err != nil {
 		return err
 	}
+	if !isURL(*db) && sqlite.InMemory(*db) {
+		log.Warn("the database is on a file system in memory: a power loss or restart of the machine loses every plant", "db", *db)
+	}
 	err = server.Run(ctx, server.Config{
 		Listen: *listen, OpsListen: *opsListen, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, Token: fixed,
-		AccessLog: accessLog, Origins: origins, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: telemetry.NewLogger(env.stderr),
+		AccessLog: accessLog, Origins: origins, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: log,
 	}, st)
 	return errors.Join(err, st.Close())
 }

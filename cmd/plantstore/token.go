@@ -110,7 +110,7 @@ func tokenRevoke(ctx context.Context, env environment, args []string) error {
 
 // withStore opens the database, runs do, and closes it.
 func withStore(ctx context.Context, db string, do func(store.Store) error) error {
-	st, err := openStore(ctx, db)
+	st, err := openStore(ctx, db, true) // what a token command writes is no plant
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package e2e
 import (
 	"path/filepath"
 	"testing"
+
+	"plantstore/internal/store/postgres/pgtest"
 )
 
 // engine makes a new database for a test and returns what --db takes.
@@ -13,6 +15,7 @@ type engine struct {
 
 var engines = []engine{
 	{"sqlite", func(t *testing.T) string { return filepath.Join(t.TempDir(), "plants.db") }},
+	{"postgres", func(t *testing.T) string { return pgtest.Database(t) }},
 }
 
 // onEveryEngine runs a test against a server on a new database of each engine.

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"plantstore/internal/store/postgres/pgtest"
 )
 
 // binary is the product, built once for all tests of the package.
@@ -40,7 +42,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "build the product: %v\n%s", err, out)
 			return 1
 		}
-		return m.Run()
+		return pgtest.Main(m)
 	}())
 }
 

@@ -1,5 +1,8 @@
 // Package store is the port between the service and an engine that keeps plants and tokens:
 // what every engine promises, in prose and in Go. The suite in storetest proves the promises.
+//
+// An engine translates its driver's errors in its own package, by code, into those of the domain:
+// plant.ErrUnknown, plant.ErrFull, plant.ErrUnavailable.
 package store
 
 import (
@@ -35,8 +38,9 @@ type Plants interface {
 	// that stands twice in a batch is decided as if its plants had come one after the other.
 	//
 	// It returns only after every plant whose outcome is Created would survive power loss.
-	// A non-nil error means that none was stored, unless it is ErrUnknown: then the outcome is
-	// not known and the caller MUST NOT report success. Once begun, a batch ignores the end of ctx.
+	// A non-nil error means that none was stored, unless it is plant.ErrUnknown: then the outcome is
+	// not known and the caller MUST NOT report success. A plant that this call stored may be
+	// reported Same where the engine had to ask twice. Once begun, a batch ignores the end of ctx.
 	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
 
 	// Get returns the plant, or plant.ErrNotFound.
@@ -53,7 +57,7 @@ type Plants interface {
 
 	// Replace gives the plant a new name and tag, durably as in CreateBatch. Where seen is not nil
 	// and the stored plant is not equal to it, nothing changes and the error is plant.ErrChanged.
-	// An absent id is plant.ErrNotFound.
+	// An absent id is plant.ErrNotFound; plant.ErrUnknown as in CreateBatch.
 	Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error
 
 	// Remove deletes the plant, durably, under the conditions of Replace.
@@ -77,10 +81,3 @@ type Tokens interface {
 	// keeps its time. No such name is token.ErrUnknown.
 	RevokeToken(ctx context.Context, name string, at time.Time) error
 }
-
-// Drivers' errors are translated in the engine's package, by code, and wrapped in one of these.
-var (
-	ErrUnknown     = plant.ErrUnknown
-	ErrFull        = plant.ErrFull
-	ErrUnavailable = plant.ErrUnavailable
-)

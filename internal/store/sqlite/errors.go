@@ -7,7 +7,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"plantstore/internal/store"
+	"plantstore/internal/plant"
 )
 
 const (
@@ -25,13 +25,13 @@ func translate(err error) error {
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
+		return fmt.Errorf("%w: %w", plant.ErrFull, err)
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return fmt.Errorf("%w: the file is damaged or is not a SQLite database; restore a backup or name another file: %w", store.ErrUnavailable, err)
+		return fmt.Errorf("%w: the file is damaged or is not a SQLite database; restore a backup or name another file: %w", plant.ErrUnavailable, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fmt.Errorf("%w: another process holds it locked: %w", store.ErrUnavailable, err)
+		return fmt.Errorf("%w: another process holds it locked: %w", plant.ErrUnavailable, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM:
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", plant.ErrUnavailable, err)
 	}
 	return err
 }

@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"slices"
 	"strings"
 
 	"plantstore/internal/plant"
@@ -54,12 +56,21 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 }
 
 func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) error {
+	// In the order of the keys, neighbours go to the same page and a page that is full is
+	// followed by a new one rather than split.
+	order := make([]*plant.Record, len(plants))
+	for i := range plants {
+		order[i] = &plants[i]
+	}
+	slices.SortFunc(order, func(a, b *plant.Record) int {
+		return cmp.Or(strings.Compare(a.Store, b.Store), cmp.Compare(a.ID, b.ID))
+	})
 	args := make([]driver.Value, 0, 4*min(len(plants), inserts[0].rows))
-	for i := 0; i < len(plants); {
-		in := largestInsert(len(plants) - i)
+	for i := 0; i < len(order); {
+		in := largestInsert(len(order) - i)
 		args = args[:0]
-		for j := range plants[i : i+in.rows] {
-			args = appendRow(args, &plants[i+j])
+		for _, p := range order[i : i+in.rows] {
+			args = appendRow(args, p)
 		}
 		changed, err := w.exec(in.query, args...)
 		if err != nil {

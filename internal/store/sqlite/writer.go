@@ -10,7 +10,7 @@ import (
 
 	"modernc.org/sqlite"
 
-	"plantstore/internal/store"
+	"plantstore/internal/plant"
 )
 
 // writer is the one connection that changes the file. It speaks to the driver directly:
@@ -64,17 +64,17 @@ func (w *writer) commitFailed(err error) error {
 	case code == sqliteBusy:
 		return translate(err) // refused before anything was written
 	case code == sqliteFull:
-		return fmt.Errorf("commit: %w: %w", store.ErrUnknown, store.ErrFull)
+		return fmt.Errorf("commit: %w: %w", plant.ErrUnknown, plant.ErrFull)
 	default:
-		w.broken = fmt.Errorf("%w: a commit failed (%v), so nothing more is written until the service is started again", store.ErrUnavailable, err)
-		return fmt.Errorf("commit: %w: %v", store.ErrUnknown, err)
+		w.broken = fmt.Errorf("%w: a commit failed (%v), so nothing more is written until the service is started again", plant.ErrUnavailable, err)
+		return fmt.Errorf("commit: %w: %v", plant.ErrUnknown, err)
 	}
 }
 
 // rollback ends a transaction if SQLite has not ended it by itself.
 func (w *writer) rollback() {
 	if _, err := w.exec("ROLLBACK"); err != nil && codeOf(err) != sqliteError {
-		w.broken = fmt.Errorf("%w: a rollback failed (%v), so nothing more is written until the service is started again", store.ErrUnavailable, err)
+		w.broken = fmt.Errorf("%w: a rollback failed (%v), so nothing more is written until the service is started again", plant.ErrUnavailable, err)
 	}
 }
 
@@ -134,7 +134,7 @@ func (w *writer) close() error {
 	for _, stmt := range w.prepared {
 		errs = append(errs, stmt.Close())
 	}
-	w.broken = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
+	w.broken = fmt.Errorf("%w: it was closed", plant.ErrUnavailable)
 	return errors.Join(append(errs, w.conn.Close())...)
 }
 

@@ -1,0 +1,734 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/store/storetest"
+)
+
+// through opens a database of the shared server behind a proxy, with one connection that has been used.
+func through(t *testing.T) (*Store, *proxy) {
+	t.Helper()
+	server := pgtest.Shared(t)
+	p := newProxy(t, server.Port)
+	u, err := url.Parse(server.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened(t, server.Through(p.address, u.Path[1:]))
+	create(t, s, record(0))
+	return s, p
+}
+
+func wantOutcomes(t *testing.T, got []plant.Outcome, err error, want ...plant.Outcome) {
+	t.Helper()
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("CreateBatch() = %v, %v, want %v", got, err, want)
+	}
+}
+
+func wantStored(t *testing.T, s *Store, want plant.Record) {
+	t.Helper()
+	got, err := s.Get(context.Background(), want.Store, want.ID)
+	if err != nil || !got.Equal(want.Plant) {
+		t.Errorf("Get(%d) = %v, %v, want %v", want.ID, got, err, want)
+	}
+}
+
+func TestConnectionLostBeforeTheServerHeard(t *testing.T) {
+	t.Parallel()
+	s, p := through(t)
+	p.set(cutRequest)
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2)})
+	wantOutcomes(t, outcomes, err, plant.Created, plant.Created)
+}
+
+// A connection that can't be made at first is tried once more.
+func TestConnectionIsMadeAtTheSecondTry(t *testing.T) {
+	t.Parallel()
+	s, p := through(t)
+	s.pool.Reset()
+	p.set(goneOnce)
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+	wantOutcomes(t, outcomes, err, plant.Created)
+}
+
+func TestConnectionLostWhileReading(t *testing.T) {
+	t.Parallel()
+	s, p := through(t)
+	for _, f := range []fault{cutRequest, cutReply} {
+		p.set(f)
+		wantStored(t, s, record(0))
+		p.set(f)
+		if page, err := s.List(t.Context(), "main", nil, 10); err != nil || len(page) != 1 {
+			t.Errorf("List() = %v, %v, want one plant", page, err)
+		}
+		p.set(f)
+		if n, err := s.Count(t.Context(), "main"); err != nil || n != 1 {
+			t.Errorf("Count() = %d, %v, want 1", n, err)
+		}
+	}
+}
+
+// A change that may have been made is not made again: it would find the plant changed, or gone.
+func TestConnectionLostWhileChanging(t *testing.T) {
+	t.Parallel()
+	seen, to := record(0).Plant, plant.Plant{Name: "other"}
+	for name, change := range map[string]func(s *Store) error{
+		"Replace": func(s *Store) error { return s.Replace(t.Context(), "main", 0, to, &seen) },
+		"Remove":  func(s *Store) error { return s.Remove(t.Context(), "main", 0, nil) },
+	} {
+		s, p := through(t)
+		// The statement is known to the session: the reply that is lost is that of the change.
+		if err := s.Replace(t.Context(), "main", 1, to, &seen); !errors.Is(err, plant.ErrNotFound) {
+			t.Error(err)
+		}
+		if err := s.Remove(t.Context(), "main", 1, nil); !errors.Is(err, plant.ErrNotFound) {
+			t.Error(err)
+		}
+		p.set(cutReply)
+		if err := change(s); !errors.Is(err, plant.ErrUnknown) {
+			t.Errorf("%s() = %v, want %v", name, err, plant.ErrUnknown)
+		}
+		if now, err := s.Get(t.Context(), "main", 0); err == nil && now.Equal(seen) {
+			t.Errorf("%s() has changed nothing: nothing was tested", name)
+		}
+	}
+}
+
+func TestConnectionLostAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	s, p := through(t)
+	p.set(cutReply)
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(0), storetest.Record("main", 0, "another", "-")})
+	wantOutcomes(t, outcomes, err, plant.Same, plant.Same, plant.Taken)
+	wantStored(t, s, record(1))
+}
+
+// The plant is stored and nobody can be asked. Success would be a guess, and so would failure:
+// also where the server has named the plants that it is about to commit.
+func TestConnectionLostAfterTheCommitAndNoServer(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]fault{"the reply is lost": cutReplyGone, "the end of the reply is lost": cutEndGone} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			unknownOutcome(t, f)
+		})
+	}
+}
+
+func unknownOutcome(t *testing.T, f fault) {
+	s, p := through(t)
+	p.set(f)
+	start := time.Now()
+	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+	if !errors.Is(err, plant.ErrUnknown) || errors.Is(err, plant.ErrUnavailable) {
+		t.Errorf("CreateBatch() = %v, want %v alone", err, plant.ErrUnknown)
+	}
+	if d := time.Since(start); d > writeTimeout+time.Second {
+		t.Errorf("CreateBatch() took %v, want at most %v", d, writeTimeout)
+	}
+	p.set(none)
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+	wantOutcomes(t, outcomes, err, plant.Same)
+}
+
+// A server that was never reached has stored nothing, and the caller is told so at once.
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	s, p := through(t)
+	s.pool.Reset()
+	p.set(gone)
+	start := time.Now()
+	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+	if !errors.Is(err, plant.ErrUnavailable) || errors.Is(err, plant.ErrUnknown) {
+		t.Errorf("CreateBatch() = %v, want %v alone", err, plant.ErrUnavailable)
+	}
+	if d := time.Since(start); d > time.Second {
+		t.Errorf("CreateBatch() took %v to find no server", d)
+	}
+	if err := s.Check(t.Context()); !errors.Is(err, plant.ErrUnavailable) {
+		t.Errorf("Check() = %v, want %v", err, plant.ErrUnavailable)
+	}
+	p.set(none)
+	create(t, s, record(1))
+}
+
+// The server executes the lost request after the repeated one. It finds the plants there.
+func TestLostRequestArrivesLate(t *testing.T) {
+	t.Parallel()
+	s, p := through(t)
+	p.set(delayRequest)
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2)})
+	wantOutcomes(t, outcomes, err, plant.Created, plant.Created)
+	time.Sleep(time.Second)
+	wantStored(t, s, record(1))
+	if n, err := s.Count(t.Context(), "main"); err != nil || n != 3 {
+		t.Errorf("Count() = %d, %v, want 3", n, err)
+	}
+}
+
+// The connection is lost while the server is in the middle of the batch: plant 1 is inserted and
+// not committed, plant 2 waits for another session. Whoever looked now would find neither.
+func TestLostTransactionIsStillUnderWay(t *testing.T) {
+	t.Parallel()
+	s, p := through(t)
+	other := begun(t, s)
+	if _, err := other.Exec(t.Context(), "INSERT INTO plants (store, id, name) VALUES ('main', 2, 'in the way')"); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(300*time.Millisecond, p.cut)
+	rolledBack := make(chan struct{})
+	time.AfterFunc(1200*time.Millisecond, func() {
+		other.Rollback(context.Background())
+		close(rolledBack)
+	})
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(2), record(1)})
+	<-rolledBack
+	// Which of the two transactions stored a plant is up to the server; that both are stored is not.
+	if err != nil || slices.Contains(outcomes, plant.Taken) {
+		t.Errorf("CreateBatch() = %v, %v, want no error and no plant taken", outcomes, err)
+	}
+	wantStored(t, s, record(1))
+	wantStored(t, s, record(2))
+}
+
+// begun is a transaction of another session on the same database.
+func begun(t *testing.T, s *Store) pgx.Tx {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), pgtest.Shared(t).URL(s.pool.Config().ConnConfig.Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// Nothing answers and nothing ends: the worst that a network can do. Connections that hung are of no use
+// when it is over, and new ones are made.
+func TestNetworkHangs(t *testing.T) {
+	t.Parallel()
+	s, p := through(t)
+	useAll(t, s)
+	p.set(hang)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			start := time.Now()
+			_, err := s.CreateBatch(t.Context(), []plant.Record{record(100 + i)})
+			if !errors.Is(err, plant.ErrUnknown) && !errors.Is(err, plant.ErrUnavailable) {
+				t.Errorf("CreateBatch() = %v, want %v or %v", err, plant.ErrUnknown, plant.ErrUnavailable)
+			}
+			if d := time.Since(start); d > writeTimeout+time.Second {
+				t.Errorf("CreateBatch() took %v, want at most %v", d, writeTimeout)
+			}
+		})
+	}
+	for range defaultConns - s.Lanes() { // every connection is in use, and hangs
+		wg.Go(func() {
+			if _, err := s.Get(t.Context(), "main", 0); !errors.Is(err, plant.ErrUnavailable) {
+				t.Errorf("Get() = %v, want %v", err, plant.ErrUnavailable)
+			}
+		})
+	}
+	wg.Wait()
+	p.set(none)
+	start := time.Now()
+	create(t, s, record(200))
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("healed after %v, want 5s at most", d)
+	}
+	start = time.Now()
+	s.Close()
+	if d := time.Since(start); d > closeTimeout+time.Second {
+		t.Errorf("Close() took %v, want at most %v", d, closeTimeout)
+	}
+}
+
+// useAll makes the pool have as many connections as it may use.
+func useAll(t *testing.T, s *Store) {
+	t.Helper()
+	conns := make([]*pgxpool.Conn, defaultConns)
+	for i := range conns {
+		var err error
+		if conns[i], err = s.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, conn := range conns {
+		conn.Release()
+	}
+}
+
+// Connections that died while nobody used them cost the first who does a moment, not all of them one each.
+func TestNetworkHungWhileIdle(t *testing.T) {
+	t.Parallel()
+	s, p := through(t)
+	useAll(t, s)
+	time.Sleep(1100 * time.Millisecond) // idle for long enough to be asked whether they live
+	p.set(hang)
+	p.set(none)
+	start := time.Now()
+	create(t, s, record(1))
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("healed after %v, want 3s at most", d)
+	}
+}
+
+func TestTableIsLocked(t *testing.T) {
+	t.Parallel()
+	s := opened(t, pgtest.Database(t))
+	other := begun(t, s)
+	if _, err := other.Exec(t.Context(), "LOCK TABLE plants IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	writes := map[string]func() error{
+		"CreateBatch": func() error {
+			_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+			return err
+		},
+		"Replace": func() error { return s.Replace(t.Context(), "main", 1, plant.Plant{}, nil) },
+		"Remove":  func() error { return s.Remove(t.Context(), "main", 1, nil) },
+		"Check":   func() error { return s.Check(t.Context()) },
+		"Get": func() error {
+			_, err := s.Get(t.Context(), "main", 1)
+			return err
+		},
+	}
+	var wg sync.WaitGroup
+	for name, write := range writes {
+		wg.Go(func() {
+			start := time.Now()
+			err := write()
+			if !errors.Is(err, plant.ErrUnavailable) || !strings.Contains(err.Error(), "lock") {
+				t.Errorf("%s = %v, want %v because of a lock", name, err, plant.ErrUnavailable)
+			}
+			if d := time.Since(start); d > attemptTimeout {
+				t.Errorf("%s took %v, want less than %v", name, d, attemptTimeout)
+			}
+		})
+	}
+	wg.Wait()
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, record(1))
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check() after the lock = %v", err)
+	}
+}
+
+// A caller who goes away in the middle of a read costs no connection: many of them would cost everybody.
+func TestReaderGoesAway(t *testing.T) {
+	t.Parallel()
+	s := opened(t, pgtest.Database(t))
+	create(t, s, record(1))
+	made := s.pool.Stat().NewConnsCount()
+	other := begun(t, s)
+	if _, err := other.Exec(t.Context(), "LOCK TABLE plants IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	unlocked := make(chan struct{})
+	time.AfterFunc(300*time.Millisecond, func() {
+		other.Rollback(context.Background())
+		close(unlocked)
+	})
+	_, _ = s.Get(ctx, "main", 1)
+	<-unlocked
+	create(t, s, record(2))
+	if n := s.pool.Stat().NewConnsCount() - made; n > 0 {
+		t.Errorf("%d new connections after a reader has gone, want none", n)
+	}
+	if _, err := s.Get(ctx, "main", 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("Get() with an ended context = %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestServerHasNoConnectionLeft(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, map[string]string{"max_connections": "10"})
+	s := opened(t, server.Database(t))
+	s.pool.Reset()
+	time.Sleep(100 * time.Millisecond)
+	var hogs []*pgx.Conn
+	for {
+		conn, err := pgx.Connect(t.Context(), server.SocketURL("postgres"))
+		if err != nil {
+			break
+		}
+		hogs = append(hogs, conn)
+	}
+	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+	if !errors.Is(err, plant.ErrUnavailable) || !strings.Contains(err.Error(), "no connection left") {
+		t.Errorf("CreateBatch() = %v, want %v because of connections", err, plant.ErrUnavailable)
+	}
+	if err := s.Check(t.Context()); !errors.Is(err, plant.ErrUnavailable) {
+		t.Errorf("Check() = %v, want %v", err, plant.ErrUnavailable)
+	}
+	for _, conn := range hogs {
+		conn.Close(t.Context())
+	}
+	time.Sleep(100 * time.Millisecond)
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+	wantOutcomes(t, outcomes, err, plant.Created)
+}
+
+// A server that waits for a standby which never comes: a commit is on its disk, and a failover would lose it.
+func TestStandbyDoesNotConfirm(t *testing.T) {
+	t.Parallel()
+	tests := map[string]bool{"the wait is cut short by an operator": true, "nobody cuts the wait short": false}
+	for name, cancel := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t, nil)
+			s := opened(t, server.Database(t))
+			create(t, s, record(0))
+			server.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+			server.Exec(t, "SELECT pg_reload_conf()")
+			time.Sleep(200 * time.Millisecond)
+
+			ctx, stop := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			var cut atomic.Int64
+			wg.Go(func() {
+				for cancel && ctx.Err() == nil {
+					rows, err := server.Attempt("postgres", "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+					if err != nil {
+						t.Error(err)
+					}
+					cut.Add(int64(len(rows)))
+					time.Sleep(20 * time.Millisecond)
+				}
+			})
+			errs := map[string]error{}
+			var mu sync.Mutex
+			var writes sync.WaitGroup
+			for name, write := range map[string]func() error{
+				"CreateBatch of a new plant": func() error {
+					_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+					return err
+				},
+				"CreateBatch of the same plant": func() error {
+					_, err := s.CreateBatch(t.Context(), []plant.Record{record(0)})
+					return err
+				},
+				"Replace": func() error { return s.Replace(t.Context(), "main", 0, record(0).Plant, nil) },
+				"Check":   func() error { return s.Check(t.Context()) },
+			} {
+				writes.Go(func() {
+					err := write()
+					mu.Lock()
+					defer mu.Unlock()
+					errs[name] = err
+				})
+			}
+			writes.Wait()
+			stop()
+			wg.Wait()
+			if cancel && cut.Load() == 0 {
+				t.Error("no wait was cut short: nothing was tested")
+			}
+			for name, want := range map[string]error{
+				"CreateBatch of a new plant":    plant.ErrUnknown,
+				"CreateBatch of the same plant": plant.ErrUnavailable,
+				"Replace":                       plant.ErrUnknown,
+				"Check":                         plant.ErrUnavailable,
+			} {
+				if !errors.Is(errs[name], want) {
+					t.Errorf("%s = %v, want %v", name, errs[name], want)
+				}
+			}
+			server.Exec(t, "ALTER SYSTEM RESET synchronous_standby_names")
+			server.Exec(t, "SELECT pg_reload_conf()")
+			time.Sleep(200 * time.Millisecond)
+			outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+			wantOutcomes(t, outcomes, err, plant.Same)
+		})
+	}
+}
+
+// ledger notes what the store has said: what it has stored, and what it certainly has not.
+type ledger struct {
+	mu        sync.Mutex
+	confirmed []plant.Record
+	refused   []plant.Record
+	unknown   int
+}
+
+func (l *ledger) compare(t *testing.T, s *Store) {
+	t.Helper()
+	for _, r := range l.confirmed {
+		wantStored(t, s, r)
+	}
+	for _, r := range l.refused {
+		if p, err := s.Get(t.Context(), r.Store, r.ID); !errors.Is(err, plant.ErrNotFound) {
+			t.Errorf("Get(%d), of which it was said that it is not stored = %v, %v", r.ID, p, err)
+		}
+	}
+	t.Logf("%d plants confirmed, %d refused, %d batches of unknown outcome", len(l.confirmed), len(l.refused), l.unknown)
+}
+
+// The postmaster is killed under load, twice. Whatever was confirmed is there when it is back.
+func TestServerIsKilled(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, nil)
+	address := server.Database(t)
+	s := opened(t, address)
+	var ids atomic.Int64
+	var kept ledger
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					createSome(t, s, &ids, &kept)
+				}
+			}
+		})
+	}
+	for range 2 {
+		time.Sleep(300 * time.Millisecond)
+		if err := server.Kill9(); err != nil {
+			t.Error(err)
+		}
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		healed := time.Now()
+		for before := kept.size(); kept.size() == before; time.Sleep(time.Millisecond) {
+			if time.Since(healed) > 5*time.Second {
+				t.Fatal("nothing is confirmed 5s after the server is back")
+			}
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if len(kept.confirmed) < 20 {
+		t.Errorf("%d plants were confirmed: too few to mean something", len(kept.confirmed))
+	}
+	kept.compare(t, s)
+}
+
+func (l *ledger) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.confirmed)
+}
+
+func createSome(t *testing.T, s *Store, ids *atomic.Int64, kept *ledger) {
+	batch := make([]plant.Record, 3)
+	for i := range batch {
+		batch[i] = record(int(ids.Add(1)))
+	}
+	outcomes, err := s.CreateBatch(context.Background(), batch)
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	switch {
+	case errors.Is(err, plant.ErrUnknown):
+		kept.unknown++
+	case errors.Is(err, plant.ErrUnavailable):
+		kept.refused = append(kept.refused, batch...)
+		time.Sleep(time.Millisecond)
+	case err != nil:
+		t.Errorf("CreateBatch() = %v", err)
+	default:
+		for i, outcome := range outcomes {
+			if outcome == plant.Taken {
+				t.Errorf("plant %d is taken", batch[i].ID)
+			}
+		}
+		kept.confirmed = append(kept.confirmed, batch...)
+	}
+}
+
+// Connections that died while they were idle are not noticed before they are used.
+func TestServerIsRestartedWhileIdle(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, nil)
+	s := opened(t, server.Database(t))
+	create(t, s, record(1))
+	for name, stop := range map[string]func() error{"Stop": server.Stop, "Kill9": server.Kill9} {
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)}); err != nil {
+			t.Errorf("CreateBatch() after %s = %v, %v", name, outcomes, err)
+		}
+		wantStored(t, s, record(1))
+	}
+}
+
+// Sessions that an operator ends one by one are hardly noticed.
+func TestSessionsAreTerminated(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	s := opened(t, address)
+	database := s.pool.Config().ConnConfig.Database
+	var ids atomic.Int64
+	var kept ledger
+	deadline := time.Now().Add(time.Second)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for time.Now().Before(deadline) {
+				createSome(t, s, &ids, &kept)
+			}
+		})
+	}
+	for time.Now().Before(deadline) {
+		pgtest.Shared(t).Exec(t, fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s' ORDER BY random() LIMIT 1", database))
+		time.Sleep(20 * time.Millisecond)
+	}
+	wg.Wait()
+	if kept.unknown > 0 || len(kept.confirmed) < 10*len(kept.refused) {
+		t.Errorf("%d plants confirmed, %d refused, %d batches of unknown outcome", len(kept.confirmed), len(kept.refused), kept.unknown)
+	}
+	kept.compare(t, s)
+}
+
+// Two transactions that wait for each other: the server ends ours, and it is tried again.
+func TestDeadlock(t *testing.T) {
+	t.Parallel()
+	s := opened(t, pgtest.Database(t))
+	other := begun(t, s)
+	insert := func(id int) {
+		if _, err := other.Exec(t.Context(), "INSERT INTO plants (store, id, name) VALUES ('main', $1, 'in the way')", id); err != nil {
+			t.Error(err)
+		}
+	}
+	insert(2)
+	committed := make(chan struct{})
+	time.AfterFunc(500*time.Millisecond, func() {
+		defer close(committed)
+		insert(1) // waits for the batch, which waits for plant 2
+		if err := other.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2), record(3)})
+	wantOutcomes(t, outcomes, err, plant.Taken, plant.Taken, plant.Created)
+	<-committed
+}
+
+// between removes plant 1 each time before it is read, so many times, and creates it again
+// each time after that but the last.
+type between struct {
+	t     *testing.T
+	other *Store
+	times int
+}
+
+func (b *between) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if data.SQL != selectPlants || b.times == 0 {
+		return ctx
+	}
+	b.times--
+	if err := b.other.Remove(context.Background(), "main", 1, nil); err != nil {
+		b.t.Error(err)
+	}
+	return context.WithValue(ctx, b, b.times > 0)
+}
+
+func (b *between) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if again, _ := ctx.Value(b).(bool); again {
+		create(b.t, b.other, storetest.Record("main", 1, "in the way", "-"))
+	}
+}
+
+// A plant that stood in the way and is gone before it could be compared leaves its id free.
+func TestPlantVanishesBeforeItIsCompared(t *testing.T) {
+	t.Parallel()
+	alone := []plant.Record{record(1)}
+	among := []plant.Record{record(1), record(2), record(2)}
+	for _, test := range []struct {
+		times int
+		batch []plant.Record
+		want  []plant.Outcome
+	}{
+		{1, alone, []plant.Outcome{plant.Created}},
+		{1, among, []plant.Outcome{plant.Created, plant.Created, plant.Same}},
+		{maxRounds + 1, alone, []plant.Outcome{plant.Created}},
+		{maxRounds + 1, among, []plant.Outcome{plant.Created, plant.Created, plant.Same}},
+	} {
+		address := pgtest.Database(t)
+		other := opened(t, address)
+		create(t, other, storetest.Record("main", 1, "in the way", "-"))
+		config, err := parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ConnConfig.Tracer = &between{t, other, test.times}
+		s := new(Store)
+		if err := s.open(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		outcomes, err := s.CreateBatch(t.Context(), test.batch)
+		wantOutcomes(t, outcomes, err, test.want...)
+		s.Close()
+	}
+}
+
+// Plants that others create and remove all the time are decided one way or the other.
+func TestPlantsComeAndGo(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	here, there := opened(t, address), opened(t, address)
+	deadline := time.Now().Add(time.Second)
+	var wg sync.WaitGroup
+	for c, s := range []*Store{here, there, here, there} {
+		wg.Go(func() {
+			for time.Now().Before(deadline) {
+				batch := []plant.Record{
+					storetest.Record("main", 2, fmt.Sprint(c), "-"),
+					storetest.Record("main", 1, fmt.Sprint(c), "-"),
+				}
+				if c%2 == 0 {
+					slices.Reverse(batch)
+				}
+				outcomes, err := s.CreateBatch(context.Background(), batch)
+				if err != nil {
+					t.Errorf("CreateBatch() = %v", err)
+					return
+				}
+				for i, outcome := range outcomes {
+					if outcome == plant.Created {
+						if err := s.Remove(context.Background(), "main", batch[i].ID, &batch[i].Plant); err != nil {
+							t.Errorf("Remove() of what was created = %v", err)
+						}
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n, err := here.Count(t.Context(), "main"); err != nil || n != 0 {
+		t.Errorf("Count() = %d, %v, want 0", n, err)
+	}
+}

@@ -1,0 +1,140 @@
+package postgres
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The statements on plants, all of them. Each must be one that can run on a table spread over servers by
+// create_distributed_table('plants', 'id'): a reviewer of a new one decides that here.
+var allowed = map[string]string{
+	"insertPlants": "INSERT INTO plants (store, id, name, tag) " +
+		"SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag) " +
+		"ON CONFLICT DO NOTHING RETURNING store, id",
+	"selectPlants": "SELECT plants.store, plants.id, plants.name, plants.tag " +
+		"FROM unnest($1::text[], $2::bigint[]) AS sent (store, id) " +
+		"JOIN plants ON plants.store = sent.store AND plants.id = sent.id",
+	"getPlant":       "SELECT name, tag FROM plants WHERE store = $1 AND id = $2",
+	"listPlants":     "SELECT id, name, tag FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3",
+	"countPlants":    "SELECT count(*) FROM plants WHERE store = $1",
+	"replacePlant":   "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2",
+	"replaceIfEqual": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2 AND name = $5 AND tag IS NOT DISTINCT FROM $6",
+	"removePlant":    "DELETE FROM plants WHERE store = $1 AND id = $2",
+	"removeIfEqual":  "DELETE FROM plants WHERE store = $1 AND id = $2 AND name = $3 AND tag IS NOT DISTINCT FROM $4",
+
+	"schema/0001_plants_and_tokens.sql": `CREATE TABLE plants ( store text COLLATE "C" NOT NULL, id bigint NOT NULL, ` +
+		`name text COLLATE "C" NOT NULL, tag text COLLATE "C", PRIMARY KEY (store, id) )`,
+}
+
+var (
+	aboutPlants = regexp.MustCompile(`(?is)\b(select|insert|update|delete|merge|create|alter|drop|truncate|lock|copy)\b.*\bplants\b`)
+	spaces      = regexp.MustCompile(`\s+`)
+	comments    = regexp.MustCompile(`--[^\n]*`)
+)
+
+func normal(sql string) string { return strings.TrimSpace(spaces.ReplaceAllString(sql, " ")) }
+
+func TestStatements(t *testing.T) {
+	found := map[string]string{}
+	statementsInGo(t, found)
+	statementsInSchema(t, found)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if found[name] != allowed[name] {
+			t.Errorf("%s = %s\nis not on the list: %s", name, found[name], allowed[name])
+		}
+	}
+	for name := range allowed {
+		if found[name] == "" {
+			t.Errorf("%s is on the list and not in the package", name)
+		}
+	}
+}
+
+// statementsInGo adds the constants of the package that are statements on plants.
+// Such a text anywhere else is an error.
+func statementsInGo(t *testing.T, found map[string]string) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants := map[string]ast.Expr{}
+	var parsed []*ast.File
+	positions := token.NewFileSet()
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(positions, file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = append(parsed, tree)
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if decl, ok := n.(*ast.GenDecl); ok && decl.Tok == token.CONST {
+				for _, spec := range decl.Specs {
+					for i, value := range spec.(*ast.ValueSpec).Values {
+						constants[spec.(*ast.ValueSpec).Names[i].Name] = value
+					}
+				}
+			}
+			return true
+		})
+	}
+	listed := map[token.Pos]bool{} // literals that are part of a constant
+	var text func(e ast.Expr) string
+	text = func(e ast.Expr) string {
+		switch e := e.(type) {
+		case *ast.BasicLit:
+			if e.Kind == token.STRING {
+				listed[e.Pos()] = true
+				value, _ := strconv.Unquote(e.Value)
+				return value
+			}
+		case *ast.BinaryExpr:
+			return text(e.X) + text(e.Y)
+		case *ast.Ident:
+			return text(constants[e.Name])
+		}
+		return ""
+	}
+	for name, value := range constants {
+		if sql := text(value); aboutPlants.MatchString(sql) {
+			found[name] = normal(sql)
+		}
+	}
+	for _, tree := range parsed {
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING && !listed[literal.Pos()] && aboutPlants.MatchString(literal.Value) {
+				t.Errorf("%s: a statement on plants that is not a constant: %s", positions.Position(literal.Pos()), literal.Value)
+			}
+			return true
+		})
+	}
+}
+
+func statementsInSchema(t *testing.T, found map[string]string) {
+	files, err := filepath.Glob("schema/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("schema/*.sql = %v, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for statement := range strings.SplitSeq(comments.ReplaceAllString(string(text), ""), ";") {
+			if regexp.MustCompile(`\bplants\b`).MatchString(statement) {
+				found[file] = normal(found[file] + " " + statement)
+			}
+		}
+	}
+}
