@@ -232,13 +232,6 @@ func (p *process) create(t testing.TB, body string) answer {
 	return p.ask(t, "POST", "/plants", body, asJSON)
 }
 
-func (p *process) want(t testing.TB, a answer, status int, body string) {
-	t.Helper()
-	if a.status != status || a.body != body {
-		t.Errorf("got %d %s, want %d %s", a.status, a.body, status, body)
-	}
-}
-
 // raw writes bytes to a new connection and returns everything that comes back.
 func (p *process) raw(t testing.TB, request string) string {
 	t.Helper()

@@ -69,10 +69,14 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string) (Tok
 	if a.fixed != nil && a.fixed.Hash == hash {
 		return *a.fixed, nil
 	}
-	if !WellFormed(credential) {
-		return Token{}, ErrMistyped
+	e := a.remembered(hash)
+	if e == nil {
+		if !WellFormed(credential) {
+			return Token{}, ErrMistyped
+		}
+		e = a.load(ctx, hash)
 	}
-	t, err := a.find(ctx, hash)
+	t, err := e.wait(ctx)
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return Token{}, ErrInvalid
@@ -86,13 +90,22 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string) (Tok
 	return t, nil
 }
 
-// find looks a hash up, or waits for whoever is looking it up already.
-func (a *Authenticator) find(ctx context.Context, hash Hash) (Token, error) {
+// remembered is what is known of a hash and still fresh, or being looked up.
+func (a *Authenticator) remembered(hash Hash) *entry {
 	a.mu.RLock()
 	e := a.known[hash]
 	a.mu.RUnlock()
 	if e == nil || a.stale(e) {
-		e = a.load(ctx, hash)
+		return nil
+	}
+	return e
+}
+
+func (e *entry) wait(ctx context.Context) (Token, error) {
+	select {
+	case <-e.done:
+		return e.token, e.err
+	default:
 	}
 	select {
 	case <-e.done:
@@ -111,6 +124,7 @@ func (a *Authenticator) stale(e *entry) bool {
 	}
 }
 
+// load looks a hash up, unless somebody has begun to.
 func (a *Authenticator) load(ctx context.Context, hash Hash) *entry {
 	a.mu.Lock()
 	if e := a.known[hash]; e != nil && !a.stale(e) {
@@ -162,9 +176,16 @@ func bearer(headers []string) (string, error) {
 func IsBearer(text string) bool {
 	text = strings.TrimRight(text, "=")
 	for i := range len(text) {
-		if strings.IndexByte(base62+"-._~+/", text[i]) < 0 {
+		if !bearerCharacters[text[i]] {
 			return false
 		}
 	}
 	return len(text) > 0
 }
+
+var bearerCharacters = func() (is [256]bool) {
+	for _, c := range []byte(base62 + "-._~+/") {
+		is[c] = true
+	}
+	return is
+}()

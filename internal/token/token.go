@@ -122,7 +122,7 @@ func Generate() string {
 			}
 		}
 	}
-	return prefix + string(secret) + checksum(string(secret))
+	return prefix + string(secret) + string(checksum(string(secret)))
 }
 
 // WellFormed reports whether a credential has the form and the checksum of a generated one.
@@ -131,17 +131,17 @@ func WellFormed(credential string) bool {
 	if !ok || len(body) != secretLen+sumLen {
 		return false
 	}
-	return checksum(body[:secretLen]) == body[secretLen:]
+	return string(checksum(body[:secretLen])) == body[secretLen:]
 }
 
-func checksum(secret string) string {
+func checksum(secret string) []byte {
 	n := crc32.ChecksumIEEE([]byte(secret))
 	var sum [sumLen]byte
 	for i := sumLen - 1; i >= 0; i-- {
 		sum[i] = base62[n%62]
 		n /= 62
 	}
-	return string(sum[:])
+	return sum[:]
 }
 
 // New makes a token and its credential. The caller stores the one and shows the other, once.

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -64,7 +65,7 @@ func (w *writer) script(text string) error {
 		return err
 	}
 	defer stmt.Close()
-	_, err = stmt.Exec(nil) //nolint:staticcheck // the context variant only adds a goroutine per call
+	_, err = stmt.(statement).ExecContext(context.Background(), nil)
 	return err
 }
 

@@ -21,7 +21,8 @@ import (
 type writer struct {
 	mu       sync.Mutex
 	conn     driver.Conn
-	prepared map[string]driver.Stmt
+	prepared map[string]statement
+	args     []driver.NamedValue
 	broken   error
 }
 
@@ -30,7 +31,7 @@ func openWriter(ctx context.Context, connector driver.Connector) (*writer, error
 	if err != nil {
 		return nil, translate(err)
 	}
-	w := &writer{conn: conn, prepared: map[string]driver.Stmt{}}
+	w := &writer{conn: conn, prepared: map[string]statement{}}
 	if err := w.migrate(); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
@@ -84,7 +85,7 @@ func (w *writer) exec(query string, args ...driver.Value) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	result, err := stmt.Exec(args) //nolint:staticcheck // the context variant only adds a goroutine per call
+	result, err := stmt.ExecContext(context.Background(), w.ordered(args))
 	if err != nil {
 		return 0, err
 	}
@@ -97,7 +98,7 @@ func (w *writer) row(query string, args ...driver.Value) ([]driver.Value, error)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := stmt.Query(args) //nolint:staticcheck // as above
+	rows, err := stmt.QueryContext(context.Background(), w.ordered(args))
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,14 @@ func (w *writer) row(query string, args ...driver.Value) ([]driver.Value, error)
 	return values, errors.Join(err, rows.Close())
 }
 
-func (w *writer) prepare(query string) (driver.Stmt, error) {
+// statement is what the driver's prepared statements can do.
+type statement interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+func (w *writer) prepare(query string) (statement, error) {
 	if stmt, ok := w.prepared[query]; ok {
 		return stmt, nil
 	}
@@ -117,8 +125,17 @@ func (w *writer) prepare(query string) (driver.Stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.prepared[query] = stmt
-	return stmt, nil
+	w.prepared[query] = stmt.(statement)
+	return w.prepared[query], nil
+}
+
+// ordered gives arguments the form that the driver wants, in memory that is used again.
+func (w *writer) ordered(args []driver.Value) []driver.NamedValue {
+	w.args = w.args[:0]
+	for i, value := range args {
+		w.args = append(w.args, driver.NamedValue{Ordinal: i + 1, Value: value})
+	}
+	return w.args
 }
 
 func (w *writer) failed() error {
