@@ -79,6 +79,36 @@ func TestList(t *testing.T) {
 	wantAnswer(t, "after the last id of all", all.ask(t, "GET", "/plants?after=9223372036854775807", ""), 200, "[]")
 }
 
+// What a page can make the service hold is bounded: large plants make a page end early, and
+// following the links still meets every plant once.
+func TestListOfLargePlants(t *testing.T) {
+	all := serveEverywhere(t)
+	const plants = 40
+	name := strings.Repeat("x", 60_000)
+	for id := range plants {
+		all.create(t, fmt.Sprintf(`{"id":%d,"name":%q}`, id, name))
+	}
+	pages, met := 0, ""
+	for path := "/plants?limit=1000"; path != ""; pages++ {
+		a := all.ask(t, "GET", path, "")
+		if len(a.body) > 1<<20+64<<10 {
+			t.Errorf("a page of %d bytes", len(a.body))
+		}
+		for _, part := range strings.Split(a.body, `{"id":`)[1:] {
+			id, _, _ := strings.Cut(part, ",")
+			met += id + " "
+		}
+		path, _, _ = strings.Cut(strings.TrimPrefix(a.header.Get("Link"), "<"), ">")
+	}
+	want := ""
+	for id := range plants {
+		want += fmt.Sprint(id, " ")
+	}
+	if met != want || pages != 3 {
+		t.Errorf("%d pages with %s, want 3 with %s", pages, met, want)
+	}
+}
+
 func TestCORS(t *testing.T) {
 	p := serve(t, engines[0].database(t))
 	page := "Origin: https://docs.example"

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -16,6 +17,9 @@ import (
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
+
+	maxPage = 1 << 20 // bytes after which a page ends
+	maxRead = 100     // plants that are read at once
 )
 
 func (a *API) createPlant(x *exchange, r *http.Request, t token.Token) error {
@@ -63,15 +67,14 @@ func (a *API) listPlants(x *exchange, r *http.Request, t token.Token) error {
 	if err != nil {
 		return err
 	}
-	// One more than asked for tells whether there is a next page.
-	page, err := a.reader.List(r.Context(), t.Store, after, limit+1)
+	b, next, err := a.appendPage(r.Context(), append(x.buf[:0], '['), t.Store, after, limit)
 	if err != nil {
 		return err
 	}
-	if len(page) > limit {
-		page = page[:limit]
-		next := url.Values{"limit": {strconv.Itoa(limit)}, "after": {strconv.FormatInt(page[limit-1].ID, 10)}}
-		x.Header().Set("Link", fmt.Sprintf(`<%s/plants?%s>; rel="next"`, a.prefix, next.Encode()))
+	x.buf = append(b, ']')
+	if next != nil {
+		query := url.Values{"limit": {strconv.Itoa(limit)}, "after": {strconv.FormatInt(*next, 10)}}
+		x.Header().Set("Link", fmt.Sprintf(`<%s/plants?%s>; rel="next"`, a.prefix, query.Encode()))
 	}
 	if prefers(r.Header["Prefer"], "count=exact") {
 		n, err := a.reader.Count(r.Context(), t.Store)
@@ -81,16 +84,35 @@ func (a *API) listPlants(x *exchange, r *http.Request, t token.Token) error {
 		x.Header().Set("Plants-Count", strconv.FormatInt(n, 10))
 		x.Header().Set("Preference-Applied", "count=exact")
 	}
-	b := append(x.buf[:0], '[')
-	for i, p := range page {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = p.AppendJSON(b)
-	}
-	x.buf = append(b, ']')
 	writeJSON(x, http.StatusOK, x.buf)
 	return nil
+}
+
+// appendPage appends at most limit plants, and fewer where they are large: what a request can make the
+// service hold is bounded. next is the cursor of the page that follows, nil where there is none.
+func (a *API) appendPage(ctx context.Context, b []byte, store string, after *int64, limit int) (_ []byte, next *int64, err error) {
+	for written := 0; written < limit && len(b) < maxPage; {
+		n := min(limit-written, maxRead)
+		// One more than is written tells whether anything follows.
+		plants, err := a.reader.List(ctx, store, after, n+1)
+		if err != nil {
+			return b, nil, err
+		}
+		read := 0
+		for ; read < min(n, len(plants)) && len(b) < maxPage; read++ {
+			if written > 0 {
+				b = append(b, ',')
+			}
+			b = plants[read].AppendJSON(b)
+			written++
+		}
+		if read == len(plants) {
+			return b, nil, nil
+		}
+		next = &plants[read-1].ID
+		after = next
+	}
+	return b, next, nil
 }
 
 func (a *API) replacePlant(x *exchange, r *http.Request, t token.Token) error {

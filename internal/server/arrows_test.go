@@ -26,6 +26,7 @@ var arrows = map[string]string{
 	"internal/console":               "",
 	"internal/telemetry":             "",
 	"internal/server":                "api internal/commit internal/console internal/httpapi internal/store internal/telemetry internal/token",
+	"internal/browser":               "",
 	"internal/e2e":                   "",
 }
 
