@@ -108,3 +108,52 @@ func parseLifetime(text string) (time.Duration, error) {
 	}
 	return d, nil
 }
+
+// optional adds a flag that points to nil until it is given.
+func optional[T any](f *flags, name, usage string, read func(string) (T, error)) **T {
+	value := new(*T)
+	f.Func(name, usage, func(text string) error {
+		v, err := read(text)
+		*value = &v
+		return err
+	})
+	return value
+}
+
+func parseID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, errors.New("expected an integer that an int64 holds")
+	}
+	return id, nil
+}
+
+// arrange puts flags before arguments, where the flag package wants them, so that they can be
+// written in any order; a negative number is an argument, not a flag.
+func (f *flags) arrange(args []string) []string {
+	var before, after []string
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			after = append(after, args[i+1:]...)
+			break
+		}
+		if len(arg) < 2 || arg[0] != '-' || arg[1] >= '0' && arg[1] <= '9' {
+			after = append(after, arg)
+			continue
+		}
+		before = append(before, arg)
+		fl := f.Lookup(strings.TrimLeft(arg, "-")) // nil also for --name=value
+		if fl == nil {
+			continue
+		}
+		if b, ok := fl.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+			continue
+		}
+		if i++; i == len(args) {
+			return before // for the flag package to say that the value is missing
+		}
+		before = append(before, args[i])
+	}
+	return append(append(before, "--"), after...)
+}

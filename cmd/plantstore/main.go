@@ -33,6 +33,11 @@ var commands = []command{
 	{"token issue", "issue a token and print it", tokenIssue},
 	{"token list", "list tokens", tokenList},
 	{"token revoke", "revoke a token", tokenRevoke},
+	{"plants create", "create a plant in a running service", plantsCreate},
+	{"plants get", "print a plant", plantsGet},
+	{"plants list", "print the plants of a store", plantsList},
+	{"plants replace", "give a plant another name and tag", plantsReplace},
+	{"plants remove", "remove a plant", plantsRemove},
 	{"version", "print the version", printVersion},
 }
 

@@ -1,0 +1,339 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	plants "plantstore/client"
+)
+
+func (p *process) client(t testing.TB, options ...plants.Option) *plants.Client {
+	t.Helper()
+	c, err := plants.New(p.url, p.token, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func wantNumber(t testing.TB, what string, err error, number int32) {
+	t.Helper()
+	if e, ok := errors.AsType[*plants.Error](err); !ok || e.Number != number || e.Status != int(number)/100 || e.Message == "" || e.RequestID == "" {
+		t.Errorf("%s: %v, want error %d with a message and a request id", what, err, number)
+	}
+}
+
+func samePlant(a, b plants.Plant) bool {
+	return a.Name == b.Name && (a.Tag == nil) == (b.Tag == nil) && (a.Tag == nil || *a.Tag == *b.Tag)
+}
+
+func TestClient(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, p *process) {
+		ctx, c := t.Context(), p.client(t)
+		empty, tag := "", "<b>\u2028\x01🌵"
+		all := []plants.NewPlant{
+			{ID: math.MinInt64, Plant: plants.Plant{Name: "lowest"}},
+			{ID: -1, Plant: plants.Plant{Name: "", Tag: &empty}},
+			{ID: 0, Plant: plants.Plant{Name: `é"\ `, Tag: &tag}},
+			{ID: 1<<53 + 1, Plant: plants.Plant{Name: "past the floats"}},
+			{ID: math.MaxInt64, Plant: plants.Plant{Name: "highest"}},
+		}
+		for range 2 { // the second time is no error
+			for _, want := range all {
+				if got, err := c.Create(ctx, want); err != nil || !samePlant(got, want.Plant) {
+					t.Errorf("Create(%d) = %+v, %v", want.ID, got, err)
+				}
+			}
+		}
+		for _, want := range all {
+			if got, err := c.Get(ctx, want.ID); err != nil || got.ID != want.ID || !samePlant(got.Plant, want.Plant) || got.ETag == "" {
+				t.Errorf("Get(%d) = %+v, %v", want.ID, got, err)
+			}
+		}
+		for _, size := range []int{0, 1, 2, 1000} {
+			i := 0
+			for got, err := range c.Plants(ctx, plants.Page{Size: size}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i == len(all) || got.ID != all[i].ID || !samePlant(got.Plant, all[i].Plant) {
+					t.Fatalf("in pages of %d, plant number %d is %+v", size, i, got)
+				}
+				i++
+			}
+			if i != len(all) {
+				t.Errorf("in pages of %d there are %d plants, want %d", size, i, len(all))
+			}
+		}
+		if n, err := c.Count(ctx); n != int64(len(all)) || err != nil {
+			t.Errorf("Count = %d, %v, want %d", n, err, len(all))
+		}
+
+		_, err := c.Create(ctx, plants.NewPlant{ID: 0, Plant: plants.Plant{Name: "another"}})
+		wantNumber(t, "create a taken id", err, 40009)
+		_, err = c.Create(ctx, plants.NewPlant{ID: 5, Plant: plants.Plant{Name: "a\x00"}})
+		wantNumber(t, "create with U+0000", err, 40016)
+		for _, err := range c.Plants(ctx, plants.Page{Size: 1001}) {
+			wantNumber(t, "list in pages of 1001", err, 40026)
+		}
+
+		seen, _ := c.Get(ctx, -1)
+		changed, err := c.Replace(ctx, -1, plants.Plant{Name: "Ivy"}, seen.ETag)
+		if err != nil || changed.Name != "Ivy" || changed.Tag != nil || changed.ID != -1 || changed.ETag == seen.ETag {
+			t.Errorf("Replace = %+v, %v", changed, err)
+		}
+		_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, seen.ETag)
+		wantNumber(t, "replace what has changed", err, 41201)
+		wantNumber(t, "remove what has changed", c.Remove(ctx, -1, seen.ETag), 41201)
+		if err := c.Remove(ctx, -1, changed.ETag); err != nil {
+			t.Error(err)
+		}
+		_, err = c.Get(ctx, -1)
+		wantNumber(t, "get what is removed", err, 40401)
+		_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, "")
+		wantNumber(t, "replace what is removed", err, 40401)
+		wantNumber(t, "remove what is removed", c.Remove(ctx, -1, ""), 40401)
+
+		stranger, err := plants.New(p.url, "plant_of-a-stranger")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = stranger.Get(ctx, 0)
+		wantNumber(t, "a wrong token", err, 40103)
+	})
+}
+
+// While the service is killed and started again, every Create succeeds, and stores its plant once.
+func TestClientOutlivesKills(t *testing.T) {
+	t.Setenv("PLANTSTORE_TOKEN", fixedToken)
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			db, address := e.database(t), quietAddress(t)
+			p := serve(t, db, "--listen", address)
+			p.token = fixedToken
+			c := p.client(t, plants.WithRetries(100, 10*time.Millisecond))
+
+			var wg sync.WaitGroup
+			t.Cleanup(wg.Wait)
+			var created atomic.Int64
+			end := make(chan struct{})
+			for worker := range int64(8) {
+				wg.Go(func() {
+					for id := worker; ; id += 8 {
+						select {
+						case <-end:
+							return
+						default:
+						}
+						if _, err := c.Create(t.Context(), plants.NewPlant{ID: id, Plant: plants.Plant{Name: fmt.Sprint("plant ", id)}}); err != nil {
+							t.Errorf("Create(%d): %v", id, err)
+							return
+						}
+						created.Add(1)
+					}
+				})
+			}
+			const kills = 5
+			for range kills {
+				before := created.Load()
+				for deadline := time.Now().Add(20 * time.Second); created.Load() < before+100 && time.Now().Before(deadline) && !t.Failed(); {
+					time.Sleep(5 * time.Millisecond)
+				}
+				p.kill()
+				p = serve(t, db, "--listen", address)
+			}
+			close(end)
+			wg.Wait()
+			n, err := c.Count(t.Context())
+			if err != nil || n != created.Load() || n < kills*100 {
+				t.Errorf("the store has %d plants (%v), want the %d that were created, and %d at least", n, err, created.Load(), kills*100)
+			}
+			t.Logf("%d kills, %d plants created, no call failed", kills, n)
+		})
+	}
+}
+
+// quietAddress is one that nothing listens on, below the ports that the system gives to clients:
+// it stays free while the service is down.
+func quietAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+// run runs plantstore plants against the service.
+func (p *process) run(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return plantstore(t, []string{"PLANTSTORE_URL=" + p.url, "PLANTSTORE_TOKEN=" + p.token}, append([]string{"plants"}, args...)...)
+}
+
+func TestClientCommands(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, p *process) {
+		var seen string // the ETag of plant 7 as it was first
+		for _, test := range []struct {
+			args, stdout, stderr string // in args _ is an empty text; ETAG is what was seen; * ends a text that goes on; stderr is how it begins
+			code                 int
+		}{
+			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
+			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
+			{"create --id 7 --name Fern", "", "plantstore plants create: 40009: /id: ", 1},
+			{"create --id -9223372036854775808 --name _ --tag _ --json", `{"id":-9223372036854775808,"name":"","tag":""}` + "\n", "", 0},
+			{"create --json --id=9223372036854775807 --name=\x1b[31m<b>", `{"id":9223372036854775807,"name":"\u001b[31m<b>"}` + "\n", "", 0},
+			{"create --id 9223372036854775808 --name x", "", "invalid value", 2},
+			{"create --id 1.5 --name x", "", "invalid value", 2},
+			{"create --id 1", "", "plantstore plants create: expected --id and --name\n", 2},
+			{"create --name x", "", "plantstore plants create: expected --id and --name\n", 2},
+			{"create --id 1 --name x y", "", "plantstore plants create: expected 0 arguments", 2},
+			{"create --id 1 --name \xff", "", "plantstore plants create: the name and the tag: expected UTF-8\n", 1},
+			{"get --json 7", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
+			{"get 7 --json", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
+			{"get -- -9223372036854775808", "ID                    NAME  TAG  ETAG\n-9223372036854775808  \"\"    \"\"   *", "", 0},
+			{"get -9223372036854775808 --json", `{"id":-9223372036854775808,"name":"","tag":"","etag":*`, "", 0},
+			{"get 9223372036854775807", "ID                   NAME           TAG  ETAG\n9223372036854775807  \"\\x1b[31m<b>\"       *", "", 0},
+			{"get 8", "", "plantstore plants get: 40401: plant 8: ", 1},
+			{"get -8", "", "plantstore plants get: 40401: plant -8: ", 1},
+			{"get seven", "", `plantstore plants get: the id is "seven": expected an integer`, 2},
+			{"get", "", "plantstore plants get: expected 1 arguments (ID)", 2},
+			{"get 7 --fish", "", "flag provided but not defined: -fish", 2},
+			{"list", "ID                    NAME           TAG\n-9223372036854775808  \"\"             \"\"\n7                     Fern           shade\n9223372036854775807   \"\\x1b[31m<b>\"  \n", "", 0},
+			{"list --limit 1 --after -5", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
+			{"list --after 9223372036854775807", "ID  NAME  TAG\n", "", 0},
+			{"list --after 9223372036854775807 --json", "[]\n", "", 0},
+			{"list --limit -1", "", "plantstore plants list: --limit is -1: ", 2},
+			{"replace 7 --name", "", "flag needs an argument: -name", 2},
+			{"replace 7", "", "plantstore plants replace: expected --name\n", 2},
+			{"replace 7 --name Ivy --if-match other", "", "plantstore plants replace: 41201: plant 7: ", 1},
+			{"replace 7 --name Ivy --if-match ETAG --json", `{"id":7,"name":"Ivy","etag":*`, "", 0},
+			{"replace 7 --name Oak --if-match ETAG", "", "plantstore plants replace: 41201: plant 7: ", 1},
+			{"remove 7 --if-match ETAG", "", "plantstore plants remove: 41201: plant 7: ", 1},
+			{"remove --if-match * 7", "", "", 0},
+			{"remove 7", "", "plantstore plants remove: 40401: plant 7: ", 1},
+			{"remove -9223372036854775808", "", "", 0},
+			{"get 7 --token a-fixed-token-of-others", "", "plantstore plants get: 40103: ", 1},
+			{"get 7 --token _ --token-file /nowhere", "", "plantstore plants get: read the secret: ", 1},
+			{"get 7 --url http://127.0.0.1:1", "", "plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: connect: connection refused (tried 4 times)\n", 1},
+			{"get 7 --url 127.0.0.1:1", "", `plantstore plants get: the address of the service is "127.0.0.1:1": expected one such as http://`, 2},
+			{"get 7 --url " + p.ops, "", "plantstore plants get: HTTP status 404: the answer is not one of a Plant Store", 1},
+		} {
+			args := strings.Fields(test.args)
+			for i, arg := range args {
+				switch arg {
+				case "_":
+					args[i] = ""
+				case "ETAG":
+					args[i] = seen
+				}
+			}
+			stdout, stderr, code := p.run(t, args...)
+			if seen == "" && args[0] == "get" {
+				var got struct{ ETag string }
+				if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+					t.Fatal(err)
+				}
+				seen = strings.Trim(got.ETag, `"`) // as a shell would leave it
+			}
+			want, open := strings.CutSuffix(strings.ReplaceAll(test.stdout, "ETAG}", fmt.Sprintf(`"\"%s\""}`, seen)), "*")
+			if stdout != want && !(open && strings.HasPrefix(stdout, want)) || !strings.HasPrefix(stderr, test.stderr) || (test.stderr == "") != (stderr == "") || code != test.code {
+				t.Errorf("plants %q: exit %d\n%s%s\nwant exit %d\n%s%s", args, code, stdout, stderr, test.code, want, test.stderr)
+			}
+			if strings.Contains(stdout+stderr, "\x1b") || strings.Contains(stderr, p.token) || strings.Count(stderr, "\n") > 1 {
+				t.Errorf("plants %q printed an escape code, the token or several lines:\n%s%s", args, stdout, stderr)
+			}
+		}
+
+		if _, stderr, code := plantstore(t, []string{"PLANTSTORE_URL=" + p.url, "PLANTSTORE_TOKEN="}, "plants", "list"); code != 2 || !strings.Contains(stderr, "expected a token") {
+			t.Errorf("without a token: exit %d, %s", code, stderr)
+		}
+		file := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(file, []byte(p.token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"--token-file", file}, {"--token", p.token}} {
+			if _, stderr, code := plantstore(t, []string{"PLANTSTORE_URL=" + p.url, "PLANTSTORE_TOKEN=a-fixed-token-of-others"}, append([]string{"plants", "list"}, args...)...); code != 0 {
+				t.Errorf("%s: exit %d, %s", args[0], code, stderr)
+			}
+		}
+	})
+}
+
+// A list is printed whole over many pages; a reader that has enough ends it in silence, and a disk
+// that is full does not.
+func TestClientLongList(t *testing.T) {
+	p := serve(t, engines[0].database(t))
+	c := p.client(t)
+	const n = 2500
+	var wg sync.WaitGroup
+	for worker := range int64(16) {
+		wg.Go(func() {
+			for id := worker; id < n; id += 16 {
+				if _, err := c.Create(t.Context(), plants.NewPlant{ID: id, Plant: plants.Plant{Name: strings.Repeat("x", 100)}}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for limit, want := range map[string]int{"0": n, "1": 1, "1001": 1001} {
+		stdout, stderr, code := p.run(t, "list", "--json", "--limit", limit)
+		var got []plants.NewPlant
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got) != want || got[want-1].ID != int64(want-1) || code != 0 {
+			t.Errorf("list --json --limit %s: %d plants, exit %d, %v, %s, want %d", limit, len(got), code, err, stderr, want)
+		}
+		stdout, _, code = p.run(t, "list", "--limit", limit)
+		if lines := strings.Count(stdout, "\n"); lines != want+1 || code != 0 {
+			t.Errorf("list --limit %s: %d lines, exit %d, want %d", limit, lines, code, want+1)
+		}
+	}
+
+	for _, form := range []string{"--json", "--json=false"} {
+		cmd := exec.Command(binary, "plants", "list", form, "--url", p.url, "--token", p.token)
+		stderr := new(output)
+		cmd.Stderr = stderr
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		io.ReadFull(stdout, make([]byte, 10))
+		stdout.Close()
+		if cmd.Wait(); stderr.String() != "" || cmd.ProcessState.ExitCode() != -1 { // ended by SIGPIPE, as any filter
+			t.Errorf("list %s to a reader that has enough: %v, %s", form, cmd.ProcessState, stderr)
+		}
+
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd = exec.Command(binary, "plants", "list", form, "--url", p.url, "--token", p.token)
+		stderr = new(output)
+		cmd.Stdout, cmd.Stderr = full, stderr
+		cmd.Run()
+		full.Close()
+		if !strings.Contains(stderr.String(), "no space left") || cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("list %s to a full disk: %v, %s", form, cmd.ProcessState, stderr)
+		}
+	}
+}
