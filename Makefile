@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: run build test needs vet lint generate fuzz bench clean
+.PHONY: run build test needs vet lint generate fuzz bench screenshot clean
 
 run: build ## serve on the embedded database
 	bin/plantstore serve
@@ -15,7 +15,8 @@ build: ## leave bin/plantstore, static
 	$(BUILD) -o bin/plantstore ./cmd/plantstore
 
 test: needs vet ## run every test with the race detector
-	go test -race -timeout 9m ./...
+	go test -race -run '^$$' ./... >/dev/null # compile with all cores, then run one package at a time
+	go test -race -count=1 -p 1 -timeout 9m ./...
 
 # Programs that tests use. What is missing is installed where apt can do it.
 needs:
@@ -42,6 +43,9 @@ fuzz: ## look for inputs that break decoding and the token parser
 
 bench: ## compare with others, about 6 minutes on a machine that does nothing else
 	cd bench && go run . --out ../docs
+
+screenshot: ## make docs/console.png from the real page, in about a minute
+	go test ./internal/browser -count=1 -run 'TestScreenshot$$' -screenshot ../../docs/console.png
 
 clean:
 	rm -rf bin artifacts
