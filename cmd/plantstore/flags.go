@@ -89,7 +89,11 @@ func (f *flags) secret(name, file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the secret: %w", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	value := strings.TrimSpace(string(text))
+	if value == "" {
+		return "", fmt.Errorf("the secret: %s is empty", file)
+	}
+	return value, nil
 }
 
 // parseLifetime reads a duration, with d for days: 90d, 12h, 30m.

@@ -35,8 +35,8 @@ func serve(ctx context.Context, env environment, args []string) error {
 	switch err = errors.Join(err, originsErr); {
 	case err != nil:
 		return f.wrong("%v", err)
-	case *maxBody < 1 || *maxBody > 1<<30:
-		return f.wrong("--max-body is %d: expected 1 to %d", *maxBody, 1<<30)
+	case *maxBody < 1 || *maxBody > 64<<20:
+		return f.wrong("--max-body is %d: expected 1 to %d", *maxBody, 64<<20)
 	case *queue < 1:
 		return f.wrong("--queue is %d: expected 1 or more", *queue)
 	case *drain < 0:
@@ -47,6 +47,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 
+	signal.Ignore(syscall.SIGPIPE) // who reads the log may go away; the service stays
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // from the first signal on, the next one ends the process

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -54,6 +55,9 @@ func tokenList(ctx context.Context, env environment, args []string) error {
 	if _, err := f.parse(args); err != nil {
 		return err
 	}
+	if err := mustExist(*db); err != nil {
+		return err
+	}
 	var all []token.Token
 	err := withStore(ctx, *db, func(st store.Store) (err error) {
 		all, err = st.Tokens(ctx)
@@ -101,11 +105,25 @@ func tokenRevoke(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := mustExist(*db); err != nil {
+		return err
+	}
 	err = withStore(ctx, *db, func(st store.Store) error { return st.RevokeToken(ctx, rest[0], time.Now()) })
 	if errors.Is(err, token.ErrUnknown) {
 		return fmt.Errorf("%w: %q; plantstore token list shows the names", err, rest[0])
 	}
 	return err
+}
+
+// mustExist keeps a command that only looks from making a database where the path has a typo.
+func mustExist(db string) error {
+	if isURL(db) {
+		return nil
+	}
+	if _, err := os.Stat(db); err != nil {
+		return fmt.Errorf("the database: %w", err)
+	}
+	return nil
 }
 
 // withStore opens the database, runs do, and closes it.

@@ -98,7 +98,7 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 	if c.waiting >= c.opts.Queue {
 		return nil, 0, plant.ErrBusy
 	}
-	if n := len(c.queue); n > 0 && len(c.queue[n-1].records) < c.opts.Batch {
+	if n := len(c.queue); n > 0 && len(c.queue[n-1].records) < c.opts.Batch && !c.queue[n-1].answered {
 		b = c.queue[n-1]
 	} else {
 		b = &batch{done: make(chan struct{})}

@@ -175,7 +175,8 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func redirect(to string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header(), consolePolicy)
-		http.Redirect(w, r, to, http.StatusPermanentRedirect)
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusPermanentRedirect)
 	})
 }
 

@@ -35,8 +35,8 @@ func TestCredentials(t *testing.T) {
 				challenge    string
 			}{
 				{"none", "Authorization", 40101, `Bearer realm="plantstore"`},
-				{"another scheme", "Authorization: Basic eDp5", 40102, `error="invalid_token"`},
-				{"no token", "Authorization: Bearer ", 40102, `error="invalid_token"`},
+				{"another scheme", "Authorization: Basic eDp5", 40102, `Bearer realm="plantstore"`},
+				{"no token", "Authorization: Bearer ", 40102, `Bearer realm="plantstore"`},
 				{"a typo", "Authorization: Bearer " + p.token[:len(p.token)-1] + "x", 40103, `error="invalid_token"`},
 				{"another service's", "Authorization: Bearer ghp_0123456789", 40103, `error="invalid_token"`},
 				{"unknown", "Authorization: Bearer " + unknownToken, 40104, `error="invalid_token"`},
@@ -49,7 +49,7 @@ func TestCredentials(t *testing.T) {
 				if !strings.HasPrefix(challenge, "Bearer ") || !strings.Contains(challenge, test.challenge) {
 					t.Errorf("%s: WWW-Authenticate %q, want %q in it", test.what, challenge, test.challenge)
 				}
-				if test.number == 40101 && strings.Contains(challenge, "error") {
+				if test.number <= 40102 && strings.Contains(challenge, "error") {
 					t.Errorf("%s: WWW-Authenticate %q names an error though nothing was sent", test.what, challenge)
 				}
 			}

@@ -242,7 +242,7 @@ func TestLog(t *testing.T) {
 			t.Fatalf("%d requests in the log, want the two that failed:\n%s", len(records), p.stderr)
 		}
 		r := records[0]
-		if r["id"] != "my-id.1" || r["route"] != "POST /plants" || r["status"] != 400.0 || r["error"] != 40013.0 || r["took"] == nil {
+		if r["id"] != "my-id.1" || r["route"] != "POST /plants" || r["status"] != 400.0 || r["error"] != 40013.0 || r["ms"] == nil {
 			t.Errorf("the record of a failure: %v", r)
 		}
 		if strings.ContainsAny(p.stderr.String(), "\x1b") {

@@ -127,13 +127,13 @@ func (a *API) record(r *http.Request, x *exchange, number int32, err error) {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
 		slog.String("id", x.id), slog.String("route", pattern), slog.String("method", r.Method),
-		slog.Int("status", x.status), slog.Duration("took", took), slog.String("from", r.RemoteAddr),
+		slog.Int("status", x.status), slog.Float64("ms", float64(took.Microseconds())/1000), slog.String("from", r.RemoteAddr),
 	}
 	if number != 0 {
 		attrs = append(attrs, slog.Int("error", int(number)))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("reason", err.Error()))
+		attrs = append(attrs, slog.String("reason", masked(err.Error())))
 	}
 	if x.status >= 500 {
 		level = slog.LevelError
@@ -146,8 +146,11 @@ func (a *API) record(r *http.Request, x *exchange, number int32, err error) {
 func requestID(sent []string) string {
 	if len(sent) == 1 && len(sent[0]) > 0 && len(sent[0]) <= 64 && strings.IndexFunc(sent[0], func(r rune) bool {
 		return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_.:/+=", r))
-	}) < 0 {
+	}) < 0 && !secret.MatchString(sent[0]) {
 		return sent[0]
 	}
-	return strconv.FormatUint(rand.Uint64()|1<<63, 32)
+	return NewRequestID()
 }
+
+// NewRequestID makes up the id of an exchange.
+func NewRequestID() string { return strconv.FormatUint(rand.Uint64()|1<<63, 32) }

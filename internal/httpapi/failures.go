@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +45,7 @@ var (
 	errBadID           = errors.New("the path: expected /plants/{id} with an integer that an int64 holds")
 	errBadLimit        = errors.New("the query parameter limit: expected an integer from 1 to 1000")
 	errBadAfter        = errors.New("the query parameter after: expected an integer that an int64 holds")
+	errExpectation     = errors.New("the header Expect: expected none or 100-continue")
 	errBadQuery        = errors.New("the query: expected well-formed parameters, each once")
 	errBadPrecondition = errors.New("the header If-Match: expected * or entity tags such as \"x\"")
 )
@@ -83,6 +85,7 @@ var failures = []struct {
 	{errBadAfter, Failure{40027, "The cursor is not an int64.", "Follow the Link header of the page before."}},
 	{errBadPrecondition, Failure{40028, "The If-Match header is not a list of entity tags.", "Send an ETag as the service gave it."}},
 	{errBadQuery, Failure{40029, "The query string is not well-formed, or repeats a parameter.", "Give limit and after once each."}},
+	{errExpectation, Failure{40030, "The Expect header is not 100-continue.", "Leave it out."}},
 
 	{token.ErrMissing, Failure{40101, "The request has no credential.", "Send Authorization: Bearer <ACCESS_TOKEN>."}},
 	{token.ErrMalformed, Failure{40102, "The Authorization header is repeated or not a bearer credential.", "Send one header of the form Authorization: Bearer <ACCESS_TOKEN>."}},
@@ -140,20 +143,35 @@ func classify(err error) (Failure, string) {
 			return f.Failure, err.Error()
 		}
 	}
-	if errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.Canceled):
 		return classify(errBroken)
+	case errors.Is(err, context.DeadlineExceeded):
+		return classify(plant.ErrUnavailable)
 	}
 	return classify(errInternal)
+}
+
+// secret finds tokens that a client has put where they do not belong, such as the path.
+var secret = regexp.MustCompile(`plant_[0-9A-Za-z]{20,}`)
+
+// masked is a text without tokens, for answers and the log.
+func masked(text string) string {
+	if !strings.Contains(text, "plant_") {
+		return text
+	}
+	return secret.ReplaceAllString(text, "plant_…")
 }
 
 // writeFailure answers with an Error body. It returns the catalogue number.
 func writeFailure(w http.ResponseWriter, err error) int32 {
 	f, message := classify(err)
+	message = masked(message)
 	h := w.Header()
 	switch f.Status() {
 	case http.StatusUnauthorized:
 		challenge := `Bearer realm="plantstore"`
-		if !errors.Is(err, token.ErrMissing) {
+		if !errors.Is(err, token.ErrMissing) && !errors.Is(err, token.ErrMalformed) {
 			challenge += `, error="invalid_token", error_description="` + message + `"`
 		}
 		h.Set("WWW-Authenticate", challenge)
@@ -171,18 +189,19 @@ func appendError(b []byte, number int32, message string) []byte {
 	return append(b, '}')
 }
 
-// LibraryFailure is the Error body for what the HTTP library answers by itself, before any
-// handler runs. It reports false for a status that the library is not known to write.
-func LibraryFailure(status int) (body []byte, ok bool) {
+// LibraryFailure is the Error for what the HTTP library answers by itself, before any handler
+// runs. It reports false for a status that the library is not known to write.
+func LibraryFailure(status int) (f Failure, body []byte, ok bool) {
 	err, ok := map[int]error{
+		http.StatusExpectationFailed:           errExpectation,
 		http.StatusBadRequest:                  errMalformed,
 		http.StatusRequestHeaderFieldsTooLarge: errHeaderTooLarge,
 		http.StatusNotImplemented:              errCoding,
 		http.StatusHTTPVersionNotSupported:     errProtocol,
 	}[status]
 	if !ok {
-		return nil, false
+		return Failure{}, nil, false
 	}
 	f, message := classify(err)
-	return appendError(nil, f.Number, message), true
+	return f, appendError(nil, f.Number, message), true
 }

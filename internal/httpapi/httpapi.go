@@ -73,6 +73,7 @@ type API struct {
 	origins   Origins
 	stopping  func() bool
 	mux       *http.ServeMux
+	counting  chan struct{}     // holds a token for each count under way
 	methods   map[string]string // of each path pattern, as Allow lists them
 }
 
@@ -107,7 +108,7 @@ func New(o Options) *API {
 	a := &API{
 		prefix: o.Prefix, maxBody: o.MaxBody, accessLog: o.AccessLog, slow: o.Slow, log: o.Log, origins: o.Origins, stopping: o.Stopping,
 		auth: o.Auth, creator: o.Creator, reader: o.Reader, editor: o.Editor,
-		mux: http.NewServeMux(), methods: map[string]string{},
+		mux: http.NewServeMux(), counting: make(chan struct{}, 2), methods: map[string]string{},
 	}
 	methods := map[string][]string{}
 	for _, route := range a.routes(o) {

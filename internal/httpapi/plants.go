@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/token"
@@ -54,7 +56,7 @@ func (a *API) getPlant(x *exchange, r *http.Request, t token.Token) error {
 	}
 	tag := etag(p.Plant)
 	x.Header().Set("ETag", tag)
-	if tags, err := entityTags(r.Header["If-None-Match"]); err == nil && matches(tags, tag) {
+	if tags, err := entityTags(r.Header["If-None-Match"]); err == nil && (matches(tags, tag) || matches(tags, "W/"+tag)) {
 		x.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -77,7 +79,7 @@ func (a *API) listPlants(x *exchange, r *http.Request, t token.Token) error {
 		x.Header().Set("Link", fmt.Sprintf(`<%s/plants?%s>; rel="next"`, a.prefix, query.Encode()))
 	}
 	if prefers(r.Header["Prefer"], "count=exact") {
-		n, err := a.reader.Count(r.Context(), t.Store)
+		n, err := a.count(r.Context(), t.Store)
 		if err != nil {
 			return err
 		}
@@ -86,6 +88,19 @@ func (a *API) listPlants(x *exchange, r *http.Request, t token.Token) error {
 	}
 	writeJSON(x, http.StatusOK, x.buf)
 	return nil
+}
+
+// count lets few count at once: each reads all plants of a store.
+func (a *API) count(ctx context.Context, store string) (int64, error) {
+	select {
+	case a.counting <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(time.Second):
+		return 0, fmt.Errorf("%w: too many count", plant.ErrBusy)
+	}
+	defer func() { <-a.counting }()
+	return a.reader.Count(ctx, store)
 }
 
 // appendPage appends at most limit plants, and fewer where they are large: what a request can make the
@@ -203,12 +218,7 @@ func entityTags(headers []string) (tags []string, err error) {
 }
 
 func matches(tags []string, tag string) bool {
-	for _, t := range tags {
-		if t == "*" || t == tag {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(tags, "*") || slices.Contains(tags, tag)
 }
 
 func pathID(r *http.Request) (int64, error) {
@@ -232,7 +242,7 @@ func parseID(text string) (int64, error) {
 func pageOf(query string) (limit int, after *int64, err error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return 0, nil, fmt.Errorf("%w, found %.64q", errBadQuery, query)
+		return 0, nil, errBadQuery
 	}
 	limit = defaultLimit
 	for name, all := range values {

@@ -218,7 +218,8 @@ func diagnose(body []byte, err error) error {
 		return &Invalid{Syntax, "", fmt.Sprintf("expected a complete JSON object, found its end at byte %d", len(body))}
 	}
 	pointer := string(syntactic.JSONPointer)
-	if strings.Count(pointer, "/") >= maxDepth {
+	duplicate := errors.Is(err, jsontext.ErrDuplicateName)
+	if strings.Count(pointer, "/") >= maxDepth && !duplicate {
 		return &Invalid{TooDeep, "", fmt.Sprintf("expected at most %d levels of nesting, found more", maxDepth)}
 	}
 	if len(pointer) > 64 {
@@ -226,7 +227,7 @@ func diagnose(body []byte, err error) error {
 	}
 	at := min(int(syntactic.ByteOffset), len(body))
 	switch {
-	case errors.Is(err, jsontext.ErrDuplicateName):
+	case duplicate:
 		return &Invalid{DuplicateName, pointer, "expected each member name once, found it again"}
 	case isSurrogate(body[at:]):
 		return &Invalid{LoneSurrogate, pointer, fmt.Sprintf("expected surrogates in pairs, found %s alone at byte %d", body[at:at+6], at)}

@@ -94,6 +94,7 @@ var forbidden = []struct {
 	{`{"id":1,"name":"x","tag":"a","tag":"a"}`, plant.DuplicateName, "/tag"},
 	{`{"id":1,"name":"x","a":1,"\u0061":2}`, plant.DuplicateName, "/a"},
 	{`{"id":1,"name":"x","more":{"a":1,"a":2}}`, plant.DuplicateName, "/more/a"},
+	{`{"id":1,"name":"x","more":` + strings.Repeat("[", 9_998) + `{"a":1,"a":1}` + strings.Repeat("]", 9_998) + "}", plant.DuplicateName, ""},
 	{`{"id":1,"name":"x","more":` + strings.Repeat("[", 100_000), plant.TooDeep, ""},
 	{`{"id":1,"name":"x","more":` + strings.Repeat(`{"a":`, 20_000), plant.TooDeep, ""},
 	{strings.Repeat("[", 100_000), plant.TooDeep, ""},

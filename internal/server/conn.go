@@ -20,6 +20,7 @@ import (
 // library's Shutdown drops it), and what the library answers by itself is an Error like any other.
 type listener struct {
 	net.Listener
+	log      func(message string, attrs ...any) // of requests that only the library has seen
 	draining atomic.Bool
 
 	mu    sync.Mutex
@@ -34,8 +35,8 @@ type conn struct {
 	once sync.Once
 }
 
-func newListener(l net.Listener) *listener {
-	return &listener{Listener: l, conns: map[*conn]struct{}{}, empty: make(chan struct{})}
+func newListener(l net.Listener, log func(string, ...any)) *listener {
+	return &listener{Listener: l, log: log, conns: map[*conn]struct{}{}, empty: make(chan struct{})}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -110,6 +111,14 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// CloseWrite lets the library end a connection in order: what was answered is read before the reset.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.from.mu.Lock()
@@ -120,31 +129,35 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// libraryHeaders ends the head of every answer that the HTTP library writes by itself.
+// libraryHeaders ends the head of what the HTTP library writes by itself when it can't read a
+// request; expectationFailed begins what it writes to an Expect that it does not know.
+const expectationFailed = "HTTP/1.1 417 "
 const libraryHeaders = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
 func (c *conn) Write(b []byte) (int, error) {
-	if body, status, ok := libraryAnswer(b); ok {
-		_, err := fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-			status, http.StatusText(status), len(body), body)
-		return len(b), err
+	f, body, ok := libraryAnswer(b)
+	if !ok {
+		return c.Conn.Write(b)
 	}
-	return c.Conn.Write(b)
+	id := httpapi.NewRequestID()
+	c.from.log("request", "id", id, "route", "unmatched", "status", f.Status(), "error", f.Number, "from", c.RemoteAddr().String(), "reason", f.Meaning)
+	_, err := fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nX-Request-Id: %s\r\nConnection: close\r\n\r\n%s",
+		f.Status(), http.StatusText(f.Status()), len(body), id, body)
+	return len(b), err
 }
 
-func libraryAnswer(b []byte) (body []byte, status int, ok bool) {
+func libraryAnswer(b []byte) (f httpapi.Failure, body []byte, ok bool) {
 	const at = len("HTTP/1.1 ")
 	if len(b) < at+3 || b[at] < '4' {
-		return nil, 0, false
+		return f, nil, false
 	}
 	line, _, _ := bytes.Cut(b, []byte("\r\n"))
-	if !bytes.HasPrefix(b[len(line):], []byte(libraryHeaders)) {
-		return nil, 0, false
+	if !bytes.HasPrefix(b[len(line):], []byte(libraryHeaders)) && !bytes.HasPrefix(b, []byte(expectationFailed)) {
+		return f, nil, false
 	}
 	status, err := strconv.Atoi(string(b[at : at+3]))
 	if err != nil {
-		return nil, 0, false
+		return f, nil, false
 	}
-	body, ok = httpapi.LibraryFailure(status)
-	return body, status, ok
+	return httpapi.LibraryFailure(status)
 }

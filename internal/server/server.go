@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -63,7 +64,11 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", cfg.Listen, cause(err))
 	}
-	conns := newListener(public)
+	logRequest := cfg.Log.Info
+	if cfg.AccessLog == httpapi.LogNone {
+		logRequest = func(string, ...any) {}
+	}
+	conns := newListener(public, logRequest)
 	defer conns.Close()
 	base, err := baseURL(cfg.BaseURL, public.Addr())
 	if err != nil {
@@ -131,7 +136,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	cfg.Log.Info("stopping", "drain", cfg.Drain)
+	cfg.Log.Info("stopping", "drain", cfg.Drain.String())
 	health.Stopping()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Drain)
 	defer cancel()
@@ -148,11 +153,11 @@ func baseURL(text string, listening net.Addr) (*url.URL, error) {
 		text = "http://" + listening.String()
 	}
 	u, err := url.Parse(text)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil {
 		return nil, fmt.Errorf("the base URL is %q: expected one such as https://plants.example/some/prefix", text)
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
-	if strings.ContainsAny(u.Path, "{} ") || u.RawPath != "" {
+	if strings.ContainsAny(u.Path, "{} ") || u.RawPath != "" || u.Path != "" && path.Clean(u.Path) != u.Path {
 		return nil, fmt.Errorf("the base URL is %q: expected a path of plain segments", text)
 	}
 	return u, nil
@@ -176,8 +181,12 @@ func welcome(ctx context.Context, cfg Config, st store.Store, base *url.URL, has
 		return nil
 	}
 	all, err := st.Tokens(ctx)
-	if err != nil || len(all) > 0 {
+	if err != nil {
 		return err
+	}
+	if len(all) > 0 {
+		fmt.Fprint(cfg.Out, "Another token: plantstore token issue --name NAME, with the same --db\n")
+		return nil
 	}
 	first, credential := token.New("first", token.DefaultStore, token.AllScopes, time.Now(), time.Time{})
 	if err := st.AddToken(ctx, first); err != nil {

@@ -143,15 +143,18 @@ func (a *Authenticator) load(ctx context.Context, hash Hash) *entry {
 	e.loaded = a.now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 	defer cancel()
-	e.token, e.err = a.lookup.TokenByHash(ctx, hash)
-	if e.err != nil {
-		a.mu.Lock()
-		if a.known[hash] == e {
-			delete(a.known, hash)
+	e.err = errors.New("the look-up panicked")
+	defer func() {
+		if e.err != nil { // the next one asks again
+			a.mu.Lock()
+			if a.known[hash] == e {
+				delete(a.known, hash)
+			}
+			a.mu.Unlock()
 		}
-		a.mu.Unlock()
-	}
-	close(e.done)
+		close(e.done)
+	}()
+	e.token, e.err = a.lookup.TokenByHash(ctx, hash)
 	return e
 }
 

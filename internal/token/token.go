@@ -79,6 +79,17 @@ next:
 	return s, nil
 }
 
+// StoredScopes reads what String has written. A scope that a newer version of the service has
+// stored gives no right here, and is no reason to fail.
+func StoredScopes(text string) Scope {
+	var s Scope
+	for word := range strings.FieldsSeq(text) {
+		known, _ := ParseScopes(word)
+		s |= known
+	}
+	return s
+}
+
 // The store that a token opens when nothing else is said.
 const DefaultStore = "main"
 

@@ -10,12 +10,6 @@ import (
 	"plantstore/internal/plant"
 )
 
-const (
-	sqliteError = sqlite3.SQLITE_ERROR
-	sqliteBusy  = sqlite3.SQLITE_BUSY
-	sqliteFull  = sqlite3.SQLITE_FULL
-)
-
 // translate gives an error of the driver the meaning that the port knows, by its code.
 // Errors that are not the driver's pass as they are.
 func translate(err error) error {
@@ -30,8 +24,29 @@ func translate(err error) error {
 		return fmt.Errorf("%w: the file is damaged or is not a SQLite database; restore a backup or name another file: %w", plant.ErrUnavailable, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return fmt.Errorf("%w: another process holds it locked: %w", plant.ErrUnavailable, err)
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM:
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:
 		return fmt.Errorf("%w: %w", plant.ErrUnavailable, err)
 	}
 	return err
+}
+
+// codeOf is the primary result code of an error of the driver, or -1.
+func codeOf(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code() & 0xff
+	}
+	return -1
+}
+
+// isIndex reports whether an error is about the shared memory that indexes the log.
+func isIndex(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code() {
+	case sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMLOCK, sqlite3.SQLITE_IOERR_SHMMAP:
+		return true
+	}
+	return false
 }

@@ -39,6 +39,8 @@ type insert struct {
 	query string
 }
 
+const pageSize = 4096
+
 var errConflict = errors.New("an id of the batch is there already")
 
 // CreateBatch implements store.Plants.
@@ -71,6 +73,7 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 		args = args[:0]
 		for _, p := range order[i : i+in.rows] {
 			args = appendRow(args, p)
+			w.logged += 1 + len(p.Name)/pageSize
 		}
 		changed, err := w.exec(in.query, args...)
 		if err != nil {

@@ -7,6 +7,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,9 +28,9 @@ const oldestSQLite = "3.53.4"
 
 // Store is an open database file.
 type Store struct {
-	path    string
 	writer  *writer
 	readers *sql.DB
+	lookups *sql.DB // of tokens: who reads much must not keep others from being recognised
 	get     *sql.Stmt
 	token   *sql.Stmt
 }
@@ -39,15 +40,19 @@ var _ store.Store = (*Store)(nil)
 // Open opens the database file, makes it where there is none (mode 0600), and brings its schema
 // up to date. Its errors are sentences for an operator.
 func Open(ctx context.Context, path string) (_ *Store, err error) {
+	named := path
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("open the database %s: %w", path, err)
+			err = fmt.Errorf("open the database %s: %w", named, err)
 		}
 	}()
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
 	if err := makeFile(path); err != nil {
 		return nil, err
 	}
-	s := &Store{path: path}
+	s := new(Store)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -57,24 +62,32 @@ func Open(ctx context.Context, path string) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.writer, err = openWriter(ctx, connector); err != nil {
+	if s.writer, err = openWriter(ctx, connector, path); err != nil {
 		return nil, err
 	}
 	reading, err := sqlite.NewConnector(dsn(path) + "&_pragma=query_only(1)")
 	if err != nil {
 		return nil, err
 	}
-	s.readers = sql.OpenDB(reading)
-	readers := max(4, runtime.NumCPU())
-	s.readers.SetMaxOpenConns(readers)
-	s.readers.SetMaxIdleConns(readers)
+	s.readers = pool(reading, max(4, runtime.NumCPU()))
+	s.lookups = pool(reading, 1)
 	if s.get, err = s.readers.PrepareContext(ctx, getPlant); err != nil {
 		return nil, translate(err)
 	}
-	if s.token, err = s.readers.PrepareContext(ctx, tokenByHash); err != nil {
+	if s.token, err = s.lookups.PrepareContext(ctx, tokenByHash); err != nil {
 		return nil, translate(err)
 	}
-	return s, nil
+	if _, err := s.Tokens(ctx); err != nil { // a damaged file is better met now
+		return nil, err
+	}
+	return s, s.Check(ctx)
+}
+
+func pool(connector driver.Connector, size int) *sql.DB {
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+	return db
 }
 
 // dsn holds every setting, so that each connection of the writer and of the pool has them.
@@ -82,12 +95,13 @@ func dsn(path string) string {
 	settings := url.Values{"_pragma": {
 		"busy_timeout(5000)", // another process may be writing: a token command, a second server
 		"journal_mode(WAL)",
-		"synchronous(FULL)", // 200 means on disk
+		"synchronous(FULL)",     // 200 means on disk
+		"wal_autocheckpoint(0)", // the writer does it, and looks at the outcome
 		"trusted_schema(0)",
 		"cell_size_check(1)",
 	}}
-	// An opaque path keeps characters such as ? and # out of the settings.
-	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: settings.Encode()}).String()
+	// Escaping keeps characters such as ? and # of the path out of the settings.
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()
 }
 
 // makeFile makes the file, readable by its owner alone, and its entry in the folder durable.
@@ -149,7 +163,7 @@ func (s *Store) Lanes() int { return 1 }
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
-	if err := s.writer.failed(); err != nil {
+	if err := s.writer.check(); err != nil {
 		return err
 	}
 	if _, err := s.Get(ctx, "", 0); err != nil && !errors.Is(err, plant.ErrNotFound) {
@@ -161,8 +175,10 @@ func (s *Store) Check(ctx context.Context) error {
 // Close implements store.Store.
 func (s *Store) Close() error {
 	var errs []error
-	if s.readers != nil {
-		errs = append(errs, s.readers.Close())
+	for _, db := range []*sql.DB{s.readers, s.lookups} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
 	}
 	if s.writer != nil {
 		errs = append(errs, s.writer.close())

@@ -77,9 +77,8 @@ func scanToken(row interface{ Scan(...any) error }) (token.Token, error) {
 	}
 	copy(t.Hash[:], hash)
 	t.Created, t.Expires, t.Revoked = fromMillis(created), fromMillis(expires), fromMillis(revoked)
-	var err error
-	t.Scopes, err = token.ParseScopes(scopes)
-	return t, err
+	t.Scopes = token.StoredScopes(scopes)
+	return t, nil
 }
 
 func millis(t time.Time) driver.Value {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"os"
+	"sync/atomic"
+	"time"
 
-	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"plantstore/internal/plant"
 )
@@ -19,19 +21,37 @@ import (
 // After a commit that may or may not be on disk (a failed fsync), it never writes again:
 // the kernel may have dropped the pages, and a second fsync would lie.
 type writer struct {
-	mu       sync.Mutex
+	path   string
+	file   os.FileInfo           // of the database when it was opened
+	health atomic.Pointer[state] // what is known of the last write
+
+	turn     chan struct{} // holds a token while somebody writes; guards what follows
 	conn     driver.Conn
 	prepared map[string]statement
 	args     []driver.NamedValue
-	broken   error
+	logged   int // pages in the log since it was last copied into the file, more or less
+	broken   bool
 }
 
-func openWriter(ctx context.Context, connector driver.Connector) (*writer, error) {
+// state is why the last write failed. Err is nil after a success.
+type state struct{ err error }
+
+const (
+	patience = 5 * time.Second // for other writers of this process; of other processes the driver waits as long
+	maxLog   = 4000            // pages in the log after which it is copied into the file
+)
+
+func openWriter(ctx context.Context, connector driver.Connector, path string) (*writer, error) {
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, plainly(err)
+	}
 	conn, err := connector.Connect(ctx)
 	if err != nil {
 		return nil, translate(err)
 	}
-	w := &writer{conn: conn, prepared: map[string]statement{}}
+	w := &writer{path: path, file: file, turn: make(chan struct{}, 1), conn: conn, prepared: map[string]statement{}}
+	w.health.Store(&state{})
 	if err := w.migrate(); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
@@ -40,12 +60,52 @@ func openWriter(ctx context.Context, connector driver.Connector) (*writer, error
 
 // tx runs do inside a transaction that holds the write lock, and commits. When it returns nil,
 // what do changed is on disk.
-func (w *writer) tx(do func() error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.broken != nil {
-		return w.broken
+func (w *writer) tx(do func() error) (err error) {
+	if err := w.wait(); err != nil {
+		return err
 	}
+	defer func() { <-w.turn }()
+	defer w.note(&err)
+	if w.broken {
+		return w.health.Load().err
+	}
+	if !w.inPlace() {
+		return w.stop(removed)
+	}
+	done := false
+	defer func() {
+		if !done { // a panic: nobody knows what is half done
+			w.stop("a write panicked")
+		}
+	}()
+	err = w.commit(do)
+	done = true
+	return err
+}
+
+const removed = "its file was removed or replaced"
+
+func (w *writer) inPlace() bool {
+	now, err := os.Stat(w.path)
+	return err == nil && os.SameFile(w.file, now)
+}
+
+// wait takes the turn to write.
+func (w *writer) wait() error {
+	select {
+	case w.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case w.turn <- struct{}{}:
+		return nil
+	case <-time.After(patience):
+		return fmt.Errorf("%w: other writes take too long", plant.ErrBusy)
+	}
+}
+
+func (w *writer) commit(do func() error) error {
 	if _, err := w.exec("BEGIN IMMEDIATE"); err != nil {
 		return translate(err)
 	}
@@ -56,27 +116,84 @@ func (w *writer) tx(do func() error) error {
 	if _, err := w.exec("COMMIT"); err != nil {
 		return w.commitFailed(err)
 	}
+	if w.logged++; w.logged >= maxLog {
+		return w.checkpoint()
+	}
 	return nil
 }
 
+// commitFailed says what a failed COMMIT means. The record that makes a transaction count is written
+// last and then synced, so a write that found no space has left none.
 func (w *writer) commitFailed(err error) error {
 	w.rollback()
 	switch code := codeOf(err); {
-	case code == sqliteBusy:
-		return translate(err) // refused before anything was written
-	case code == sqliteFull:
-		return fmt.Errorf("commit: %w: %w", plant.ErrUnknown, plant.ErrFull)
+	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_FULL:
+		return translate(err)
+	case isIndex(err): // the log is written and synced, and its index could not grow
+		return fmt.Errorf("commit: %w: %w", plant.ErrUnknown, err)
 	default:
-		w.broken = fmt.Errorf("%w: a commit failed (%v), so nothing more is written until the service is started again", plant.ErrUnavailable, err)
-		return fmt.Errorf("commit: %w: %v", plant.ErrUnknown, err)
+		w.stop(fmt.Sprintf("a commit failed (%v)", err))
+		return fmt.Errorf("commit: %w: %w", plant.ErrUnknown, err)
 	}
+}
+
+// checkpoint copies the log into the file. SQLite would do so by itself, and not tell when the sync
+// of the file fails. What has just been committed is safe in the log either way.
+func (w *writer) checkpoint() error {
+	w.logged = 0
+	if _, err := w.row("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+		switch codeOf(err) {
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL:
+		default:
+			w.stop(fmt.Sprintf("a checkpoint failed (%v)", err))
+		}
+	}
+	return nil
 }
 
 // rollback ends a transaction if SQLite has not ended it by itself.
 func (w *writer) rollback() {
-	if _, err := w.exec("ROLLBACK"); err != nil && codeOf(err) != sqliteError {
-		w.broken = fmt.Errorf("%w: a rollback failed (%v), so nothing more is written until the service is started again", plant.ErrUnavailable, err)
+	if _, err := w.exec("ROLLBACK"); err != nil && codeOf(err) != sqlite3.SQLITE_ERROR {
+		w.stop(fmt.Sprintf("a rollback failed (%v)", err))
 	}
+}
+
+// stop makes this the last write.
+func (w *writer) stop(why string) error {
+	w.broken = true
+	err := fmt.Errorf("%w: %s, so nothing more is written until the service is started again", plant.ErrUnavailable, why)
+	w.health.Store(&state{err})
+	return err
+}
+
+// note keeps whether the last write could be done, for check.
+func (w *writer) note(err *error) {
+	switch {
+	case w.broken:
+	case errors.Is(*err, plant.ErrFull), errors.Is(*err, plant.ErrUnavailable), errors.Is(*err, plant.ErrUnknown):
+		w.health.Store(&state{*err})
+	case w.health.Load().err != nil:
+		w.health.Store(&state{})
+	}
+}
+
+// check is why a write would fail now, as far as the last one tells. After a failure it writes,
+// behind the caller's back, so that the next check knows more.
+func (w *writer) check() error {
+	err := w.health.Load().err
+	if err == nil && !w.inPlace() {
+		return fmt.Errorf("%w: %s", plant.ErrUnavailable, removed)
+	}
+	if err != nil && len(w.turn) == 0 {
+		go w.tx(func() error {
+			version, err := w.number("PRAGMA user_version")
+			if err == nil {
+				_, err = w.exec(fmt.Sprintf("PRAGMA user_version = %d", version))
+			}
+			return err
+		})
+	}
+	return err
 }
 
 // exec runs a statement, prepared on its first use, and returns how many rows it changed.
@@ -138,26 +255,14 @@ func (w *writer) ordered(args []driver.Value) []driver.NamedValue {
 	return w.args
 }
 
-func (w *writer) failed() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.broken
-}
-
 func (w *writer) close() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
 	var errs []error
 	for _, stmt := range w.prepared {
 		errs = append(errs, stmt.Close())
 	}
-	w.broken = fmt.Errorf("%w: it was closed", plant.ErrUnavailable)
+	w.broken = true
+	w.health.Store(&state{fmt.Errorf("%w: it was closed", plant.ErrUnavailable)})
 	return errors.Join(append(errs, w.conn.Close())...)
-}
-
-func codeOf(err error) int {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		return e.Code() & 0xff // the primary code of an extended one
-	}
-	return -1
 }
