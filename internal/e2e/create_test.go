@@ -104,7 +104,7 @@ func TestCreateRefused(t *testing.T) {
 		{"trailing bytes", 40006, good + "x", nil},
 		{"two values", 40006, good + good, nil},
 		{"a name twice", 40007, `{"id":1,"name":"x","\u0069d":1}`, nil},
-		{"100 000 levels", 40008, `{"id":1,"name":"x","more":` + strings.Repeat("[", 30_000), nil},
+		{"30 000 levels", 40008, `{"id":1,"name":"x","more":` + strings.Repeat("[", 30_000), nil},
 		{"null", 40010, `null`, nil},
 		{"an array", 40010, `[` + good + `]`, nil},
 		{"a number", 40010, `1`, nil},
@@ -165,6 +165,7 @@ func TestCreateRefusedRaw(t *testing.T) {
 			{"headers of 2 MB", "GET / HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("x", 2<<20) + "\r\n\r\n", 43101},
 			{"a transfer coding", "POST /plants HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 50101},
 			{"HTTP/3.0", "GET / HTTP/3.0\r\nHost: x\r\n\r\n", 50501},
+			{"an expectation", head + "Expect: cookies\r\nContent-Type: application/json\r\n" + length(good), 40030},
 			{"another path", strings.Replace(head, "/plants", "/plant", 1) + length(""), 40402},
 			{"a path that is not clean", strings.Replace(head, "/plants", "//plants/../x", 1) + length(""), 40402},
 			{"options of the server", "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 40402},
@@ -172,6 +173,10 @@ func TestCreateRefusedRaw(t *testing.T) {
 			response := p.raw(t, test.request)
 			status, body := parseRaw(response)
 			wantFailure(t, test.what, answer{status, http.Header{"Content-Type": {contentType(response)}}, body}, test.number)
+			if !strings.Contains(response, "\r\nX-Request-Id: ") {
+				t.Errorf("%s: no X-Request-Id in %.300q", test.what, response)
+			}
+			p.wantLogged(t, test.number)
 		}
 		page := p.ask(t, "GET", "/plants", "")
 		wantAnswer(t, "what is stored after all that", page, 200, "[]")

@@ -53,6 +53,12 @@ func TestCredentials(t *testing.T) {
 					t.Errorf("%s: WWW-Authenticate %q names an error though nothing was sent", test.what, challenge)
 				}
 			}
+			misplaced := p.ask(t, "GET", "/plants?limit=%zz&access_token="+p.token, "")
+			misplaced.body += p.ask(t, "GET", "/nowhere/"+p.token, "").body
+			echoed := p.ask(t, "GET", "/plants/x", "", "X-Request-Id: "+p.token)
+			if strings.Contains(misplaced.body+echoed.body+echoed.header.Get("X-Request-Id"), p.token) {
+				t.Errorf("a token that the client has misplaced is in the answer: %s %s", misplaced.body, echoed.header)
+			}
 			wantFailure(t, "in the query", p.ask(t, "POST", "/plants?access_token="+p.token, body, asJSON, "Authorization"), 40101)
 			twice := "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + p.token + "\r\nAuthorization: Bearer " + p.token + "\r\nContent-Length: 0\r\n\r\n"
 			if status, text := parseRaw(p.raw(t, twice)); status != 401 || !strings.Contains(text, "40102") {

@@ -33,13 +33,20 @@ var description = sync.OnceValue(func() validator.Validator {
 var validating sync.Mutex // the validator caches what it has rendered, without a lock
 
 // hold fails the test where an answer is not one that the description has for the request.
-func hold(t testing.TB, r *http.Request, a answer) {
+func hold(t testing.TB, r *http.Request, body string, a answer) {
 	t.Helper()
 	if a.header.Get("X-Request-Id") == "" {
 		t.Errorf("%s %s: %d without X-Request-Id", r.Method, r.URL.Path, a.status)
 	}
 	if a.status == http.StatusNotFound && a.number() == 40402 || a.status == http.StatusMethodNotAllowed {
 		return // about a path or method that is not described; its body is checked by the caller
+	}
+	if a.status == http.StatusOK && body != "" {
+		sent := described(r)
+		sent.Body = io.NopCloser(strings.NewReader(body))
+		for _, problem := range unasked(sent) {
+			t.Errorf("%s %s: %.200s was answered 200, and the description does not allow it: %s", r.Method, r.URL.Path, body, problem)
+		}
 	}
 	for _, problem := range problems(described(r), a) {
 		t.Errorf("%s %s: %d %.200s is not what the description says: %s", r.Method, r.URL.Path, a.status, a.body, problem)
@@ -56,6 +63,22 @@ func described(r *http.Request) *http.Request {
 	}
 	return r
 }
+
+// unasked is what the description has against a request.
+func unasked(r *http.Request) (found []string) {
+	validating.Lock()
+	defer validating.Unlock()
+	text, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(farNumbers.ReplaceAll(text, []byte(`"id":1`))))
+	_, errs := description().ValidateHttpRequest(r)
+	for _, e := range errs {
+		found = append(found, e.Message+": "+e.Reason)
+	}
+	return found
+}
+
+// farNumbers are those of farIDs in what clients write.
+var farNumbers = regexp.MustCompile(`"id":\s*-?[0-9]{16,}(\.0*)?`)
 
 // farIDs are integers that the validator, which reads numbers as floats, takes for others.
 var farIDs = regexp.MustCompile(`"id":-?[0-9]{16,}`)
@@ -112,6 +135,11 @@ func TestDescriptionIsHeld(t *testing.T) {
 		if len(problems(r, test.a)) == 0 {
 			t.Errorf("%s: not noticed", test.what)
 		}
+	}
+	wrong, _ := http.NewRequest("POST", "http://plants.example/plants", strings.NewReader(`{"id":1}`))
+	wrong.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer x"}}
+	if len(unasked(wrong)) == 0 {
+		t.Error("a request without a name: not noticed")
 	}
 	if found := problems(r, answer{200, json, `{"name":"x"}`}); len(found) > 0 {
 		t.Errorf("a right answer: %v", found)

@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"bufio"
+	"debug/elf"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -181,6 +183,10 @@ func TestStartFails(t *testing.T) {
 		{"a wrong size", []string{"--max-body", "0"}, 2, "max-body"},
 		{"a wrong origin", []string{"--cors-origins", "example"}, 2, "origin"},
 		{"a wrong base URL", append([]string{"--db", path("a.db"), "--base-url", "plants.example"}, free...), 1, "base URL"},
+		{"a base URL that is not clean", append([]string{"--db", path("a.db"), "--base-url", "http://h/a/../b"}, free...), 1, "base URL"},
+		{"a base URL with two slashes", append([]string{"--db", path("a.db"), "--base-url", "http://h/a//b"}, free...), 1, "base URL"},
+		{"a base URL with a query", append([]string{"--db", path("a.db"), "--base-url", "http://h/a?"}, free...), 1, "base URL"},
+		{"an empty token file", append([]string{"--db", path("a.db"), "--token-file", write("blank", " \n", 0o600)}, free...), 1, "empty"},
 		{"a token file that is not there", append([]string{"--db", path("a.db"), "--token-file", path("none")}, free...), 1, "no such"},
 	} {
 		out, errs, code := plantstore(t, nil, append([]string{"serve"}, test.args...)...)
@@ -201,6 +207,50 @@ func TestStartFails(t *testing.T) {
 	if _, errs, code := plantstore(t, nil, "serve"); code != 2 || !strings.Contains(errs, "PLANTSTORE_DRAIN") {
 		t.Errorf("a wrong value in the environment: exit %d, %q", code, errs)
 	}
+}
+
+// The binary is one file that needs nothing of the machine, and knows its version.
+func TestBinary(t *testing.T) {
+	f, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("the binary is not static")
+		}
+	}
+	if out, _, _ := plantstore(t, nil, "version"); !strings.HasPrefix(out, "plantstore v0.0.0-test go") {
+		t.Errorf("plantstore version prints %q", out)
+	}
+}
+
+// Who reads the log may go away.
+func TestLogReaderGoesAway(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "serve", "--db", filepath.Join(t.TempDir(), "plants.db"), "--listen", "127.0.0.1:0", "--ops-listen", "off")
+	p := &process{t: t, cmd: cmd, stdout: new(output), stderr: new(output), ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p.stdout, write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.err = cmd.Wait(); close(p.ended) }()
+	t.Cleanup(p.kill)
+	write.Close()
+	for range 200 {
+		if serving.MatchString(p.stdout.String()) && issued.MatchString(p.stdout.String()) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	p.url, p.token = serving.FindStringSubmatch(p.stdout.String())[1], issued.FindString(p.stdout.String())
+	read.Close()
+	wantFailure(t, "a failure that can't be logged", p.create(t, `{}`), 40011)
+	wantAnswer(t, "the next create", p.create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
 }
 
 func TestUsage(t *testing.T) {
@@ -261,6 +311,18 @@ func (p *process) logged(t *testing.T, want int) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	time.Sleep(50 * time.Millisecond) // one too many would come now
+}
+
+// wantLogged waits for a record with a catalogue number.
+func (p *process) wantLogged(t *testing.T, number int) {
+	t.Helper()
+	for range 100 {
+		if strings.Contains(p.stderr.String(), fmt.Sprintf(`"error":%d`, number)) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("no record of error %d in the log", number)
 }
 
 func TestAccessLog(t *testing.T) {

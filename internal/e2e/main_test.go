@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(folder)
 		binary = filepath.Join(folder, "plantstore")
-		build := exec.Command("go", "build", "-trimpath", "-o", binary, "plantstore/cmd/plantstore")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X main.version=v0.0.0-test", "-o", binary, "plantstore/cmd/plantstore")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build the product: %v\n%s", err, out)
@@ -221,7 +221,7 @@ func (p *process) ask(t testing.TB, method, path, body string, headers ...string
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
 	a := answer{response.StatusCode, response.Header, string(text)}
-	hold(t, r, a)
+	hold(t, r, body, a)
 	return a
 }
 
