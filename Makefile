@@ -22,6 +22,7 @@ test: needs vet ## run every test with the race detector
 needs:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || "$$(pg_config --bindir 2>/dev/null)/initdb" --version >/dev/null 2>&1 || ./.ci/install postgresql
 	@command -v chromium >/dev/null 2>&1 || ./.ci/install chromium
+	@command -v haproxy >/dev/null 2>&1 || [ -x /usr/sbin/haproxy ] || ./.ci/install haproxy
 
 # Both the toolchain of go.mod and the machine's own Go must build and vet the code.
 vet:

@@ -111,7 +111,7 @@ func (l *ledger) check(t *testing.T, st store.Store) (lies []string) {
 	for id, p := range stored {
 		switch sent, ok := l.sent[id]; {
 		case l.refused[id]:
-			lies = append(lies, fmt.Sprintf("plant %d was answered 400 and is stored", id))
+			lies = append(lies, fmt.Sprintf("plant %d was refused and is stored", id))
 		case !ok:
 			lies = append(lies, fmt.Sprintf("plant %d was never sent and is stored", id))
 		case !p.Equal(sent):

@@ -74,6 +74,20 @@ func Database(t testing.TB) string {
 func Start(t testing.TB, settings map[string]string) *Server {
 	t.Helper()
 	s, err := start(binaries(t), settings)
+	return forTest(t, s, err)
+}
+
+// Standby starts a server for one test that follows another, from a copy of it, until it is promoted
+// or the settings that the copy brought are changed. Commits do not wait for it unless the other is
+// told to.
+func Standby(t testing.TB, of *Server) *Server {
+	t.Helper()
+	s, err := follow(of)
+	return forTest(t, s, err)
+}
+
+func forTest(t testing.TB, s *Server, err error) *Server {
+	t.Helper()
 	if err != nil {
 		t.Fatal("start a PostgreSQL: ", err)
 	}
@@ -121,7 +135,22 @@ func binaries(t testing.TB) string {
 	return ""
 }
 
-func start(bin string, settings map[string]string) (_ *Server, err error) {
+func start(bin string, settings map[string]string) (*Server, error) {
+	return build(bin, settings, func(s *Server) *exec.Cmd {
+		return s.command("initdb", "-D", s.data(), "-U", User, "--pwfile", s.password(),
+			"--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
+	})
+}
+
+func follow(of *Server) (*Server, error) {
+	return build(of.bin, of.settings, func(s *Server) *exec.Cmd {
+		return s.command("pg_basebackup", "-D", s.data(), "-d", of.SocketURL("postgres"),
+			"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+	})
+}
+
+// build makes a server whose data a command fills, and starts it.
+func build(bin string, settings map[string]string, fill func(s *Server) *exec.Cmd) (_ *Server, err error) {
 	folder, err := os.MkdirTemp("", "pgtest-")
 	if err != nil {
 		return nil, err
@@ -135,23 +164,23 @@ func start(bin string, settings map[string]string) (_ *Server, err error) {
 	if s.Port, err = freePort(); err != nil {
 		return nil, err
 	}
-	password := filepath.Join(folder, "password")
-	if err := os.WriteFile(password, []byte(Password), 0o600); err != nil {
+	if err := os.WriteFile(s.password(), []byte(Password), 0o600); err != nil {
 		return nil, err
 	}
-	if err := s.giveAway(folder, password); err != nil {
+	if err := s.giveAway(folder, s.password()); err != nil {
 		return nil, err
 	}
-	initdb := s.command("initdb", "-D", s.data(), "-U", User, "--pwfile", password,
-		"--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	cmd := fill(s)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
 	}
 	return s, s.Start()
 }
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 func (s *Server) log() string  { return filepath.Join(s.folder, "log") }
+
+func (s *Server) password() string { return filepath.Join(s.folder, "password") }
 
 // giveAway lets another user own what the server needs: PostgreSQL refuses to run as root.
 func (s *Server) giveAway(paths ...string) error {

@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/store/postgres/pgtest"
+)
+
+func example(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../deploy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// replaceOnce replaces a text that must be there once.
+func replaceOnce(t *testing.T, text, from, to string) string {
+	t.Helper()
+	if n := strings.Count(text, from); n != 1 {
+		t.Fatalf("%q stands %d times in the example, want once", from, n)
+	}
+	return strings.Replace(text, from, to, 1)
+}
+
+// balance starts the haproxy of the example before two servers and returns its address.
+func balance(t *testing.T, one, two *process) string {
+	t.Helper()
+	program, err := exec.LookPath("haproxy")
+	if err != nil {
+		program = "/usr/sbin/haproxy" // not in every user's path
+	}
+	if _, err := os.Stat(program); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("no haproxy on this machine: install the package haproxy")
+		}
+		t.Skip("NOT TESTED: there is no haproxy on this machine; `make test` installs it")
+	}
+	address := quietAddress(t)
+	text := replaceOnce(t, example(t, "haproxy.cfg"), "bind 127.0.0.1:8000", "bind "+address)
+	for i, p := range []*process{one, two} {
+		ops := p.ops[strings.LastIndexByte(p.ops, ':')+1:]
+		text = replaceOnce(t, text, fmt.Sprintf("127.0.0.1:80%d0 port 80%[1]d1", 8+i), strings.TrimPrefix(p.url, "http://")+" port "+ops)
+	}
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(program, "-c", "-f", file).CombinedOutput(); err != nil || strings.Contains(string(out), "WARNING") {
+		t.Fatalf("haproxy does not accept the example: %v\n%s", err, out)
+	}
+	launch(t, exec.Command(program, "-db", "-f", file))
+	return "http://" + address
+}
+
+// Behind the balancer of the example, a server that is killed and one that is stopped are hardly noticed, and
+// every answer is an Error of the catalogue and true, those of the balancer too.
+func TestBalancer(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Database(t)
+	all := replicas(t, db, 2)
+	to := target{balance(t, all[0], all[1]), all[0].token}
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if a, err := send(to, `{"id":0,"name":"plant 0"}`); err == nil && a.status == 200 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is created through the balancer")
+		}
+	}
+	if a, err := send(to, `{"id":0,"name":"another"}`); err != nil || a.number() != 40009 {
+		t.Errorf("an id that is taken, through the balancer: %v %v", a, err)
+	}
+	if a := all[0].ask(t, "DELETE", "/plants/0", ""); a.status != 204 {
+		t.Errorf("remove: %d %s", a.status, a.body)
+	}
+
+	tr := drive(t, true, to)
+	tr.await(calm, 10*time.Second)
+	all[0].kill()
+	tr.await(5*calm, 10*time.Second)
+	killed := tr.failed()
+	// One for each client at most, and for those whose second try is refused too.
+	if killed > 2*trafficClients {
+		t.Errorf("%d requests failed when one of two servers was killed: %v", killed, tr.count())
+	}
+
+	again := serve(t, db, "--listen", strings.TrimPrefix(all[0].url, "http://"), "--ops-listen", strings.TrimPrefix(all[0].ops, "http://"))
+	time.Sleep(1500 * time.Millisecond) // it is asked each second
+	if code := all[1].stop(15 * time.Second); code != 0 {
+		t.Errorf("stopped with %d", code)
+	}
+	tr.await(5*calm, 10*time.Second)
+	stopped := tr.failed() - killed
+	if stopped > trafficClients {
+		t.Errorf("%d requests failed when one of two servers was stopped: %v", stopped, tr.count())
+	}
+	t.Logf("%d requests failed at the kill, %d at the stop", killed, stopped)
+
+	tr.stop()
+	again.kill()
+	if a, err := send(to, `{"id":0,"name":"x"}`); err != nil || a.status != 503 {
+		t.Errorf("without any server: %v, %v", a, err)
+	} else {
+		wantFailure(t, "without any server", a, 50303)
+	}
+	tr.wantClean(db)
+}
+
+// failed counts the requests that brought no decision.
+func (tr *traffic) failed() (n int) {
+	for number, times := range tr.count() {
+		if number == notAnswered || number/100 == 503 {
+			n += times
+		}
+	}
+	return n
+}
+
+// Every flag and variable that the examples use is one of serve.
+func TestExamplesUseFlagsThatExist(t *testing.T) {
+	help, _, code := plantstore(t, nil, "serve", "-h")
+	if code != 0 {
+		t.Fatal(code)
+	}
+	used := regexp.MustCompile(`--[a-z-]+\b|PLANTSTORE_[A-Z_]+`)
+	for name, least := range map[string]int{"plantstore.service": 2, "Containerfile": 3} {
+		found := 0
+		for line := range strings.Lines(example(t, name)) {
+			if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "COPY") {
+				continue
+			}
+			for _, word := range used.FindAllString(line, -1) {
+				found++
+				if !regexp.MustCompile(regexp.QuoteMeta(word) + `\b`).MatchString(help) {
+					t.Errorf("%s uses %s, which serve does not know", name, word)
+				}
+			}
+		}
+		if found < least {
+			t.Errorf("%s uses %d flags and variables, want %d at least: is it read well?", name, found, least)
+		}
+	}
+}
+
+func TestUnit(t *testing.T) {
+	unit := example(t, "plantstore.service")
+	if !strings.Contains(unit, "--drain 10s") || !strings.Contains(unit, "TimeoutStopSec=30") {
+		t.Error("the time to stop is not known to be longer than the time to drain")
+	}
+	program, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Log("the unit is only read: there is no systemd-analyze on this machine")
+		return
+	}
+	file := filepath.Join(t.TempDir(), "plantstore.service")
+	if err := os.WriteFile(file, []byte(replaceOnce(t, unit, "/usr/local/bin/plantstore", binary)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(program, "verify", file).CombinedOutput(); err != nil || strings.Contains(string(out), "plantstore.service") {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
