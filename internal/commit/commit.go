@@ -24,6 +24,7 @@ type Store interface {
 type Options struct {
 	Lanes    int           // batches under way at once; 1
 	Batch    int           // plants in one batch at most; 512
+	Enough   int           // plants that are worth a lane of their own while others commit; 24
 	Queue    int           // plants that may wait at most; 4096
 	Patience time.Duration // how long a caller waits at most; 10 s
 }
@@ -36,6 +37,7 @@ type Committer struct {
 	mu      sync.Mutex
 	queue   []*batch // not begun, the oldest first; all but the last are full
 	waiting int      // plants in queue
+	active  int      // lanes that commit
 	idle    int      // lanes that wait for a wake
 	closed  bool
 
@@ -58,6 +60,7 @@ type batch struct {
 func New(store Store, opts Options) *Committer {
 	opts.Lanes = or(opts.Lanes, 1)
 	opts.Batch = or(opts.Batch, 512)
+	opts.Enough = min(or(opts.Enough, 24), opts.Batch)
 	opts.Queue = or(opts.Queue, 4096)
 	opts.Patience = or(opts.Patience, 10*time.Second)
 	return &Committer{store: store, opts: opts, wake: make(chan struct{}, opts.Lanes)}
@@ -108,11 +111,17 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 	place = len(b.records)
 	b.records = append(b.records, record)
 	c.waiting++
-	if c.idle > 0 {
+	if c.idle > 0 && c.pays() {
 		c.idle--
 		c.wake <- struct{}{}
 	}
 	return b, place, nil
+}
+
+// pays reports whether a lane should begin a batch now. While others commit, a few plants do better
+// to wait for more: the lane that is free next takes them.
+func (c *Committer) pays() bool {
+	return c.active == 0 || c.waiting >= c.opts.Enough
 }
 
 // Run commits until ctx ends, then answers everyone who still waits and returns.
@@ -148,13 +157,14 @@ func (c *Committer) next() *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		for len(c.queue) > 0 {
+		for len(c.queue) > 0 && (c.pays() || c.closed) {
 			b := c.queue[0]
 			c.queue[0] = nil
 			c.queue = c.queue[1:]
 			c.waiting -= len(b.records)
 			if !b.answered {
 				b.begun = true
+				c.active++
 				return b
 			}
 		}
@@ -187,6 +197,7 @@ func (c *Committer) answer(b *batch, outcomes []plant.Outcome, err error) {
 	b.late.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.active--
 	b.answer(outcomes, err)
 }
 

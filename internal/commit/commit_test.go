@@ -99,6 +99,33 @@ func TestLanes(t *testing.T) {
 	})
 }
 
+// While a lane commits, a few plants wait for it rather than take another; enough of them do not.
+func TestFewWaitForABusyLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: time.Second}
+		c, stop := run(s, commit.Options{Lanes: 2, Enough: 3})
+		defer stop()
+		var wg sync.WaitGroup
+		create := func(n int) {
+			for range n {
+				wg.Go(func() { c.Create(t.Context(), record(1)) })
+				synctest.Wait()
+			}
+		}
+		start := time.Now()
+		create(1) // the first lane
+		create(3) // enough for the second
+		create(2) // too few, and no lane is free
+		time.Sleep(time.Second)
+		synctest.Wait()
+		create(2) // one lane has taken the two before; these wait for it
+		wg.Wait()
+		if got, took := fmt.Sprint(s.batches), time.Since(start); got != "[1 3 2 2]" || took != 3*time.Second {
+			t.Errorf("batches of %s in %v, want [1 3 2 2] in 3 s", got, took)
+		}
+	})
+}
+
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, stop := run(&slowStore{takes: time.Second}, commit.Options{Queue: 2, Batch: 1})

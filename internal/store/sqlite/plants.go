@@ -24,20 +24,17 @@ const (
 	removePlant  = "DELETE FROM plants WHERE store = ? AND id = ?"
 )
 
-// inserts are the same statement for several numbers of rows, the most first. A batch is cut into
-// as few of them as it needs: one statement of 64 rows costs a quarter of 64 statements.
-var inserts = func() (all []insert) {
-	for _, rows := range []int{64, 16, 4, 1} {
-		query := insertPlants + strings.TrimSuffix(strings.Repeat(insertRow+", ", rows), ", ") + insertUnless
-		all = append(all, insert{rows, query})
-	}
-	return all
-}()
+// maxRows is how many rows one insert has at most. One statement of 64 rows costs a quarter of 64
+// statements; past that, little is saved.
+const maxRows = 64
 
-type insert struct {
-	rows  int
-	query string
-}
+// insertOf is the insert of 1 to maxRows rows, at its number.
+var insertOf = func() (queries [maxRows + 1]string) {
+	for rows := 1; rows <= maxRows; rows++ {
+		queries[rows] = insertPlants + strings.TrimSuffix(strings.Repeat(insertRow+", ", rows), ", ") + insertUnless
+	}
+	return queries
+}()
 
 const pageSize = 4096
 
@@ -67,22 +64,20 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 	slices.SortFunc(order, func(a, b *plant.Record) int {
 		return cmp.Or(strings.Compare(a.Store, b.Store), cmp.Compare(a.ID, b.ID))
 	})
-	args := make([]driver.Value, 0, 4*min(len(plants), inserts[0].rows))
-	for i := 0; i < len(order); {
-		in := largestInsert(len(order) - i)
+	args := make([]driver.Value, 0, 4*min(len(plants), maxRows))
+	for rows := range slices.Chunk(order, maxRows) {
 		args = args[:0]
-		for _, p := range order[i : i+in.rows] {
+		for _, p := range rows {
 			args = appendRow(args, p)
 			w.logged += 1 + len(p.Name)/pageSize
 		}
-		changed, err := w.exec(in.query, args...)
+		changed, err := w.exec(insertOf[len(rows)], args...)
 		if err != nil {
 			return err
 		}
-		if changed != int64(in.rows) {
+		if changed != int64(len(rows)) {
 			return errConflict
 		}
-		i += in.rows
 	}
 	for i := range outcomes {
 		outcomes[i] = plant.Created
@@ -90,21 +85,11 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 	return nil
 }
 
-func largestInsert(rows int) insert {
-	for _, in := range inserts {
-		if in.rows <= rows {
-			return in
-		}
-	}
-	panic("no insert of one row")
-}
-
 func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) error {
-	one := largestInsert(1)
 	var args [4]driver.Value
 	for i := range plants {
 		p := &plants[i]
-		changed, err := w.exec(one.query, appendRow(args[:0], p)...)
+		changed, err := w.exec(insertOf[1], appendRow(args[:0], p)...)
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,8 @@ type writer struct {
 	conn     driver.Conn
 	prepared map[string]statement
 	args     []driver.NamedValue
-	logged   int // pages in the log since it was last copied into the file, more or less
+	looked   time.Time // when the file was last seen in its place
+	logged   int       // pages in the log since it was last copied into the file, more or less
 	broken   bool
 }
 
@@ -37,8 +38,9 @@ type writer struct {
 type state struct{ err error }
 
 const (
-	patience = 5 * time.Second // for other writers of this process; of other processes the driver waits as long
-	maxLog   = 4000            // pages in the log after which it is copied into the file
+	patience  = 5 * time.Second // for other writers of this process; of other processes the driver waits as long
+	lookEvery = 100 * time.Millisecond
+	maxLog    = 4000 // pages in the log after which it is copied into the file
 )
 
 func openWriter(ctx context.Context, connector driver.Connector, path string) (*writer, error) {
@@ -69,8 +71,10 @@ func (w *writer) tx(do func() error) (err error) {
 	if w.broken {
 		return w.health.Load().err
 	}
-	if !w.inPlace() {
-		return w.stop(removed)
+	if now := time.Now(); now.Sub(w.looked) > lookEvery {
+		if w.looked = now; !w.inPlace() {
+			return w.stop(removed)
+		}
 	}
 	done := false
 	defer func() {
