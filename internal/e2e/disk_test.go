@@ -111,6 +111,7 @@ func TestFileIsRemoved(t *testing.T) {
 	if words := p.ready(t, false, time.Second); !strings.Contains(words, "removed") {
 		t.Errorf("/readyz says %q", words)
 	}
+	time.Sleep(150 * time.Millisecond) // the writer looks ten times a second
 	wantFailure(t, "a create without a file", p.create(t, `{"id":1,"name":"x"}`), 50303)
 }
 
