@@ -24,7 +24,7 @@ type Store interface {
 type Options struct {
 	Lanes    int           // batches under way at once; 1
 	Batch    int           // plants in one batch at most; 512
-	Enough   int           // plants that are worth a lane of their own while others commit; 24
+	Enough   int           // plants that are worth a lane of their own while others commit; 16
 	Queue    int           // plants that may wait at most; 4096
 	Patience time.Duration // how long a caller waits at most; 10 s
 }
@@ -60,7 +60,7 @@ type batch struct {
 func New(store Store, opts Options) *Committer {
 	opts.Lanes = or(opts.Lanes, 1)
 	opts.Batch = or(opts.Batch, 512)
-	opts.Enough = min(or(opts.Enough, 24), opts.Batch)
+	opts.Enough = min(or(opts.Enough, 16), opts.Batch)
 	opts.Queue = or(opts.Queue, 4096)
 	opts.Patience = or(opts.Patience, 10*time.Second)
 	return &Committer{store: store, opts: opts, wake: make(chan struct{}, opts.Lanes)}
