@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"plantstore/internal/httpapi"
 )
@@ -33,6 +34,9 @@ type conn struct {
 	from *listener
 	half atomic.Bool // from the first byte of a request until its answer is written
 	busy atomic.Bool // while a handler has the request
+
+	readBy, writeBy atomic.Int64 // deadlines that are armed, in ns since 1970; 0 for none
+
 	once sync.Once
 }
 
@@ -129,6 +133,39 @@ func (c *conn) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return nil
+}
+
+// SetReadDeadline and SetWriteDeadline keep time-outs to the second. The library sets five deadlines for
+// a request, each of them nearly the same as the last; arming a timer for each costs more than reading
+// the request. One that is at most a second later than what is armed is left as it is, and none is
+// taken away while a handler has the request, when nothing is read.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if t.IsZero() && c.busy.Load() || near(&c.readBy, t) {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if near(&c.writeBy, t) {
+		return nil
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// near reports whether a deadline is at most a second later than the one that is armed, and
+// otherwise notes it as armed.
+func near(armed *atomic.Int64, t time.Time) bool {
+	at := int64(0)
+	if !t.IsZero() {
+		at = t.UnixNano()
+	}
+	was := armed.Load()
+	if later := at - was; was > 0 && later >= 0 && later < int64(time.Second) {
+		return true
+	}
+	armed.Store(at)
+	return false
 }
 
 func (c *conn) Close() error {

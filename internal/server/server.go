@@ -46,12 +46,11 @@ type Config struct {
 }
 
 const (
-	headerTimeout = 10 * time.Second
-	readTimeout   = 30 * time.Second
-	writeTimeout  = 60 * time.Second
-	idleTimeout   = 2 * time.Minute
-	slowRequest   = time.Second
-	maxHeader     = 32 << 10
+	// The same for every phase of reading, so that a busy connection arms one timer a second: see conn.
+	readTimeout  = 30 * time.Second
+	writeTimeout = 60 * time.Second
+	slowRequest  = time.Second
+	maxHeader    = 32 << 10
 
 	// What is live is small, a few MiB, so rarer collections cost little memory and save a create a
 	// tenth of its time.
@@ -102,11 +101,11 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 			Pages:           console.Routes(base.Path),
 			Stopping:        conns.draining.Load,
 		}),
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: readTimeout,
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ConnState: conns.state,
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 	}
-	ops := &http.Server{Handler: health.Handler(), ReadTimeout: headerTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader}
+	ops := &http.Server{Handler: health.Handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader}
 
 	var background sync.WaitGroup
 	committing, stopCommitting := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,0 +1,86 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+)
+
+// pair is a tracked connection and its other end.
+func pair(t *testing.T) (*conn, net.Conn) {
+	t.Helper()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newListener(inner, func(string, ...any) {})
+	t.Cleanup(func() { l.Close() })
+	client, err := net.Dial("tcp", inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { accepted.Close() })
+	return accepted.(*conn), client
+}
+
+// waits reports how long a read waits before it times out.
+func waits(t *testing.T, c *conn) time.Duration {
+	t.Helper()
+	start := time.Now()
+	if _, err := c.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("Read() = %v, want a time-out", err)
+	}
+	return time.Since(start)
+}
+
+// However deadlines are set, a read ends within a second of the last one, never later.
+func TestDeadlines(t *testing.T) {
+	c, client := pair(t)
+	now := time.Now()
+	c.SetReadDeadline(now.Add(200 * time.Millisecond))
+	c.SetReadDeadline(now.Add(300 * time.Millisecond)) // near: what is armed stays
+	if took := waits(t, c); took < 100*time.Millisecond || took > time.Second {
+		t.Errorf("two near deadlines: waited %v", took)
+	}
+	c.SetReadDeadline(time.Now().Add(2 * time.Second))
+	c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // earlier: armed anew
+	if took := waits(t, c); took > time.Second {
+		t.Errorf("an earlier deadline: waited %v", took)
+	}
+	c.SetReadDeadline(time.Unix(1, 0)) // long ago, as the library ends a read
+	if took := waits(t, c); took > 100*time.Millisecond {
+		t.Errorf("a deadline long ago: waited %v", took)
+	}
+	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	c.SetReadDeadline(time.Time{})
+	time.AfterFunc(200*time.Millisecond, func() { client.Write([]byte("x")) })
+	if n, err := c.Read(make([]byte, 10)); n != 1 || err != nil {
+		t.Errorf("a read without a deadline = %d, %v", n, err)
+	}
+}
+
+// While a handler has the request, the library's look-out ends at once, and what the client has sent
+// meanwhile is still there for the next request.
+func TestLookOut(t *testing.T) {
+	c, client := pair(t)
+	c.from.state(c, http.StateActive)
+	if _, err := client.Write([]byte("next")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Read(make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("the look-out = %d, %v, want nothing", n, err)
+	}
+	c.from.state(c, http.StateIdle)
+	b := make([]byte, 10)
+	if n, err := c.Read(b); string(b[:n]) != "next" || err != nil {
+		t.Errorf("the next read = %q, %v", b[:n], err)
+	}
+}
