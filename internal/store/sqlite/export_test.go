@@ -19,3 +19,13 @@ func (s *Store) Settings(t *testing.T, pragma string) map[string]string {
 	}
 	return map[string]string{"writer": fmt.Sprint(row[0]), "reader": reader}
 }
+
+// Plan is how SQLite would run the statement behind List.
+func (s *Store) Plan(t *testing.T) string {
+	var id, parent, unused int
+	var detail string
+	if err := s.readers.QueryRow("EXPLAIN QUERY PLAN "+listPlants, "main", 0, 100).Scan(&id, &parent, &unused, &detail); err != nil {
+		t.Fatal(err)
+	}
+	return detail
+}

@@ -131,3 +131,11 @@ func TestVersion(t *testing.T) {
 		}
 	}
 }
+
+// A page is found by its key: the ten thousandth costs what the first does.
+func TestListGoesByTheKey(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "x.db"))
+	if got, want := s.Plan(t), "SEARCH plants USING PRIMARY KEY (store=? AND id>?)"; got != want {
+		t.Errorf("the plan of a list is %q, want %q", got, want)
+	}
+}
