@@ -69,6 +69,7 @@ func unasked(r *http.Request) (found []string) {
 	validating.Lock()
 	defer validating.Unlock()
 	text, _ := io.ReadAll(r.Body)
+	text = bytes.ReplaceAll(text, []byte("1e400"), []byte("1")) // more than its floats hold
 	r.Body = io.NopCloser(bytes.NewReader(farNumbers.ReplaceAll(text, []byte(`"id":1`))))
 	_, errs := description().ValidateHttpRequest(r)
 	for _, e := range errs {
