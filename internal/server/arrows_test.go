@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// arrows is which of our packages each of our packages may import, and json whether it may read
-// JSON: the one library that the domain uses, until it is in the standard library everywhere.
+// arrows is which of our packages each of our packages may import. The domain uses one library, for
+// JSON, until that is in the standard library everywhere.
 var arrows = map[string]string{
 	"api":                            "",
 	"cmd/plantstore":                 "client internal/server internal/commit internal/httpapi internal/telemetry internal/token internal/store internal/store/sqlite internal/store/postgres",
