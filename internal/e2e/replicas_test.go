@@ -30,8 +30,8 @@ func replicas(t *testing.T, db string, n int) (all []*process) {
 
 const (
 	racers     = 64
-	racedIDs   = 500 // by two servers, and as many by three
-	racedStep  = 10  // ids that the racers take on together, each beginning with another
+	racedIDs   = 1000 // by two servers, and as many by three
+	racedStep  = 10   // ids that the racers take on together, each beginning with another
 	nameOfRace = "plant %d of client %d"
 )
 
