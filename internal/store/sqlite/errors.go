@@ -4,16 +4,21 @@ import (
 	"errors"
 	"fmt"
 
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"plantstore/internal/plant"
 )
 
-// translate gives an error of the driver the meaning that the port knows, by its code.
-// Errors that are not the driver's pass as they are.
+// coded is an error of the library, as the driver and connection give it.
+type coded interface {
+	error
+	Code() int
+}
+
+// translate gives an error of the library the meaning that the port knows, by its code.
+// Other errors pass as they are.
 func translate(err error) error {
-	e, ok := errors.AsType[*sqlite.Error](err)
+	e, ok := errors.AsType[coded](err)
 	if !ok {
 		return err
 	}
@@ -30,9 +35,9 @@ func translate(err error) error {
 	return err
 }
 
-// codeOf is the primary result code of an error of the driver, or -1.
+// codeOf is the primary result code of an error of the library, or -1.
 func codeOf(err error) int {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+	if e, ok := errors.AsType[coded](err); ok {
 		return e.Code() & 0xff
 	}
 	return -1
@@ -40,7 +45,7 @@ func codeOf(err error) int {
 
 // isIndex reports whether an error is about the shared memory that indexes the log.
 func isIndex(err error) bool {
-	e, ok := errors.AsType[*sqlite.Error](err)
+	e, ok := errors.AsType[coded](err)
 	if !ok {
 		return false
 	}

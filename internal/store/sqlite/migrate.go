@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -56,17 +55,6 @@ func (w *writer) migrate() error {
 		}
 		return nil
 	})
-}
-
-// script runs several statements, once.
-func (w *writer) script(text string) error {
-	stmt, err := w.conn.Prepare(text)
-	if err != nil {
-		return err
-	}
-	defer stmt.Close()
-	_, err = stmt.(statement).ExecContext(context.Background(), nil)
-	return err
 }
 
 func (w *writer) number(query string) (int64, error) {

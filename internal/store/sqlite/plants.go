@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"slices"
 	"strings"
@@ -64,14 +63,16 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 	slices.SortFunc(order, func(a, b *plant.Record) int {
 		return cmp.Or(strings.Compare(a.Store, b.Store), cmp.Compare(a.ID, b.ID))
 	})
-	args := make([]driver.Value, 0, 4*min(len(plants), maxRows))
 	for rows := range slices.Chunk(order, maxRows) {
-		args = args[:0]
+		insert, err := w.statement(insertOf[len(rows)])
+		if err != nil {
+			return err
+		}
 		for _, p := range rows {
-			args = appendRow(args, p)
+			insert.row(p)
 			w.logged += 1 + len(p.Name)/pageSize
 		}
-		changed, err := w.exec(insertOf[len(rows)], args...)
+		changed, err := insert.run()
 		if err != nil {
 			return err
 		}
@@ -86,10 +87,14 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 }
 
 func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) error {
-	var args [4]driver.Value
+	insert, err := w.statement(insertOf[1])
+	if err != nil {
+		return err
+	}
 	for i := range plants {
 		p := &plants[i]
-		changed, err := w.exec(insertOf[1], appendRow(args[:0], p)...)
+		insert.row(p)
+		changed, err := insert.run()
 		if err != nil {
 			return err
 		}
@@ -109,11 +114,19 @@ func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) err
 	return nil
 }
 
-func appendRow(args []driver.Value, p *plant.Record) []driver.Value {
-	return append(args, p.Store, p.ID, p.Name, tagValue(p.Tag))
+// row binds one row of an insert.
+func (s *statement) row(p *plant.Record) {
+	s.string(p.Store)
+	s.integer(p.ID)
+	s.string(p.Name)
+	if p.Tag == nil {
+		s.null()
+	} else {
+		s.string(*p.Tag)
+	}
 }
 
-func tagValue(tag *string) driver.Value {
+func tagValue(tag *string) any {
 	if tag == nil {
 		return nil
 	}

@@ -58,11 +58,7 @@ func Open(ctx context.Context, path string) (_ *Store, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	connector, err := sqlite.NewConnector(dsn(path))
-	if err != nil {
-		return nil, err
-	}
-	if s.writer, err = openWriter(ctx, connector, path); err != nil {
+	if s.writer, err = openWriter(path); err != nil {
 		return nil, err
 	}
 	reading, err := sqlite.NewConnector(dsn(path) + "&_pragma=query_only(1)")
@@ -90,18 +86,20 @@ func pool(connector driver.Connector, size int) *sql.DB {
 	return db
 }
 
-// dsn holds every setting, so that each connection of the writer and of the pool has them.
+// settings are those of every connection.
+var settings = []string{
+	"busy_timeout(5000)", // another process may be writing: a token command, a second server
+	"journal_mode(WAL)",
+	"synchronous(FULL)",     // 200 means on disk
+	"wal_autocheckpoint(0)", // the writer does it, and looks at the outcome
+	"trusted_schema(0)",
+	"cell_size_check(1)",
+}
+
+// dsn names a file to the driver, with settings, so that each connection of a pool has them.
 func dsn(path string) string {
-	settings := url.Values{"_pragma": {
-		"busy_timeout(5000)", // another process may be writing: a token command, a second server
-		"journal_mode(WAL)",
-		"synchronous(FULL)",     // 200 means on disk
-		"wal_autocheckpoint(0)", // the writer does it, and looks at the outcome
-		"trusted_schema(0)",
-		"cell_size_check(1)",
-	}}
 	// Escaping keeps characters such as ? and # of the path out of the settings.
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{"_pragma": settings}.Encode()
 }
 
 // makeFile makes the file, readable by its owner alone, and its entry in the folder durable.

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"time"
 
@@ -81,7 +80,7 @@ func scanToken(row interface{ Scan(...any) error }) (token.Token, error) {
 	return t, nil
 }
 
-func millis(t time.Time) driver.Value {
+func millis(t time.Time) any {
 	if t.IsZero() {
 		return nil
 	}

@@ -1,11 +1,8 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync/atomic"
 	"time"
@@ -15,8 +12,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// writer is the one connection that changes the file. It speaks to the driver directly:
-// database/sql would cost a batch more than the batch itself.
+// writer is the one connection that changes the file.
 //
 // After a commit that may or may not be on disk (a failed fsync), it never writes again:
 // the kernel may have dropped the pages, and a second fsync would lie.
@@ -25,13 +21,11 @@ type writer struct {
 	file   os.FileInfo           // of the database when it was opened
 	health atomic.Pointer[state] // what is known of the last write
 
-	turn     chan struct{} // holds a token while somebody writes; guards what follows
-	conn     driver.Conn
-	prepared map[string]statement
-	args     []driver.NamedValue
-	looked   time.Time // when the file was last seen in its place
-	logged   int       // pages in the log since it was last copied into the file, more or less
-	broken   bool
+	turn        chan struct{} // holds a token while somebody writes; guards what follows
+	*connection               // nil when closed
+	looked      time.Time     // when the file was last seen in its place
+	logged      int           // pages in the log since it was last copied into the file, more or less
+	broken      bool
 }
 
 // state is why the last write failed. Err is nil after a success.
@@ -43,16 +37,16 @@ const (
 	maxLog    = 4000 // pages in the log after which it is copied into the file
 )
 
-func openWriter(ctx context.Context, connector driver.Connector, path string) (*writer, error) {
+func openWriter(path string) (*writer, error) {
 	file, err := os.Stat(path)
 	if err != nil {
 		return nil, plainly(err)
 	}
-	conn, err := connector.Connect(ctx)
+	conn, err := connect(path, settings)
 	if err != nil {
 		return nil, translate(err)
 	}
-	w := &writer{path: path, file: file, turn: make(chan struct{}, 1), conn: conn, prepared: map[string]statement{}}
+	w := &writer{path: path, file: file, turn: make(chan struct{}, 1), connection: conn}
 	w.health.Store(&state{})
 	if err := w.migrate(); err != nil {
 		return nil, errors.Join(err, w.close())
@@ -200,73 +194,10 @@ func (w *writer) check() error {
 	return err
 }
 
-// exec runs a statement, prepared on its first use, and returns how many rows it changed.
-func (w *writer) exec(query string, args ...driver.Value) (int64, error) {
-	stmt, err := w.prepare(query)
-	if err != nil {
-		return 0, err
-	}
-	result, err := stmt.ExecContext(context.Background(), w.ordered(args))
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-// row runs a query and returns its first row, or nil where it has none.
-func (w *writer) row(query string, args ...driver.Value) ([]driver.Value, error) {
-	stmt, err := w.prepare(query)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := stmt.QueryContext(context.Background(), w.ordered(args))
-	if err != nil {
-		return nil, err
-	}
-	values := make([]driver.Value, len(rows.Columns()))
-	err = rows.Next(values)
-	if errors.Is(err, io.EOF) {
-		values, err = nil, nil
-	}
-	return values, errors.Join(err, rows.Close())
-}
-
-// statement is what the driver's prepared statements can do.
-type statement interface {
-	driver.Stmt
-	driver.StmtExecContext
-	driver.StmtQueryContext
-}
-
-func (w *writer) prepare(query string) (statement, error) {
-	if stmt, ok := w.prepared[query]; ok {
-		return stmt, nil
-	}
-	stmt, err := w.conn.Prepare(query)
-	if err != nil {
-		return nil, err
-	}
-	w.prepared[query] = stmt.(statement)
-	return w.prepared[query], nil
-}
-
-// ordered gives arguments the form that the driver wants, in memory that is used again.
-func (w *writer) ordered(args []driver.Value) []driver.NamedValue {
-	w.args = w.args[:0]
-	for i, value := range args {
-		w.args = append(w.args, driver.NamedValue{Ordinal: i + 1, Value: value})
-	}
-	return w.args
-}
-
 func (w *writer) close() error {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
-	var errs []error
-	for _, stmt := range w.prepared {
-		errs = append(errs, stmt.Close())
-	}
 	w.broken = true
 	w.health.Store(&state{fmt.Errorf("%w: it was closed", plant.ErrUnavailable)})
-	return errors.Join(append(errs, w.conn.Close())...)
+	return w.connection.close()
 }
