@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"plantstore/internal/plant"
@@ -113,19 +115,38 @@ func withoutOutcome(heads []int, outcomes []plant.Outcome) (rest []int) {
 
 var binaryFormat = []int16{pgtype.BinaryFormatCode}
 
-// insert sends the plants of some heads and notes in b.returned those that it has stored.
-// An error comes with whether something may be stored all the same.
-func (b *batch) insert(ctx context.Context, conn *pgx.Conn, heads []int) (unsure bool, err error) {
-	statement, err := conn.Prepare(ctx, "insertPlants", insertPlants)
+// insertAll stores all plants and sets the outcomes, or fails with isTaken and has stored nothing.
+func (b *batch) insertAll(ctx context.Context, conn *pgx.Conn, outcomes []plant.Outcome) (stored bool, err error) {
+	result, err := b.send(ctx, conn, "insertPlants", insertPlants, b.heads)
 	if err != nil {
 		return false, err
 	}
-	b.encode(heads)
+	tag, err := result.Close()
+	if err != nil {
+		return mayBeStored(err), err
+	}
+	if tag.RowsAffected() != int64(len(b.heads)) {
+		return true, fmt.Errorf("the server stored %d of %d plants", tag.RowsAffected(), len(b.heads))
+	}
+	if err := heard(conn); err != nil {
+		return true, err
+	}
+	for _, head := range b.heads {
+		outcomes[head] = plant.Created
+	}
+	b.decideRest(outcomes)
+	return true, nil
+}
+
+// insert sends the plants of some heads and notes in b.returned those that it has stored.
+// An error comes with whether something may be stored all the same.
+func (b *batch) insert(ctx context.Context, conn *pgx.Conn, heads []int) (unsure bool, err error) {
+	rows, err := b.send(ctx, conn, "insertAbsent", insertAbsent, heads)
+	if err != nil {
+		return false, err
+	}
 	b.returned = b.returned[:0]
 	strange := false
-	sayNothing(conn)
-	// The driver's own encoding of arrays allocates for each value.
-	rows := conn.PgConn().ExecStatement(ctx, statement, b.columns[:], binaryFormat, binaryFormat)
 	for rows.NextRow() {
 		values := rows.Values()
 		head, ok := b.headOf(values[0], values[1])
@@ -140,6 +161,17 @@ func (b *batch) insert(ctx context.Context, conn *pgx.Conn, heads []int) (unsure
 		return true, errors.New("the server returned a plant that was not sent")
 	}
 	return true, heard(conn)
+}
+
+// send begins an insert. The driver's own encoding of arrays would allocate for each value.
+func (b *batch) send(ctx context.Context, conn *pgx.Conn, name, sql string, heads []int) (*pgconn.ResultReader, error) {
+	statement, err := conn.Prepare(ctx, name, sql)
+	if err != nil {
+		return nil, err
+	}
+	b.encode(heads)
+	sayNothing(conn)
+	return conn.PgConn().ExecStatement(ctx, statement, b.columns[:], binaryFormat, binaryFormat), nil
 }
 
 // headOf finds a head by its key as the server sends it.
@@ -161,7 +193,7 @@ func (b *batch) headOf(store, id []byte) (head int, ok bool) {
 	return b.heads[n], true
 }
 
-// encode writes the plants of heads as the four arrays that insertPlants takes.
+// encode writes the plants of heads as the four arrays that an insert takes.
 func (b *batch) encode(heads []int) {
 	tags := 0
 	for i, element := range [4]uint32{pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID} {

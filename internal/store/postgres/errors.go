@@ -114,6 +114,12 @@ func mayBeStored(err error) bool {
 	return !pgconn.SafeToRetry(err)
 }
 
+// isTaken reports whether the server has stored nothing because a key is there already.
+func isTaken(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == uniqueViolation
+}
+
 // isConflict reports whether the server has rolled back in favour of another transaction.
 func isConflict(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {

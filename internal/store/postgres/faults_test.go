@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -114,9 +115,46 @@ func TestConnectionLostAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	s, p := through(t)
 	p.set(cutReply)
-	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(0), storetest.Record("main", 0, "another", "-")})
-	wantOutcomes(t, outcomes, err, plant.Same, plant.Same, plant.Taken)
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2)})
+	wantOutcomes(t, outcomes, err, plant.Same, plant.Same)
 	wantStored(t, s, record(1))
+
+	// The same for a batch that expects to find ids taken.
+	another := storetest.Record("main", 0, "another", "-")
+	outcomes, err = s.CreateBatch(t.Context(), []plant.Record{another})
+	wantOutcomes(t, outcomes, err, plant.Taken)
+	p.set(cutReply)
+	outcomes, err = s.CreateBatch(t.Context(), []plant.Record{record(3), record(0), another})
+	wantOutcomes(t, outcomes, err, plant.Same, plant.Same, plant.Taken)
+	wantStored(t, s, record(3))
+}
+
+// Repeated ids must not cost an attempt in vain for every batch.
+func TestTakenIdsMakeCautious(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, nil)
+	s, err := Open(t.Context(), server.Database(t), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	failures := func() string {
+		return server.Query(t, "postgres", "SELECT sum(xact_rollback) FROM pg_stat_database")[0][0]
+	}
+	begun := time.Now()
+	for id := range 200 {
+		outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(0), record(id + 1)})
+		want := plant.Same
+		if id == 0 {
+			want = plant.Created
+		}
+		wantOutcomes(t, outcomes, err, want, plant.Created)
+	}
+	s.Close() // a session tells its counts at its end
+	most := 5 + int(time.Since(begun)/caution)
+	if n, err := strconv.Atoi(failures()); err != nil || n < 1 || n > most {
+		t.Errorf("%d batches failed and were sent again, %v, want 1 to %d", n, err, most)
+	}
 }
 
 // The plant is stored and nobody can be asked. Success would be a guess, and so would failure:

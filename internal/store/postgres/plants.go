@@ -16,8 +16,8 @@ import (
 const (
 	insertPlants = `
 		INSERT INTO plants (store, id, name, tag)
-		SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)
-		ON CONFLICT DO NOTHING RETURNING store, id`
+		SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
+	insertAbsent = insertPlants + " ON CONFLICT DO NOTHING RETURNING store, id"
 	selectPlants = `
 		SELECT plants.store, plants.id, plants.name, plants.tag
 		FROM unnest($1::text[], $2::bigint[]) AS sent (store, id)
@@ -31,6 +31,10 @@ const (
 	removePlant    = "DELETE FROM plants WHERE store = $1 AND id = $2"
 	removeIfEqual  = removePlant + " AND name = $3 AND tag IS NOT DISTINCT FROM $4"
 )
+
+// Nearly always every id is new. An insert that fails where one is not costs the server half of one
+// that gives way to it; after a failure, batches are sent the other way for a while.
+const caution = time.Second
 
 const countTimeout = 30 * time.Second // it reads all plants of a store
 
@@ -48,7 +52,16 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 	b := newBatch(plants)
 	defer b.recycle()
 	outcomes := make([]plant.Outcome, len(plants))
+	hopeful := time.Since(s.opened)-time.Duration(s.taken.Load()) > caution
 	err := s.write(s.lanes, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+		if hopeful {
+			hopeful = false
+			stored, err := b.insertAll(ctx, conn, outcomes)
+			if !isTaken(err) {
+				return stored, err
+			}
+			s.taken.Store(int64(time.Since(s.opened)))
+		}
 		return b.create(ctx, conn, outcomes)
 	})
 	if err != nil {

@@ -30,6 +30,9 @@ type Store struct {
 	opts   Options
 	closed atomic.Bool
 
+	opened time.Time
+	taken  atomic.Int64 // when an id was last found taken by a batch that hoped for the best, in ns since opened
+
 	// Who uses a connection holds a place in one of these: creates never wait behind reads.
 	lanes, others chan struct{}
 }
@@ -79,7 +82,8 @@ func Open(ctx context.Context, address string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{opts: opts}
+	s := &Store{opts: opts, opened: time.Now()}
+	s.taken.Store(int64(-caution))
 	if err := s.open(ctx, config); err != nil {
 		return nil, fmt.Errorf("open the database %s: %w", shown(config.ConnConfig), err)
 	}

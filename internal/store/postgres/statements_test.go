@@ -18,6 +18,8 @@ import (
 // create_distributed_table('plants', 'id'): a reviewer of a new one decides that here.
 var allowed = map[string]string{
 	"insertPlants": "INSERT INTO plants (store, id, name, tag) " +
+		"SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)",
+	"insertAbsent": "INSERT INTO plants (store, id, name, tag) " +
 		"SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag) " +
 		"ON CONFLICT DO NOTHING RETURNING store, id",
 	"selectPlants": "SELECT plants.store, plants.id, plants.name, plants.tag " +
