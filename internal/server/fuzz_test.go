@@ -1,0 +1,166 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"plantstore/internal/commit"
+	"plantstore/internal/httpapi"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/store/postgres"
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/store/sqlite"
+	"plantstore/internal/token"
+)
+
+// Whatever bytes are sent as a plant, both engines answer alike, byte for byte. What is refused leaves
+// nothing behind; what is accepted reads back as it was sent, can be repeated, replaced by itself and
+// removed.
+func FuzzEngines(f *testing.F) {
+	engines := openEngines(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		created := engines.ask(t, "POST", "/plants", body)
+		if created.status != http.StatusOK {
+			var failure struct{ Error int }
+			if err := json.Unmarshal([]byte(created.body), &failure); err != nil || created.status != http.StatusBadRequest || failure.Error/100 != created.status {
+				t.Fatalf("POST %q: answered %d %s: not a refusal", body, created.status, created.body)
+			}
+			engines.want(t, "GET", "/plants", nil, http.StatusOK, "[]")
+			return
+		}
+		wantSaid(t, body, created.body)
+		sent, err := plant.Decode(body)
+		if err != nil {
+			t.Fatalf("POST %q: answered 200, and does not decode: %v", body, err)
+		}
+		path := fmt.Sprintf("/plants/%d", sent.ID)
+		stored := fmt.Sprintf(`{"id":%d,%s`, sent.ID, created.body[1:])
+		engines.want(t, "GET", "/plants", nil, http.StatusOK, "["+stored+"]")
+		engines.want(t, "POST", "/plants", body, http.StatusOK, created.body)
+		engines.want(t, "PUT", path, body, http.StatusOK, stored)
+		engines.want(t, "GET", path, nil, http.StatusOK, stored)
+		engines.want(t, "DELETE", path, nil, http.StatusNoContent, "")
+		engines.want(t, "GET", "/plants", nil, http.StatusOK, "[]")
+	})
+}
+
+// wantSaid compares what was sent and what was answered as another reader of JSON understands them.
+func wantSaid(t *testing.T, sent []byte, answered string) {
+	t.Helper()
+	var want, got map[string]any
+	d := json.NewDecoder(bytes.NewReader(sent))
+	d.UseNumber() // a member that is not ours may be a number that no float holds
+	if err := d.Decode(&want); err != nil {
+		t.Fatalf("POST %q: answered 200, and is not JSON: %v", sent, err)
+	}
+	if err := json.Unmarshal([]byte(answered), &got); err != nil {
+		t.Fatalf("POST %q: the answer %q is not JSON: %v", sent, answered, err)
+	}
+	members := 1
+	if want["tag"] != nil {
+		members = 2
+	}
+	if got["name"] != want["name"] || got["tag"] != want["tag"] || len(got) != members {
+		t.Fatalf("POST %q: answered %q", sent, answered)
+	}
+}
+
+// engines are the API on a store of each engine.
+type engines []http.Handler
+
+// A fuzzing run starts processes of its own. The PostgreSQL of the first, whose address this holds,
+// serves them all, and each has a store of its own.
+const fuzzVariable = "PLANTSTORE_TEST_FUZZ"
+
+func openEngines(f *testing.F) engines {
+	f.Helper()
+	address := os.Getenv(fuzzVariable)
+	if address == "" {
+		// What is looked for here is not lost by a power cut.
+		server := pgtest.Start(f, map[string]string{"fsync": "off", "full_page_writes": "off"})
+		address = server.SocketURL("postgres")
+		f.Setenv(fuzzVariable, address)
+	}
+	onServer, err := postgres.Open(f.Context(), address, postgres.Options{UnsafeDurability: true})
+	if err != nil {
+		f.Fatal(err)
+	}
+	onFile, err := sqlite.Open(f.Context(), filepath.Join(f.TempDir(), "plants.db"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	name := fmt.Sprint("process-", os.Getpid())
+	return engines{serveStore(f, onFile, name), serveStore(f, onServer, name)}
+}
+
+func serveStore(f *testing.F, st store.Store, name string) http.Handler {
+	committer := commit.New(st, commit.Options{})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		committer.Run(ctx)
+		close(ended)
+	}()
+	f.Cleanup(func() {
+		stop()
+		<-ended
+		if err := st.Close(); err != nil {
+			f.Error(err)
+		}
+	})
+	return httpapi.New(httpapi.Options{
+		MaxBody: 64 << 10, Slow: time.Minute, AccessLog: httpapi.LogNone, Log: slog.New(slog.DiscardHandler),
+		Auth: opens(name), Creator: committer, Reader: st, Editor: st, Stopping: func() bool { return false },
+	})
+}
+
+// opens lets everybody into the store of that name.
+type opens string
+
+func (name opens) Authenticate(context.Context, []string) (token.Token, error) {
+	return token.Token{Store: string(name), Scopes: token.AllScopes}, nil
+}
+
+type said struct {
+	status int
+	body   string
+	header http.Header // without what differs by design
+}
+
+// ask puts a request to every engine and returns the answer that all give.
+func (all engines) ask(t *testing.T, method, path string, body []byte) said {
+	t.Helper()
+	var first said
+	for i, handler := range all {
+		r := httptest.NewRequest(method, path, bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		w.Header().Del("X-Request-Id")
+		a := said{w.Code, w.Body.String(), w.Header()}
+		if i == 0 {
+			first = a
+		} else if a.status != first.status || a.body != first.body || fmt.Sprint(a.header) != fmt.Sprint(first.header) {
+			t.Fatalf("%s %s %q: SQLite answers %d %q %v, PostgreSQL answers %d %q %v", method, path, body,
+				first.status, first.body, first.header, a.status, a.body, a.header)
+		}
+	}
+	return first
+}
+
+func (all engines) want(t *testing.T, method, path string, body []byte, status int, text string) {
+	t.Helper()
+	if a := all.ask(t, method, path, body); a.status != status || a.body != text {
+		t.Fatalf("%s %s %q: answered %d %q, want %d %q", method, path, body, a.status, a.body, status, text)
+	}
+}
