@@ -3,6 +3,8 @@ package token_test
 import (
 	"context"
 	"errors"
+	"hash/crc32"
+	"math/big"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -181,16 +183,64 @@ func TestLookupFails(t *testing.T) {
 	}
 }
 
+// What a header is to RFC 6750, and what a credential is to us, said in another way than the parser does.
+var (
+	bearerForm = regexp.MustCompile(`^[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*) *$`)
+	tokenForm  = regexp.MustCompile(`^plant_([0-9A-Za-z]{30})([0-9A-Za-z]{6})$`)
+)
+
+// sumOf is the checksum of a credential: the CRC32 in base 62, six digits.
+func sumOf(secret string) string {
+	digits := new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(secret)))).Text(62)
+	swapped := strings.Map(func(r rune) rune { // the library counts a…z before A…Z
+		switch {
+		case r >= 'a':
+			return r - 'a' + 'A'
+		case r >= 'A':
+			return r - 'A' + 'a'
+		}
+		return r
+	}, digits)
+	return strings.Repeat("0", 6-len(swapped)) + swapped
+}
+
+// verdict is what must become of header lines where credential is the one that is known.
+func verdict(headers []string, credential string) error {
+	if len(headers) != 1 {
+		return token.ErrMalformed
+	}
+	sent := bearerForm.FindStringSubmatch(headers[0])
+	if sent == nil {
+		return token.ErrMalformed
+	}
+	form := tokenForm.FindStringSubmatch(sent[1])
+	switch {
+	case form == nil || sumOf(form[1]) != form[2]:
+		return token.ErrMistyped
+	case sent[1] != credential:
+		return token.ErrInvalid
+	}
+	return nil
+}
+
+// Each line of the input is a header line.
 func FuzzBearer(f *testing.F) {
-	known, credential := token.New("known", "main", token.Create, time.Now(), time.Time{})
-	f.Add("Bearer " + credential)
-	f.Add("bearer x")
-	f.Add("Basic eA==")
+	secret := strings.Repeat("0aZ", 10) // the same in every run: the corpus holds it
+	credential := "plant_" + secret + sumOf(secret)
+	known := token.Token{Name: "known", Hash: token.HashOf(credential)}
 	a := token.NewAuthenticator(&lookup{token: known}, nil, time.Now)
-	f.Fuzz(func(t *testing.T, header string) {
-		got, err := a.Authenticate(t.Context(), []string{header})
-		if err == nil && (got.Name != "known" || !strings.Contains(header, credential)) {
-			t.Fatalf("Authenticate(%q) = %v", header, got)
+	f.Fuzz(func(t *testing.T, lines string) {
+		headers := strings.Split(lines, "\n")
+		want := verdict(headers, credential)
+		got, err := a.Authenticate(t.Context(), headers)
+		if !errors.Is(err, want) || (err == nil) != (got.Name == "known") {
+			t.Fatalf("Authenticate(%q) = %q, %v, want %v", headers, got.Name, err, want)
+		}
+		for _, h := range headers {
+			form := tokenForm.FindStringSubmatch(h)
+			if want := form != nil && sumOf(form[1]) == form[2]; token.WellFormed(h) != want {
+				t.Fatalf("WellFormed(%q) = %v, want %v", h, !want, want)
+			}
 		}
 	})
 }
