@@ -1,0 +1,604 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+var linearFor = flag.Duration("linear", 0, "how long TestLinearizable goes on; 0 for one round on each engine")
+
+const (
+	linearClients = 64
+	linearIDs     = 16
+	linearRound   = 3 * time.Second
+	linearLeast   = 2000                  // answers in a round; a slow machine takes longer for them
+	linearPause   = 40 * time.Millisecond // between two requests of a client, at most
+	linearCheck   = time.Minute           // for the history of one id
+)
+
+// operation is what a client asks of one id, and outcome is what it hears. A plant is written as the end of
+// its JSON, from its name on; "" is no plant.
+type operation struct {
+	kind  string // POST, GET, PUT, DELETE
+	plant string // that is sent
+	match string // the plant that If-Match names; "" where it is not sent
+}
+
+type outcome struct {
+	number int    // the status, or the number of an Error
+	plant  string // that is read
+}
+
+// unknown is the outcome of a write that was not answered, or with 50302. It has been done by the time at
+// which the operation ends in the history, or never will be.
+var unknown = outcome{}
+
+// plantModel is one id: it has a plant, or none. The promises of the service, one line each.
+var plantModel = porcupine.NondeterministicModel{
+	Init: func() []any { return []any{""} },
+	Step: func(state, input, output any) []any {
+		now, op, out := state.(string), input.(operation), output.(outcome)
+		right, next := step(now, op)
+		switch {
+		case out == unknown && next != now:
+			return []any{now, next}
+		case out == unknown || out == right:
+			return []any{next}
+		}
+		return nil
+	},
+	DescribeOperation: func(input, output any) string {
+		op, out := input.(operation), output.(outcome)
+		text := op.kind + " " + op.plant
+		if op.match != "" {
+			text += " If-Match " + op.match
+		}
+		if out == unknown {
+			return text + " → ?"
+		}
+		return fmt.Sprintf("%s → %d %s", text, out.number, out.plant)
+	},
+}
+
+// step is what an operation does to an id, and the one right answer.
+func step(now string, op operation) (right outcome, next string) {
+	switch {
+	case op.kind == "POST" && (now == "" || now == op.plant):
+		return outcome{number: 200}, op.plant
+	case op.kind == "POST":
+		return outcome{number: 40009}, now
+	case now == "":
+		return outcome{number: 40401}, now
+	case op.kind == "GET":
+		return outcome{200, now}, now
+	case op.match != "" && op.match != now:
+		return outcome{number: 41201}, now
+	case op.kind == "PUT":
+		return outcome{number: 200}, op.plant
+	}
+	return outcome{number: 204}, "" // DELETE
+}
+
+// broken finds the ids whose history no order of the operations explains.
+func broken(t *testing.T, all []entry) map[int][]porcupine.Operation {
+	t.Helper()
+	histories := map[int][]porcupine.Operation{}
+	for _, e := range all {
+		histories[e.id] = append(histories[e.id], e.Operation)
+	}
+	model := plantModel.ToModel()
+	maps.DeleteFunc(histories, func(id int, history []porcupine.Operation) bool {
+		result := porcupine.CheckOperationsTimeout(model, history, linearCheck)
+		if result == porcupine.Unknown {
+			t.Errorf("the %d operations on plant %d are not judged after %v", len(history), id, linearCheck)
+		}
+		return result != porcupine.Illegal
+	})
+	return histories
+}
+
+// draw writes a page that shows where a history breaks, and leaves it for a person to look at.
+func draw(t *testing.T, history []porcupine.Operation) (page string) {
+	t.Helper()
+	f, err := os.CreateTemp("", "plantstore-linear-*.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	model := plantModel.ToModel()
+	_, info := porcupine.CheckOperationsVerbose(model, history, linearCheck)
+	if err := porcupine.Visualize(model, info, f); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+// entry is an operation in the history of an id.
+type entry struct {
+	id int
+	on *life
+	porcupine.Operation
+}
+
+// life is a server from its start to its end.
+type life struct {
+	target
+	died atomic.Int64 // when it was certainly gone; 0 while it lives
+}
+
+// contest is clients that all work on the same few ids until they are told to stop.
+type contest struct {
+	t       *testing.T
+	first   int                     // of the ids
+	places  []*atomic.Pointer[life] // where servers are, each with the one that lives there now
+	begun   time.Time
+	clients []*contestant
+	end     chan struct{}
+	stop    func()       // ends the clients and waits for them
+	heard   atomic.Int64 // answers
+}
+
+// contend starts the clients, on ids that are free.
+func contend(t *testing.T, first int, targets ...target) *contest {
+	t.Helper()
+	c := &contest{t: t, first: first, begun: time.Now(), end: make(chan struct{})}
+	for _, to := range targets {
+		place := new(atomic.Pointer[life])
+		place.Store(&life{target: to})
+		c.places = append(c.places, place)
+	}
+	var wg sync.WaitGroup
+	c.stop = sync.OnceFunc(func() {
+		close(c.end)
+		wg.Wait()
+	})
+	t.Cleanup(c.stop)
+	for range linearClients {
+		one := c.client()
+		wg.Go(one.work)
+	}
+	return c
+}
+
+func (c *contest) client() *contestant {
+	one := &contestant{contest: c, n: len(c.clients), conns: map[*life]*wire{}}
+	c.clients = append(c.clients, one)
+	return one
+}
+
+func (c *contest) now() int64 { return int64(time.Since(c.begun)) }
+
+// history is what all clients did. A write without an answer may be done at any time after it was sent, or
+// never. Where the database is a part of the server, the end of the server is the last moment for it.
+func (c *contest) history(embedded bool) (all []entry) {
+	end := c.now() + 1
+	for _, one := range c.clients {
+		for _, e := range one.done {
+			died := e.on.died.Load()
+			switch {
+			case e.Output != unknown:
+			case died > 0 && e.Call >= died: // nobody heard it
+				continue
+			case died > 0 && embedded:
+				e.Return = died
+			default:
+				e.Return = end
+			}
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// contestant is one client: what it did, and a connection to each server.
+type contestant struct {
+	*contest
+	n     int
+	sent  int
+	conns map[*life]*wire
+	done  []entry
+}
+
+type wire struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (c *contestant) close() {
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+}
+
+func (c *contestant) work() {
+	defer c.close()
+	for {
+		select {
+		case <-c.end:
+			return
+		case <-time.After(rand.N(linearPause)):
+		}
+		on := c.places[rand.IntN(len(c.places))].Load()
+		id := c.first + rand.IntN(linearIDs)
+		c.sent++
+		mine := fmt.Sprintf(`"name":"%d of client %d"}`, c.sent, c.n)
+		if c.sent%2 == 0 {
+			mine = fmt.Sprintf(`"name":"%d of client %d","tag":"even"}`, c.sent, c.n)
+		}
+		switch rand.IntN(16) {
+		case 0, 1, 2, 3:
+			c.read(on, id)
+		case 4:
+			c.list(on)
+		case 5, 6, 7:
+			c.write(on, id, operation{kind: "POST", plant: mine}, "")
+		case 8: // what is there already
+			if seen, _ := c.read(on, id); seen != "" {
+				c.write(on, id, operation{kind: "POST", plant: seen}, "")
+			}
+		case 9, 10:
+			c.write(on, id, operation{kind: "PUT", plant: mine}, "")
+		case 11, 12:
+			if seen, tag := c.read(on, id); seen != "" {
+				c.write(on, id, operation{kind: "PUT", plant: mine, match: seen}, tag)
+			}
+		case 13, 14:
+			if seen, tag := c.read(on, id); seen != "" {
+				c.write(on, id, operation{kind: "DELETE", match: seen}, tag)
+			}
+		case 15:
+			c.write(on, id, operation{kind: "DELETE"}, "")
+		}
+	}
+}
+
+// read returns the plant that was read, with its ETag; "" where there is none, or no answer.
+func (c *contestant) read(on *life, id int) (plant, tag string) {
+	called := c.now()
+	a, _ := c.ask(on, "GET", fmt.Sprint("/plants/", id), "", "")
+	number := c.number(a)
+	switch number {
+	case 200:
+		plant = strings.TrimPrefix(a.body, fmt.Sprintf(`{"id":%d,`, id))
+	case 40401:
+	default:
+		return "", ""
+	}
+	c.note(on, id, called, operation{kind: "GET"}, outcome{number, plant})
+	return plant, a.header.Get("ETag")
+}
+
+// list reads all ids at once: as many reads at the same time.
+func (c *contestant) list(on *life) {
+	called := c.now()
+	a, _ := c.ask(on, "GET", fmt.Sprintf("/plants?limit=%d&after=%d", linearIDs, c.first-1), "", "")
+	if c.number(a) != 200 {
+		return
+	}
+	var page []json.RawMessage
+	if err := json.Unmarshal([]byte(a.body), &page); err != nil {
+		c.t.Errorf("list: %s: %v", a.body, err)
+	}
+	for id := c.first; id < c.first+linearIDs; id++ {
+		out := outcome{number: 40401}
+		for _, text := range page {
+			if plant, ok := strings.CutPrefix(string(text), fmt.Sprintf(`{"id":%d,`, id)); ok {
+				out = outcome{200, plant}
+			}
+		}
+		c.note(on, id, called, operation{kind: "GET"}, out)
+	}
+}
+
+func (c *contestant) write(on *life, id int, op operation, tag string) {
+	path, body := fmt.Sprint("/plants/", id), ""
+	switch op.kind {
+	case "POST":
+		path, body = "/plants", fmt.Sprintf(`{"id":%d,%s`, id, op.plant)
+	case "PUT":
+		body = "{" + op.plant
+	}
+	called := c.now()
+	a, sent := c.ask(on, op.kind, path, body, tag)
+	switch number := c.number(a); {
+	case !sent, number == 429, number == 50301, number == 50303, number == 50305: // nothing was done
+	case number == 0, number == 50302:
+		c.note(on, id, called, op, unknown)
+	case number == 200 && !strings.HasSuffix(a.body, op.plant):
+		c.t.Errorf("%s of plant %d with %s: answered %s", op.kind, id, op.plant, a.body)
+	default:
+		c.note(on, id, called, op, outcome{number: number})
+	}
+}
+
+// number is the status of an answer, or the number of its Error; 0 where there is no answer.
+func (c *contestant) number(a answer) int {
+	if a.status >= 500 && a.status != 503 {
+		c.t.Errorf("answered %d %s", a.status, a.body)
+	}
+	if a.status == 429 || a.number() == 0 {
+		return a.status
+	}
+	return a.number()
+}
+
+func (c *contestant) note(on *life, id int, called int64, op operation, out outcome) {
+	c.done = append(c.done, entry{id, on, porcupine.Operation{ClientId: c.n, Input: op, Call: called, Output: out, Return: c.now()}})
+	c.heard.Add(1)
+}
+
+// ask sends a request once: the library would repeat some when a connection ends. It reports whether
+// the server can have heard it.
+func (c *contestant) ask(on *life, method, path, body, match string) (a answer, sent bool) {
+	to := c.conns[on]
+	if to == nil {
+		conn, err := net.DialTimeout("tcp", strings.TrimPrefix(on.url, "http://"), 5*time.Second)
+		if err != nil {
+			return a, false
+		}
+		to = &wire{conn, bufio.NewReader(conn)}
+		c.conns[on] = to
+	}
+	to.SetDeadline(time.Now().Add(10 * time.Second))
+	if match != "" {
+		match = "If-Match: " + match + "\r\n"
+	}
+	_, err := fmt.Fprintf(to, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s",
+		method, path, on.token, match, len(body), body)
+	var response *http.Response
+	if err == nil {
+		response, err = http.ReadResponse(to.in, nil)
+	}
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(response.Body)
+	}
+	if err != nil {
+		to.Close()
+		delete(c.conns, on)
+		return answer{}, true
+	}
+	return answer{response.StatusCode, response.Header, string(text)}, true
+}
+
+// kill ends the server at a place and returns when it is certainly gone.
+func (c *contest) kill(place int, p *process) {
+	p.kill()
+	c.places[place].Load().died.Store(c.now())
+}
+
+// Whatever 64 clients do to the same ids at once, while servers are killed under them, there is an order of what
+// they did, one after the other, that explains every answer that any of them got.
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			embedded := e.name == "sqlite"
+			db, servers := e.database(t), 2
+			if embedded {
+				servers = 1
+			}
+			all := replicas(t, db, servers)
+			counts, kills := map[string]int{}, 0
+			begun := time.Now()
+			for round := 0; round == 0 || time.Since(begun) < *linearFor; round++ {
+				var targets []target
+				for _, p := range all {
+					targets = append(targets, target{p.url, p.token})
+				}
+				c := contend(t, round*linearIDs, targets...)
+				for time.Since(c.begun) < linearRound || c.heard.Load() < linearLeast && time.Since(c.begun) < 10*linearRound {
+					time.Sleep(200*time.Millisecond + rand.N(600*time.Millisecond))
+					place := kills % servers
+					c.kill(place, all[place])
+					kills++
+					next := serve(t, db)
+					next.token = all[place].token
+					all[place] = next
+					c.places[place].Store(&life{target: target{next.url, next.token}})
+				}
+				c.stop()
+				// What is there in the end is a part of the history too.
+				last := c.client()
+				for _, place := range c.places {
+					last.list(place.Load())
+				}
+				last.close()
+				if want := linearIDs * servers; len(last.done) != want {
+					t.Errorf("%d readings in the end, want %d", len(last.done), want)
+				}
+				history := c.history(embedded)
+				for id, history := range broken(t, history) {
+					t.Errorf("no order explains the %d operations on plant %d: see %s", len(history), id, draw(t, history))
+				}
+				if t.Failed() {
+					return
+				}
+				for _, e := range history {
+					counts[said(e.Operation)]++
+				}
+			}
+			wantVaried(t, counts)
+			t.Logf("%d kills, %d ids; what was answered how often: %v", kills, linearIDs, counts)
+		})
+	}
+}
+
+// said names what was asked and what was answered.
+func said(o porcupine.Operation) string {
+	op := o.Input.(operation)
+	if op.match != "" {
+		op.kind += " If-Match"
+	}
+	if o.Output == unknown {
+		return op.kind + " ?"
+	}
+	return fmt.Sprint(op.kind, " ", o.Output.(outcome).number)
+}
+
+// wantVaried fails where a history is too plain to show anything.
+func wantVaried(t *testing.T, counts map[string]int) {
+	t.Helper()
+	for what, least := range map[string]int{
+		"GET 200": 100, "GET 40401": 100, "POST 200": 20, "POST 40009": 20, "POST ?": 1,
+		"PUT 200": 20, "PUT 40401": 5, "PUT If-Match 200": 10, "PUT If-Match 41201": 1,
+		"DELETE 204": 5, "DELETE 40401": 5, "DELETE If-Match 204": 10,
+	} {
+		if counts[what] < least {
+			t.Errorf("%s was answered %d times, expected %d at least: that was no contest", what, counts[what], least)
+		}
+	}
+}
+
+// A proxy in front of the real server lies in one way, and the history shows it.
+func TestLinearizableCatchesALiar(t *testing.T) {
+	t.Parallel()
+	p := serve(t, engines[0].database(t))
+	to, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	for n, liar := range []struct {
+		name string
+		http.Handler
+	}{
+		{"honest", proxy},
+		{"old reads", oldReads(proxy)},
+		{"two creators", twoCreators(proxy)},
+		{"lost updates", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Del("If-Match")
+			proxy.ServeHTTP(w, r)
+		})},
+	} {
+		t.Run(liar.name, func(t *testing.T) {
+			front := httptest.NewServer(liar)
+			t.Cleanup(front.Close)
+			c := contend(t, n*linearIDs, target{front.URL, p.token})
+			for began := time.Now(); c.heard.Load() < linearLeast; time.Sleep(10 * time.Millisecond) {
+				if time.Since(began) > 20*time.Second {
+					t.Fatalf("%d answers in 20 s", c.heard.Load())
+				}
+			}
+			c.stop()
+			found := len(broken(t, c.history(true)))
+			t.Logf("the history of %d of %d ids is found to be broken", found, linearIDs)
+			if lies := liar.name != "honest"; lies != (found > 0) {
+				t.Errorf("found a lie: %v, want %v", found > 0, lies)
+			}
+		})
+	}
+}
+
+// oldReads answers a read for a while as it was answered before.
+func oldReads(next http.Handler) http.HandlerFunc {
+	type reading struct {
+		*httptest.ResponseRecorder
+		at time.Time
+	}
+	var known sync.Map
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != "GET" || r.URL.RawQuery != "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		before, ok := known.Load(r.URL.Path)
+		if !ok || time.Since(before.(reading).at) > 200*time.Millisecond {
+			before = reading{httptest.NewRecorder(), time.Now()}
+			next.ServeHTTP(before.(reading), r)
+			known.Store(r.URL.Path, before)
+		}
+		repeat(w, before.(reading).ResponseRecorder)
+	}
+}
+
+// twoCreators tells everybody that their plant was created.
+func twoCreators(next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != "POST" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		a := httptest.NewRecorder()
+		next.ServeHTTP(a, r)
+		if a.Code == 400 {
+			w.Write(body)
+			return
+		}
+		repeat(w, a)
+	}
+}
+
+func repeat(w http.ResponseWriter, a *httptest.ResponseRecorder) {
+	maps.Copy(w.Header(), a.Header())
+	w.WriteHeader(a.Code)
+	w.Write(a.Body.Bytes())
+}
+
+// The judge itself: histories made by hand, each operation with when it began and ended.
+func TestLinearizableJudges(t *testing.T) {
+	do := func(began, ended int64, op operation, out outcome) entry {
+		return entry{Operation: porcupine.Operation{Input: op, Output: out, Call: began, Return: ended}}
+	}
+	var (
+		createA, createB = operation{kind: "POST", plant: "a"}, operation{kind: "POST", plant: "b"}
+		get, remove      = operation{kind: "GET"}, operation{kind: "DELETE"}
+		putB             = operation{kind: "PUT", plant: "b"}
+		putBoverA        = operation{kind: "PUT", plant: "b", match: "a"}
+		putCoverA        = operation{kind: "PUT", plant: "c", match: "a"}
+		removeA          = operation{kind: "DELETE", match: "a"}
+		ok, gone         = outcome{number: 200}, outcome{number: 204}
+		taken, changed   = outcome{number: 40009}, outcome{number: 41201}
+		absent           = outcome{number: 40401}
+		isA, isB         = outcome{200, "a"}, outcome{200, "b"}
+	)
+	for _, test := range []struct {
+		name  string
+		right bool
+		done  []entry
+	}{
+		{"one after the other", true, []entry{do(1, 2, createA, ok), do(3, 4, get, isA), do(5, 6, createA, ok), do(7, 8, createB, taken), do(9, 10, removeA, gone), do(11, 12, get, absent)}},
+		{"a read during a write sees either", true, []entry{do(1, 2, createA, ok), do(3, 9, putB, ok), do(4, 5, get, isA), do(6, 7, get, isB)}},
+		{"a read goes back", false, []entry{do(1, 2, createA, ok), do(3, 9, putB, ok), do(4, 5, get, isB), do(6, 7, get, isA)}},
+		{"an old read", false, []entry{do(1, 2, createA, ok), do(3, 4, putB, ok), do(5, 6, get, isA)}},
+		{"two creators", false, []entry{do(1, 4, createA, ok), do(2, 3, createB, ok)}},
+		{"taken by nobody", false, []entry{do(1, 2, createB, taken)}},
+		{"a lost update", false, []entry{do(1, 2, createA, ok), do(3, 6, putBoverA, ok), do(4, 5, putCoverA, ok)}},
+		{"one of two updates", true, []entry{do(1, 2, createA, ok), do(3, 6, putBoverA, ok), do(4, 5, putCoverA, changed)}},
+		{"changed by nobody", false, []entry{do(1, 2, createA, ok), do(3, 4, putBoverA, changed)}},
+		{"removed twice", false, []entry{do(1, 2, createA, ok), do(3, 6, remove, gone), do(4, 5, remove, gone)}},
+		{"lost after the answer", false, []entry{do(1, 2, createA, ok), do(3, 4, get, absent)}},
+		{"unknown and done", true, []entry{do(1, 9, createA, unknown), do(3, 4, get, isA)}},
+		{"unknown and done late", true, []entry{do(1, 9, createA, unknown), do(3, 4, get, absent), do(5, 6, get, isA)}},
+		{"unknown and never done", true, []entry{do(1, 9, createA, unknown), do(10, 11, get, absent)}},
+		{"unknown, done and undone", false, []entry{do(1, 9, createA, unknown), do(3, 4, get, isA), do(5, 6, get, absent)}},
+		{"unknown and done twice", false, []entry{do(1, 9, createA, unknown), do(2, 3, get, isA), do(4, 5, remove, gone), do(6, 7, get, isA)}},
+		{"done after its server ended", false, []entry{do(1, 2, createA, unknown), do(3, 4, get, absent), do(5, 6, get, isA)}},
+		{"nobody sent it", false, []entry{do(1, 2, createA, ok), do(3, 4, get, isB)}},
+	} {
+		if found := broken(t, test.done); (len(found) == 0) != test.right {
+			t.Errorf("%s: found to be right: %v, want %v", test.name, !test.right, test.right)
+		}
+	}
+}
