@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: run build test needs vet lint generate fuzz bench screenshot clean
+.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean
 
 run: build ## serve on the embedded database
 	bin/plantstore serve
@@ -37,10 +37,16 @@ lint: vet ## vet, staticcheck, govulncheck
 generate: ## write the parts of docs and the description that the code decides
 	go test ./api -run TestGenerated -update
 
+# Inputs that were worth keeping are in testdata/fuzz of each package; make test runs those.
 FUZZTIME ?= 30s
-fuzz: ## look for inputs that break decoding and the token parser
-	go test ./internal/plant -run '^$$' -fuzz FuzzDecode -fuzztime $(FUZZTIME)
-	go test ./internal/token -run '^$$' -fuzz FuzzBearer -fuzztime $(FUZZTIME)
+FUZZ      = go test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 1s
+fuzz: needs ## look for bodies and tokens that break decoding, the engines and the token parser
+	$(FUZZ) -fuzz 'FuzzDecode$$' ./internal/plant
+	$(FUZZ) -fuzz 'FuzzBearer$$' ./internal/token
+	$(FUZZ) -fuzz 'FuzzEngines$$' ./internal/server
+
+linear: needs ## let 64 clients contend under kills for 2 minutes and judge every answer
+	go test -race -count=1 -run 'TestLinearizable$$' -v ./internal/e2e -linear 2m
 
 bench: ## compare with others, about 6 minutes on a machine that does nothing else
 	cd bench && go run . --out ../docs
