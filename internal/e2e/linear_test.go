@@ -398,9 +398,8 @@ func TestLinearizable(t *testing.T) {
 				servers = 1
 			}
 			all := replicas(t, db, servers)
-			counts, kills := map[string]int{}, 0
-			begun := time.Now()
-			for round := 0; round == 0 || time.Since(begun) < *linearFor; round++ {
+			counts, kills, round := map[string]int{}, 0, 0
+			for begun := time.Now(); round == 0 || time.Since(begun) < *linearFor; round++ {
 				var targets []target
 				for _, p := range all {
 					targets = append(targets, target{p.url, p.token})
@@ -440,7 +439,7 @@ func TestLinearizable(t *testing.T) {
 				}
 			}
 			wantVaried(t, counts)
-			t.Logf("%d kills, %d ids; what was answered how often: %v", kills, linearIDs, counts)
+			t.Logf("%d kills, %d ids; what was answered how often: %v", kills, round*linearIDs, counts)
 		})
 	}
 }

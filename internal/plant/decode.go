@@ -239,7 +239,9 @@ func diagnose(body []byte, err error) error {
 
 // isSurrogate reports whether b starts with an escape \uD800 to \uDFFF.
 func isSurrogate(b []byte) bool {
-	return len(b) >= 6 && b[0] == '\\' && b[1] == 'u' && (b[2]|0x20) == 'd' && strings.IndexByte("89abcdefABCDEF", b[3]) >= 0
+	const hex = "0123456789abcdefABCDEF"
+	return len(b) >= 6 && b[0] == '\\' && b[1] == 'u' && (b[2]|0x20) == 'd' && strings.IndexByte(hex[8:], b[3]) >= 0 &&
+		strings.IndexByte(hex, b[4]) >= 0 && strings.IndexByte(hex, b[5]) >= 0
 }
 
 func firstInvalid(body []byte) int {

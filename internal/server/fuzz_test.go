@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -10,8 +11,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"plantstore/internal/commit"
 	"plantstore/internal/httpapi"
@@ -25,33 +28,51 @@ import (
 
 // Whatever bytes are sent as a plant, both engines answer alike, byte for byte. What is refused leaves
 // nothing behind; what is accepted reads back as it was sent, can be repeated, replaced by itself and
-// removed.
+// removed. Bytes that are no plant become the name and the tag of one.
 func FuzzEngines(f *testing.F) {
-	engines := openEngines(f)
+	all := openEngines(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		created := engines.ask(t, "POST", "/plants", body)
-		if created.status != http.StatusOK {
-			var failure struct{ Error int }
-			if err := json.Unmarshal([]byte(created.body), &failure); err != nil || created.status != http.StatusBadRequest || failure.Error/100 != created.status {
-				t.Fatalf("POST %q: answered %d %s: not a refusal", body, created.status, created.body)
+		if !all.take(t, body) {
+			text, err := json.Marshal(string(body))
+			if err != nil {
+				t.Fatal(err)
 			}
-			engines.want(t, "GET", "/plants", nil, http.StatusOK, "[]")
-			return
+			id := int64(binary.LittleEndian.Uint64(append(slices.Clone(body), make([]byte, 8)...)))
+			all.take(t, fmt.Appendf(nil, `{"id":%d,"name":%s,"tag":%s}`, id, text, text))
 		}
-		wantSaid(t, body, created.body)
-		sent, err := plant.Decode(body)
-		if err != nil {
-			t.Fatalf("POST %q: answered 200, and does not decode: %v", body, err)
-		}
-		path := fmt.Sprintf("/plants/%d", sent.ID)
-		stored := fmt.Sprintf(`{"id":%d,%s`, sent.ID, created.body[1:])
-		engines.want(t, "GET", "/plants", nil, http.StatusOK, "["+stored+"]")
-		engines.want(t, "POST", "/plants", body, http.StatusOK, created.body)
-		engines.want(t, "PUT", path, body, http.StatusOK, stored)
-		engines.want(t, "GET", path, nil, http.StatusOK, stored)
-		engines.want(t, "DELETE", path, nil, http.StatusNoContent, "")
-		engines.want(t, "GET", "/plants", nil, http.StatusOK, "[]")
 	})
+}
+
+// take lets a body go all ways through an empty store of each engine, and reports whether it was accepted.
+func (all *engines) take(t *testing.T, body []byte) bool {
+	t.Helper()
+	all.emptied++
+	created := all.ask(t, "POST", "/plants", body)
+	if !utf8.ValidString(created.body) {
+		t.Fatalf("POST %q: the answer %q is not UTF-8", body, created.body)
+	}
+	if created.status != http.StatusOK {
+		var failure struct{ Error int }
+		if err := json.Unmarshal([]byte(created.body), &failure); err != nil || created.status != http.StatusBadRequest || failure.Error/100 != created.status {
+			t.Fatalf("POST %q: answered %d %s: not a refusal", body, created.status, created.body)
+		}
+		all.want(t, "GET", "/plants", nil, http.StatusOK, "[]")
+		return false
+	}
+	wantSaid(t, body, created.body)
+	sent, err := plant.Decode(body)
+	if err != nil {
+		t.Fatalf("POST %q: answered 200, and does not decode: %v", body, err)
+	}
+	path := fmt.Sprintf("/plants/%d", sent.ID)
+	stored := fmt.Sprintf(`{"id":%d,%s`, sent.ID, created.body[1:])
+	all.want(t, "GET", "/plants", nil, http.StatusOK, "["+stored+"]")
+	all.want(t, "POST", "/plants", body, http.StatusOK, created.body)
+	all.want(t, "PUT", path, body, http.StatusOK, stored)
+	all.want(t, "GET", path, nil, http.StatusOK, stored)
+	all.want(t, "DELETE", path, nil, http.StatusNoContent, "")
+	all.want(t, "GET", "/plants", nil, http.StatusOK, "[]")
+	return true
 }
 
 // wantSaid compares what was sent and what was answered as another reader of JSON understands them.
@@ -75,14 +96,22 @@ func wantSaid(t *testing.T, sent []byte, answered string) {
 	}
 }
 
-// engines are the API on a store of each engine.
-type engines []http.Handler
+// engines are the API on a database of each engine.
+type engines struct {
+	apis    []http.Handler
+	emptied int // how often: each time is a store of its own, whatever a failure has left in others
+}
+
+// Authenticate lets everybody into the store of now.
+func (all *engines) Authenticate(context.Context, []string) (token.Token, error) {
+	return token.Token{Store: fmt.Sprintf("process-%d-%d", os.Getpid(), all.emptied), Scopes: token.AllScopes}, nil
+}
 
 // A fuzzing run starts processes of its own. The PostgreSQL of the first, whose address this holds,
-// serves them all, and each has a store of its own.
+// serves them all.
 const fuzzVariable = "PLANTSTORE_TEST_FUZZ"
 
-func openEngines(f *testing.F) engines {
+func openEngines(f *testing.F) *engines {
 	f.Helper()
 	address := os.Getenv(fuzzVariable)
 	if address == "" {
@@ -99,11 +128,12 @@ func openEngines(f *testing.F) engines {
 	if err != nil {
 		f.Fatal(err)
 	}
-	name := fmt.Sprint("process-", os.Getpid())
-	return engines{serveStore(f, onFile, name), serveStore(f, onServer, name)}
+	all := new(engines)
+	all.apis = []http.Handler{all.serve(f, onFile), all.serve(f, onServer)}
+	return all
 }
 
-func serveStore(f *testing.F, st store.Store, name string) http.Handler {
+func (all *engines) serve(f *testing.F, st store.Store) http.Handler {
 	committer := commit.New(st, commit.Options{})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -120,15 +150,8 @@ func serveStore(f *testing.F, st store.Store, name string) http.Handler {
 	})
 	return httpapi.New(httpapi.Options{
 		MaxBody: 64 << 10, Slow: time.Minute, AccessLog: httpapi.LogNone, Log: slog.New(slog.DiscardHandler),
-		Auth: opens(name), Creator: committer, Reader: st, Editor: st, Stopping: func() bool { return false },
+		Auth: all, Creator: committer, Reader: st, Editor: st, Stopping: func() bool { return false },
 	})
-}
-
-// opens lets everybody into the store of that name.
-type opens string
-
-func (name opens) Authenticate(context.Context, []string) (token.Token, error) {
-	return token.Token{Store: string(name), Scopes: token.AllScopes}, nil
 }
 
 type said struct {
@@ -138,10 +161,10 @@ type said struct {
 }
 
 // ask puts a request to every engine and returns the answer that all give.
-func (all engines) ask(t *testing.T, method, path string, body []byte) said {
+func (all *engines) ask(t *testing.T, method, path string, body []byte) said {
 	t.Helper()
 	var first said
-	for i, handler := range all {
+	for i, handler := range all.apis {
 		r := httptest.NewRequest(method, path, bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
@@ -158,7 +181,7 @@ func (all engines) ask(t *testing.T, method, path string, body []byte) said {
 	return first
 }
 
-func (all engines) want(t *testing.T, method, path string, body []byte, status int, text string) {
+func (all *engines) want(t *testing.T, method, path string, body []byte, status int, text string) {
 	t.Helper()
 	if a := all.ask(t, method, path, body); a.status != status || a.body != text {
 		t.Fatalf("%s %s %q: answered %d %q, want %d %q", method, path, body, a.status, a.body, status, text)
