@@ -344,6 +344,9 @@ func (c *contestant) note(on *life, called int64, op operation, out outcome) {
 // ask sends a request once: the library would repeat some when a connection ends. It reports whether
 // the server can have heard it.
 func (c *contestant) ask(on *life, method, path, body, match string) (a answer, sent bool) {
+	if on.died.Load() > 0 {
+		return a, false // another process may have its port by now
+	}
 	to := c.conns[on]
 	if to == nil {
 		conn, err := net.DialTimeout("tcp", strings.TrimPrefix(on.url, "http://"), 5*time.Second)

@@ -79,7 +79,7 @@ var forbidden = []struct {
 	{"{\"id\":1,\"name\":\"\xed\xa0\x80\"}", plant.InvalidUTF8, ""},
 	{"{\"id\":1,\"name\":\"\xc0\x80\"}", plant.InvalidUTF8, ""},
 	{"\xef\xbb\xbf{\"id\":1,\"name\":\"x\"}", plant.ByteOrderMark, ""},
-	{"{\x00\"\x00i\x00d\x00", plant.Syntax, ""}, // UTF-16
+	{"{\x00\"\x00i\x00d\x00", plant.Syntax, ""},        // UTF-16
 	{`{"id":1,"name":"\ud8🌵"}`, plant.Syntax, "/name"}, // not even half of a pair
 	{`{"id":1,"name":"\ud83c"}`, plant.LoneSurrogate, "/name"},
 	{`{"id":1,"name":"\udf35"}`, plant.LoneSurrogate, "/name"},
