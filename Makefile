@@ -39,7 +39,7 @@ generate: ## write the parts of docs and the description that the code decides
 
 # Inputs that were worth keeping are in testdata/fuzz of each package; make test runs those.
 FUZZTIME ?= 30s
-FUZZ      = go test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 1s
+FUZZ      = go test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x
 fuzz: needs ## look for bodies and tokens that break decoding, the engines and the token parser
 	$(FUZZ) -fuzz 'FuzzDecode$$' ./internal/plant
 	$(FUZZ) -fuzz 'FuzzBearer$$' ./internal/token
