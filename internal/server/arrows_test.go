@@ -28,6 +28,7 @@ var arrows = map[string]string{
 	"internal/server":                "api internal/commit internal/console internal/httpapi internal/store internal/telemetry internal/token",
 	"internal/browser":               "",
 	"internal/e2e":                   "",
+	"internal/ledger":                "",
 }
 
 // libraries is which packages may use what is not the standard library.
