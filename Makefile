@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean
+.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean soak
 
 run: build ## serve on the embedded database
 	bin/plantstore serve
@@ -23,6 +23,7 @@ needs:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || "$$(pg_config --bindir 2>/dev/null)/initdb" --version >/dev/null 2>&1 || ./.ci/install postgresql
 	@command -v chromium >/dev/null 2>&1 || ./.ci/install chromium
 	@command -v haproxy >/dev/null 2>&1 || [ -x /usr/sbin/haproxy ] || ./.ci/install haproxy
+	@command -v mkfs.ext4 >/dev/null 2>&1 || [ -x /usr/sbin/mkfs.ext4 ] || ./.ci/install e2fsprogs
 
 # Both the toolchain of go.mod and the machine's own Go must build and vet the code.
 vet:
@@ -47,6 +48,10 @@ fuzz: needs ## look for bodies and tokens that break decoding, the engines and t
 
 linear: needs ## let 64 clients contend under kills for 2 minutes and judge every answer
 	go test -race -count=1 -run 'TestLinearizable$$' -v ./internal/e2e -linear 2m
+
+soak: needs ## cut the service off 400 times and count what is lost, in about 3 minutes
+	go test -c -o bin/soak ./internal/e2e
+	cd internal/e2e && ../../bin/soak -test.run 'TestSoak$$' -test.timeout 60m -soak
 
 bench: ## compare with others, about 6 minutes on a machine that does nothing else
 	cd bench && go run . --out ../docs

@@ -41,6 +41,55 @@ type traffic struct {
 	clients sync.WaitGroup
 }
 
+// ledger is what a client knows of its plants: what it sent, and what it was told.
+type ledger struct {
+	mu      sync.Mutex
+	sent    map[int64]plant.Plant // every plant that was sent in a valid request
+	acked   map[int64]bool        // answered 200
+	refused map[int64]bool        // sent in a body that was answered 400
+}
+
+func newLedger() *ledger {
+	return &ledger{sent: map[int64]plant.Plant{}, acked: map[int64]bool{}, refused: map[int64]bool{}}
+}
+
+// check compares the ledger with what is stored and tells every difference.
+func (l *ledger) check(t *testing.T, st store.Store) (lies []string) {
+	t.Helper()
+	stored := map[int64]plant.Plant{}
+	for after := (*int64)(nil); ; {
+		page, err := st.List(t.Context(), "main", after, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, p := range page {
+			stored[p.ID] = p.Plant
+		}
+		after = &page[len(page)-1].ID
+	}
+	for id := range l.acked {
+		if p, ok := stored[id]; !ok {
+			lies = append(lies, fmt.Sprintf("plant %d was answered 200 and is lost", id))
+		} else if !p.Equal(l.sent[id]) {
+			lies = append(lies, fmt.Sprintf("plant %d was answered 200 and is not as sent", id))
+		}
+	}
+	for id, p := range stored {
+		switch sent, ok := l.sent[id]; {
+		case l.refused[id]:
+			lies = append(lies, fmt.Sprintf("plant %d was refused and is stored", id))
+		case !ok:
+			lies = append(lies, fmt.Sprintf("plant %d was never sent and is stored", id))
+		case !p.Equal(sent):
+			lies = append(lies, fmt.Sprintf("plant %d is not as sent", id))
+		}
+	}
+	return lies
+}
+
 // target is where a client sends its plants, and with which token.
 type target struct{ url, token string }
 
