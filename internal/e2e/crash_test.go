@@ -191,11 +191,7 @@ func (c *course) start() *process {
 // load lets clients create plants and cuts the service off.
 func (c *course) load(p *process, at moment) {
 	c.t.Helper()
-	clients := "32"
-	if at == whileCopying {
-		clients = "2" // smaller commits: it is their number that counts
-	}
-	load := c.tool("drive", "--url", p.url, "--clients", clients)
+	load := c.tool("drive", "--url", p.url)
 	var errs bytes.Buffer
 	load.Stderr = &errs
 	if err := load.Start(); err != nil {

@@ -29,7 +29,7 @@ func run(args []string) error {
 	f := flag.NewFlagSet("ledger", flag.ExitOnError)
 	url := f.String("url", "", "`address` of the service")
 	path := f.String("ledger", "", "`path` of the ledger; drive makes it where there is none")
-	clients := f.Int("clients", 16, "how many send at once")
+	clients := f.Int("clients", 32, "how many send at once")
 	if len(args) == 0 {
 		return errors.New("expected drive or verify")
 	}
