@@ -55,7 +55,7 @@ Every answer with a body that is not 200 is an Error: ` + "`{\"error\": 40013, \
 ` + "`error`" + ` is the HTTP status × 100 + n; a number never changes its meaning, so a program can switch on it.
 ` + "`message`" + ` is for a person: where (a JSON Pointer or a header), what was expected, what was found. Its words may change.
 
-A 503 carries ` + "`Retry-After`" + `. A create can be repeated after any answer, or none: the same id with the same
+A 429 and a 503 carry ` + "`Retry-After`" + `. A create can be repeated after any answer, or none: the same id with the same
 name and tag is 200 again and stores nothing.
 
 | error | meaning | what to do |

@@ -9,6 +9,7 @@ import (
 
 	"plantstore/internal/commit"
 	"plantstore/internal/httpapi"
+	"plantstore/internal/rate"
 	"plantstore/internal/server"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/telemetry"
@@ -25,6 +26,8 @@ func serve(ctx context.Context, env environment, args []string) error {
 	queue := f.Int("queue", 4096, "creates that may wait for a commit at most; more are answered 503")
 	access := f.String("access-log", "errors", "`which` requests to log: errors (failures and slow ones), all or off")
 	cors := f.String("cors-origins", "*", "web `origins` whose pages may use the API from a browser: *, off, or a list separated by commas")
+	limit, burst := f.rate("default-", "of tokens that were issued without one")
+	proxies := f.String("trusted-proxies", "", "`addresses` and networks, separated by commas, whose X-Forwarded-For is believed")
 	unsafe := f.Bool("unsafe-durability", false, "accept a PostgreSQL server that can lose what it has confirmed")
 	tokenFile := f.String("token-file", "", "`path` of a file with one fixed token, in place of PLANTSTORE_TOKEN")
 	if _, err := f.parse(args); err != nil {
@@ -32,7 +35,9 @@ func serve(ctx context.Context, env environment, args []string) error {
 	}
 	accessLog, err := httpapi.ParseAccessLog(*access)
 	origins, originsErr := httpapi.ParseOrigins(*cors)
-	switch err = errors.Join(err, originsErr); {
+	trusted, proxiesErr := httpapi.ParseProxies(*proxies)
+	defaultRate, rateErr := rate.Parse(*limit, *burst)
+	switch err = errors.Join(err, originsErr, proxiesErr, rateErr); {
 	case err != nil:
 		return f.wrong("%v", err)
 	case *maxBody < 1 || *maxBody > 64<<20:
@@ -61,7 +66,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 	}
 	err = server.Run(ctx, server.Config{
 		Listen: *listen, OpsListen: *opsListen, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, Token: fixed,
-		AccessLog: accessLog, Origins: origins, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: log,
+		AccessLog: accessLog, Rate: defaultRate, Proxies: trusted, Origins: origins, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: log,
 	}, st)
 	return errors.Join(err, st.Close())
 }

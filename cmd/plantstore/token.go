@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"plantstore/internal/rate"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
@@ -21,12 +23,14 @@ func tokenIssue(ctx context.Context, env environment, args []string) error {
 	name := f.String("name", "", "`name` of the token, to list and revoke it by")
 	in := f.String("store", token.DefaultStore, "the one `store` that the token opens")
 	scopes := f.String("scopes", "plants:create,plants:read,plants:write", "what the token may do: `names` separated by commas")
+	limit, burst := f.rate("", "of the token")
 	expires := f.String("expires", "", "`lifetime`, such as 90d or 12h (default: for ever)")
 	if _, err := f.parse(args); err != nil {
 		return err
 	}
 	granted, err := token.ParseScopes(*scopes)
-	err = errors.Join(token.CheckName("token", *name), token.CheckName("store", *in), err)
+	allowed, rateErr := rate.Parse(*limit, *burst)
+	err = errors.Join(token.CheckName("token", *name), token.CheckName("store", *in), err, rateErr)
 	now, end := time.Now(), time.Time{}
 	if *expires != "" && err == nil {
 		var lifetime time.Duration
@@ -37,6 +41,7 @@ func tokenIssue(ctx context.Context, env environment, args []string) error {
 		return f.wrong("%v", err)
 	}
 	t, credential := token.New(*name, *in, granted, now, end)
+	t.Rate = allowed
 	err = withStore(ctx, *db, func(st store.Store) error { return st.AddToken(ctx, t) })
 	if errors.Is(err, token.ErrNameTaken) {
 		return fmt.Errorf("%w: %q; choose another name, also where that one is revoked", err, *name)
@@ -70,9 +75,13 @@ func tokenList(ctx context.Context, env environment, args []string) error {
 		return printTokensJSON(env, all)
 	}
 	w := tabwriter.NewWriter(env.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tCREATED\tEXPIRES\tREVOKED\tENDS IN")
+	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tBURST\tCREATED\tEXPIRES\tREVOKED\tENDS IN")
 	for _, t := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t…%s\n", t.Name, t.Store, t.Scopes, stamp(t.Created), stamp(t.Expires), stamp(t.Revoked), t.Tail)
+		limit, burst := "-", "-"
+		if t.Rate != (rate.Limit{}) {
+			limit, burst = t.Rate.String(), strconv.FormatInt(t.Rate.Burst, 10)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t…%s\n", t.Name, t.Store, t.Scopes, limit, burst, stamp(t.Created), stamp(t.Expires), stamp(t.Revoked), t.Tail)
 	}
 	return w.Flush()
 }
@@ -82,6 +91,8 @@ func printTokensJSON(env environment, all []token.Token) error {
 		Name    string    `json:"name"`
 		Store   string    `json:"store"`
 		Scopes  []string  `json:"scopes"`
+		Rate    string    `json:"rate,omitzero"`
+		Burst   int64     `json:"burst,omitzero"`
 		Created time.Time `json:"created"`
 		Expires time.Time `json:"expires,omitzero"`
 		Revoked time.Time `json:"revoked,omitzero"`
@@ -89,7 +100,7 @@ func printTokensJSON(env environment, all []token.Token) error {
 	}
 	rows := make([]row, len(all))
 	for i, t := range all {
-		rows[i] = row{t.Name, t.Store, t.Scopes.Names(), t.Created, t.Expires, t.Revoked, t.Tail}
+		rows[i] = row{t.Name, t.Store, t.Scopes.Names(), t.Rate.String(), t.Rate.Burst, t.Created, t.Expires, t.Revoked, t.Tail}
 	}
 	if err := json.MarshalWrite(env.stdout, rows, jsontext.WithIndent("  ")); err != nil {
 		return err

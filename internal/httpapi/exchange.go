@@ -40,11 +40,12 @@ func ParseAccessLog(text string) (AccessLog, error) {
 // and buffers that the next request can use again.
 type exchange struct {
 	http.ResponseWriter
-	api    *API
-	id     string
-	start  time.Time
-	status int // zero until the answer has begun
-	buf    []byte
+	request *http.Request
+	api     *API
+	id      string
+	start   time.Time
+	status  int // zero until the answer has begun
+	buf     []byte
 }
 
 var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0, 1024)} }}
@@ -72,7 +73,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 func (a *API) adapt(h handler, needs token.Scope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchanges.Get().(*exchange)
-		x.ResponseWriter, x.api, x.start, x.status = w, a, time.Now(), 0
+		x.ResponseWriter, x.request, x.api, x.start, x.status = w, r, a, time.Now(), 0
 		x.id = requestID(r.Header["X-Request-Id"])
 		w.Header()["X-Request-Id"] = []string{x.id}
 
@@ -87,7 +88,7 @@ func (a *API) adapt(h handler, needs token.Scope) http.Handler {
 		}
 		a.record(r, x, number, err)
 
-		x.ResponseWriter = nil
+		x.ResponseWriter, x.request = nil, nil
 		if cap(x.buf) <= 64<<10 {
 			exchanges.Put(x)
 		}
@@ -102,7 +103,10 @@ func (a *API) answer(x *exchange, r *http.Request, h handler, needs token.Scope)
 	}()
 	var t token.Token
 	if needs != 0 {
-		if t, err = a.auth.Authenticate(r.Context(), r.Header["Authorization"]); err != nil {
+		if t, err = a.auth.Authenticate(r.Context(), r.Header["Authorization"], x); err != nil {
+			return err
+		}
+		if err := a.limit(x, &t); err != nil {
 			return err
 		}
 		if t.Scopes&needs == 0 {
@@ -127,7 +131,7 @@ func (a *API) record(r *http.Request, x *exchange, number int32, err error) {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
 		slog.String("id", x.id), slog.String("route", pattern), slog.String("method", r.Method),
-		slog.Int("status", x.status), slog.Float64("ms", float64(took.Microseconds())/1000), slog.String("from", r.RemoteAddr),
+		slog.Int("status", x.status), slog.Float64("ms", float64(took.Microseconds())/1000), slog.String("from", a.proxies.name(r)),
 	}
 	if number != 0 {
 		attrs = append(attrs, slog.Int("error", int(number)))

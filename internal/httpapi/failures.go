@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/rate"
 	"plantstore/internal/token"
 )
 
@@ -48,6 +49,7 @@ var (
 	errExpectation     = errors.New("the header Expect: expected none or 100-continue")
 	errBadQuery        = errors.New("the query: expected well-formed parameters, each once")
 	errBadPrecondition = errors.New("the header If-Match: expected * or entity tags such as \"x\"")
+	errRate            = errors.New("the token is over its rate")
 )
 
 // failures maps every error that a handler returns to its line of the catalogue. The first
@@ -99,6 +101,8 @@ var failures = []struct {
 	{errNoRoute, Failure{40402, "The path is not one of the service.", "See /openapi.json for those that are."}},
 	{errMethod, Failure{40501, "The path does not have the method.", "See the Allow header."}},
 	{plant.ErrChanged, Failure{41201, "The plant is not the one that If-Match names.", "Read it again, then decide."}},
+	{errRate, Failure{42901, "The token is over its rate. Nothing was done.", "Retry after the time that Retry-After gives; RateLimit-Policy tells what is allowed."}},
+	{token.ErrFailures, Failure{42902, "Too many credentials from the address were not good, and this one is not known to the process. Nothing was done.", "Retry after the time that Retry-After gives."}},
 	{errHeaderTooLarge, Failure{43101, "The request line and headers are too large.", "Send fewer or shorter headers."}},
 
 	{errInternal, Failure{50001, "The service failed.", "Tell the operator the X-Request-Id."}},
@@ -175,6 +179,10 @@ func writeFailure(w http.ResponseWriter, err error) int32 {
 			challenge += `, error="invalid_token", error_description="` + message + `"`
 		}
 		h.Set("WWW-Authenticate", challenge)
+	case http.StatusTooManyRequests:
+		if e, ok := errors.AsType[*rate.Exceeded](err); ok {
+			h.Set("Retry-After", strconv.FormatInt(rate.Seconds(e.Wait), 10))
+		}
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", "1")
 	}

@@ -35,7 +35,7 @@ func (o outcome) Create(context.Context, plant.Record) (plant.Outcome, error) {
 
 type anybody struct{}
 
-func (anybody) Authenticate(context.Context, []string) (token.Token, error) {
+func (anybody) Authenticate(context.Context, []string, token.Source) (token.Token, error) {
 	return token.Token{Store: "main", Scopes: token.AllScopes}, nil
 }
 

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/rate"
 	"plantstore/internal/token"
 )
 
-// Authenticator says whose credential the Authorization header lines hold.
+// Authenticator says whose credential the Authorization header lines of a request hold.
 type Authenticator interface {
-	Authenticate(ctx context.Context, headers []string) (token.Token, error)
+	Authenticate(ctx context.Context, headers []string, from token.Source) (token.Token, error)
 }
 
 // Creator stores a plant and returns once that would survive power loss.
@@ -47,6 +48,8 @@ type Options struct {
 	Slow      time.Duration // a request that takes longer is logged as a failure is
 	Log       *slog.Logger
 	Origins   Origins     // web pages that may use the API
+	Proxies   Proxies     // who is believed about where a request comes from
+	Rate      rate.Limit  // of tokens that have none of their own
 	Stopping  func() bool // true when an answer is to be the last of its connection
 
 	Auth    Authenticator
@@ -71,6 +74,9 @@ type API struct {
 	reader    Reader
 	editor    Editor
 	origins   Origins
+	proxies   Proxies
+	rate      rate.Limit
+	used      *rate.Table[token.Hash] // what each token has used of its rate
 	stopping  func() bool
 	mux       *http.ServeMux
 	counting  chan struct{}     // holds a token for each count under way
@@ -108,6 +114,7 @@ func New(o Options) *API {
 	a := &API{
 		prefix: o.Prefix, maxBody: o.MaxBody, accessLog: o.AccessLog, slow: o.Slow, log: o.Log, origins: o.Origins, stopping: o.Stopping,
 		auth: o.Auth, creator: o.Creator, reader: o.Reader, editor: o.Editor,
+		proxies: o.Proxies, rate: o.Rate, used: rate.NewTable[token.Hash](maxLimited, time.Now),
 		mux: http.NewServeMux(), counting: make(chan struct{}, 2), methods: map[string]string{},
 	}
 	methods := map[string][]string{}

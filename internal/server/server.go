@@ -22,6 +22,7 @@ import (
 	"plantstore/internal/commit"
 	"plantstore/internal/console"
 	"plantstore/internal/httpapi"
+	"plantstore/internal/rate"
 	"plantstore/internal/store"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token"
@@ -36,6 +37,8 @@ type Config struct {
 	MaxBody   int64         // bytes of a request body at most
 	Token     string        // one fixed credential with every scope on the store "main"; "" for none
 	AccessLog httpapi.AccessLog
+	Rate      rate.Limit      // of tokens that have none of their own; zero for none
+	Proxies   httpapi.Proxies // who is believed about where a request comes from
 	Origins   httpapi.Origins // web pages that may use the API
 	Commit    commit.Options
 
@@ -96,6 +99,8 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 			Reader:          st,
 			Editor:          st,
 			Origins:         cfg.Origins,
+			Proxies:         cfg.Proxies,
+			Rate:            cfg.Rate,
 			DescriptionJSON: api.JSON(base.String()),
 			DescriptionYAML: api.YAML(base.String()),
 			Pages:           console.Routes(base.Path),

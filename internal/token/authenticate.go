@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
+
+	"plantstore/internal/rate"
 )
 
 // The ways in which a credential fails. Each is told to the client as it is: only somebody
@@ -19,6 +23,9 @@ var (
 	ErrExpired   = errors.New("the credential has expired")
 	ErrRevoked   = errors.New("the credential was revoked")
 	ErrScope     = errors.New("the credential does not have the scope that this needs")
+
+	// ErrFailures comes in a *rate.Exceeded.
+	ErrFailures = errors.New("too many credentials from this address were not good, and this one is not known")
 )
 
 // Lookup finds tokens by the hash of their credential. It returns ErrUnknown when there is none.
@@ -26,17 +33,28 @@ type Lookup interface {
 	TokenByHash(ctx context.Context, hash Hash) (Token, error)
 }
 
+// Source is where a request comes from. It is asked only where that matters.
+type Source interface {
+	Address() netip.Addr
+}
+
 // Authenticator turns the Authorization header into a Token.
 //
 // What it found it believes for at most freshFor, so a revocation by any process holds
 // everywhere within two seconds while a busy client costs one look-up a second.
+//
+// Credentials that it does not know can't slow down those that it does: few are looked up at once, and an
+// address from which too many were not good is told to come again. See admit.
 type Authenticator struct {
-	lookup Lookup
-	fixed  *Token
-	now    func() time.Time
+	lookup   Lookup
+	fixed    *Token
+	now      func() time.Time
+	failures *rate.Table[netip.Addr]
+	seed     maphash.Seed
+	strange  chan struct{} // holds an element for each look-up of a hash that is not known
 
 	mu    sync.RWMutex
-	known map[Hash]*entry
+	known map[Hash]*entry // of tokens that are there, fresh or not, and of look-ups under way
 }
 
 type entry struct {
@@ -49,18 +67,30 @@ type entry struct {
 const (
 	freshFor      = time.Second
 	lookupTimeout = 5 * time.Second
-	maxKnown      = 10_000 // entries; past it all are forgotten, which costs one look-up each
+	maxKnown      = 10_000 // entries; past it any one is forgotten, which costs it a look-up
+	maxStrange    = 2      // look-ups at once of what is not known
+	maxAddresses  = 10_000 // whose failures are counted; about 1 MiB
+
+	// When a credential that is not known may be tried although its address has failed too often.
+	turns     = 30
+	turnLasts = 2 * time.Second
 )
+
+// failureLimit is generous: a credential can't be guessed, and what each costs is bounded otherwise.
+var failureLimit = rate.Limit{Count: 10, Per: time.Second, Burst: 100}
 
 // NewAuthenticator authenticates against lookup and, where fixed is not nil, one token
 // that is not in the database.
 func NewAuthenticator(lookup Lookup, fixed *Token, now func() time.Time) *Authenticator {
-	return &Authenticator{lookup: lookup, fixed: fixed, now: now, known: map[Hash]*entry{}}
+	return &Authenticator{
+		lookup: lookup, fixed: fixed, now: now, failures: rate.NewTable[netip.Addr](maxAddresses, now),
+		seed: maphash.MakeSeed(), strange: make(chan struct{}, maxStrange), known: map[Hash]*entry{},
+	}
 }
 
 // Authenticate returns the token of a request's Authorization header lines, or one of the
 // errors above, or the error of the look-up.
-func (a *Authenticator) Authenticate(ctx context.Context, headers []string) (Token, error) {
+func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from Source) (Token, error) {
 	credential, err := bearer(headers)
 	if err != nil {
 		return Token{}, err
@@ -71,14 +101,17 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string) (Tok
 	}
 	e := a.remembered(hash)
 	if e == nil {
-		if !WellFormed(credential) {
-			return Token{}, ErrMistyped
+		if err := a.admit(credential, hash, from); err != nil {
+			return Token{}, err
 		}
+	}
+	if e == nil || a.stale(e) {
 		e = a.load(ctx, hash)
 	}
 	t, err := e.wait(ctx)
 	switch {
 	case errors.Is(err, ErrUnknown):
+		a.failures.Take(network(from), failureLimit)
 		return Token{}, ErrInvalid
 	case err != nil:
 		return Token{}, fmt.Errorf("look up the credential: %w", err)
@@ -90,15 +123,55 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string) (Tok
 	return t, nil
 }
 
-// remembered is what is known of a hash and still fresh, or being looked up.
+// admit says whether a credential that is not known may be looked up. An address that has failed too often
+// is answered without a look-up, but not for ever: others may come from it, through the same proxy or router,
+// who are right. So every credential has its turn once a minute, and is told when. Which turn that is
+// can't be chosen: whoever tries many gets few of them looked up.
+func (a *Authenticator) admit(credential string, hash Hash, from Source) error {
+	address := network(from)
+	s := a.failures.Look(address, failureLimit)
+	wellFormed := WellFormed(credential)
+	if !s.OK && wellFormed {
+		if s.Wait = a.untilTurn(hash); s.Wait == 0 {
+			return nil
+		}
+	}
+	switch {
+	case !s.OK:
+		return &rate.Exceeded{Why: ErrFailures, Wait: s.Wait}
+	case !wellFormed:
+		a.failures.Take(address, failureLimit)
+		return ErrMistyped
+	}
+	return nil
+}
+
+// untilTurn is how long it takes until it is the turn of a hash, 0 while it is.
+func (a *Authenticator) untilTurn(hash Hash) time.Duration {
+	const cycle = turns * turnLasts
+	begins := time.Duration(maphash.Comparable(a.seed, hash)%turns) * turnLasts
+	since := (time.Duration(a.now().UnixNano()) - begins) % cycle
+	if since < turnLasts {
+		return 0
+	}
+	return cycle - since
+}
+
+// network is what failures are counted by: of IPv6, where everybody has many addresses, the first half.
+func network(from Source) netip.Addr {
+	address := from.Address().Unmap()
+	if address.Is6() {
+		first, _ := address.Prefix(64)
+		return first.Addr()
+	}
+	return address
+}
+
+// remembered is what is known of a hash, fresh or not, or being looked up.
 func (a *Authenticator) remembered(hash Hash) *entry {
 	a.mu.RLock()
-	e := a.known[hash]
-	a.mu.RUnlock()
-	if e == nil || a.stale(e) {
-		return nil
-	}
-	return e
+	defer a.mu.RUnlock()
+	return a.known[hash]
 }
 
 func (e *entry) wait(ctx context.Context) (Token, error) {
@@ -127,33 +200,50 @@ func (a *Authenticator) stale(e *entry) bool {
 // load looks a hash up, unless somebody has begun to.
 func (a *Authenticator) load(ctx context.Context, hash Hash) *entry {
 	a.mu.Lock()
-	if e := a.known[hash]; e != nil && !a.stale(e) {
+	was := a.known[hash]
+	if was != nil && !a.stale(was) {
 		a.mu.Unlock()
-		return e
+		return was
 	}
-	if len(a.known) >= maxKnown {
-		clear(a.known)
+	for other := range a.known {
+		if len(a.known) < maxKnown {
+			break
+		}
+		delete(a.known, other)
 	}
 	e := &entry{done: make(chan struct{})}
 	a.known[hash] = e
 	a.mu.Unlock()
 
-	// The look-up serves others too, so it outlives the request that began it. Its age
-	// counts from before it was asked: it may not have seen what happened since.
-	e.loaded = a.now()
+	// The look-up serves others too, so it outlives the request that began it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 	defer cancel()
 	e.err = errors.New("the look-up panicked")
 	defer func() {
 		if e.err != nil { // the next one asks again
 			a.mu.Lock()
-			if a.known[hash] == e {
+			switch {
+			case a.known[hash] != e:
+			case was != nil && !errors.Is(e.err, ErrUnknown):
+				a.known[hash] = was // the database failed, which tells nothing of the token
+			default:
 				delete(a.known, hash)
 			}
 			a.mu.Unlock()
 		}
 		close(e.done)
 	}()
+	if was == nil {
+		select {
+		case a.strange <- struct{}{}:
+			defer func() { <-a.strange }()
+		case <-ctx.Done():
+			e.err = ctx.Err()
+			return e
+		}
+	}
+	// Its age counts from before it was asked: it may not have seen what happened since.
+	e.loaded = a.now()
 	e.token, e.err = a.lookup.TokenByHash(ctx, hash)
 	return e
 }

@@ -10,6 +10,8 @@ import (
 	"hash/crc32"
 	"strings"
 	"time"
+
+	"plantstore/internal/rate"
 )
 
 // Token is what is known of a credential. The credential itself is shown once, when it is made,
@@ -21,8 +23,9 @@ type Token struct {
 	Scopes  Scope
 	Tail    string // the last four characters of the credential, to recognise it by
 	Created time.Time
-	Expires time.Time // zero: never
-	Revoked time.Time // zero: not revoked
+	Expires time.Time  // zero: never
+	Revoked time.Time  // zero: not revoked
+	Rate    rate.Limit // zero: the one that the service gives every token
 }
 
 // Hash is the SHA-256 of a credential: all that is ever stored or looked up.

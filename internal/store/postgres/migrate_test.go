@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/rate"
 	"plantstore/internal/store/postgres/pgtest"
 )
 
@@ -31,8 +34,8 @@ func TestTenProcessesStartAtOnce(t *testing.T) {
 		wg.Wait()
 		u, _ := url.Parse(address)
 		rows := pgtest.Shared(t).Query(t, u.Path[1:], "SELECT version FROM plantstore_schema ORDER BY version")
-		if len(rows) != 1 || rows[0][0] != "1" {
-			t.Errorf("plantstore_schema = %v, want version 1", rows)
+		if len(rows) != 2 || rows[0][0] != "1" || rows[1][0] != "2" {
+			t.Errorf("plantstore_schema = %v, want the versions 1 and 2", rows)
 		}
 	}
 }
@@ -41,13 +44,13 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	address := pgtest.Database(t)
 	opened(t, address).Close()
 	u, _ := url.Parse(address)
-	pgtest.Shared(t).Query(t, u.Path[1:], "INSERT INTO plantstore_schema (version) VALUES (2)")
+	pgtest.Shared(t).Query(t, u.Path[1:], "INSERT INTO plantstore_schema (version) VALUES (3)")
 	s, err := Open(t.Context(), address, Options{})
 	if err == nil {
 		s.Close()
 		t.Fatal("Open() of a newer schema = nil")
 	}
-	const want = "its schema is version 2 and this program knows versions up to 1; start the newer program"
+	const want = "its schema is version 3 and this program knows versions up to 2; start the newer program"
 	if !strings.Contains(err.Error(), want) {
 		t.Errorf("Open() = %v, want %s", err, want)
 	}
@@ -59,6 +62,46 @@ func TestOlderSchemaIsMigrated(t *testing.T) {
 	u, _ := url.Parse(address)
 	pgtest.Shared(t).Query(t, u.Path[1:], makeVersions)
 	create(t, opened(t, address), record(1))
+}
+
+// Rates came with version 2. Tokens of version 1 have none, and a process of that version goes on beside this one,
+// with statements that it has prepared before.
+func TestVersion1IsMigrated(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	u, _ := url.Parse(address)
+	first, err := schema.ReadFile("schema/0001_plants_and_tokens.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Shared(t).Query(t, u.Path[1:], makeVersions+";"+string(first)+"; INSERT INTO plantstore_schema (version) VALUES (1)")
+	older, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer older.Close(t.Context())
+	const add = "INSERT INTO tokens (name, hash, store, scopes, tail, created, expires) VALUES ($1, $2, 'main', 'plants:read', 'tail', 1, NULL)"
+	const get = "SELECT name, hash, store, scopes, tail, created, expires, revoked FROM tokens WHERE name = $1"
+	use := func(name string) {
+		t.Helper()
+		if _, err := older.Exec(t.Context(), add, name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := older.Query(t.Context(), get, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := pgx.CollectRows(rows, pgx.RowToMap); err != nil || len(found) != 1 || found[0]["name"] != name {
+			t.Fatalf("a process of version 1 finds %v, %v", found, err)
+		}
+	}
+	use("before")
+	s := opened(t, address)
+	use("after")
+	all, err := s.Tokens(t.Context())
+	if err != nil || len(all) != 2 || all[0].Rate != (rate.Limit{}) || all[1].Rate != (rate.Limit{}) {
+		t.Errorf("Tokens() = %v, %v, want the two of version 1, without a rate", all, err)
+	}
 }
 
 func TestTablesOfAnotherProgram(t *testing.T) {

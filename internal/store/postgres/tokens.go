@@ -7,14 +7,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"plantstore/internal/rate"
 	"plantstore/internal/token"
 )
 
 const (
 	addToken = `
-		INSERT INTO tokens (name, hash, store, scopes, tail, created, expires)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`
-	tokenFields = "SELECT name, hash, store, scopes, tail, created, expires, revoked FROM tokens"
+		INSERT INTO tokens (name, hash, store, scopes, tail, created, expires, rate, burst)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`
+	tokenFields = "SELECT name, hash, store, scopes, tail, created, expires, revoked, rate, burst FROM tokens"
 	tokenByHash = tokenFields + " WHERE hash = $1"
 	allTokens   = tokenFields + " ORDER BY created, name"
 	revokeToken = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2"
@@ -25,7 +26,8 @@ func (s *Store) AddToken(_ context.Context, t token.Token) error {
 	var rows int64
 	err := s.write(s.others, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 		rows, stored, err = exec(ctx, conn, addToken,
-			t.Name, t.Hash[:], t.Store, t.Scopes.String(), t.Tail, millis(t.Created), millis(t.Expires))
+			t.Name, t.Hash[:], t.Store, t.Scopes.String(), t.Tail, millis(t.Created), millis(t.Expires),
+			orNull(t.Rate.String()), orNull(t.Rate.Burst))
 		return stored, err
 	})
 	if err == nil && rows == 0 {
@@ -76,14 +78,27 @@ func scanToken(row pgx.Row) (token.Token, error) {
 	var t token.Token
 	var hash []byte
 	var scopes string
-	var created, expires, revoked *int64
-	if err := row.Scan(&t.Name, &hash, &t.Store, &scopes, &t.Tail, &created, &expires, &revoked); err != nil {
+	var created, expires, revoked, burst *int64
+	var limit *string
+	err := row.Scan(&t.Name, &hash, &t.Store, &scopes, &t.Tail, &created, &expires, &revoked, &limit, &burst)
+	if err == nil && limit != nil && burst != nil {
+		t.Rate, err = rate.Parse(*limit, *burst)
+	}
+	if err != nil {
 		return token.Token{}, err
 	}
 	copy(t.Hash[:], hash)
 	t.Created, t.Expires, t.Revoked = fromMillis(created), fromMillis(expires), fromMillis(revoked)
 	t.Scopes = token.StoredScopes(scopes)
 	return t, nil
+}
+
+// orNull points to a value; for the zero value it is NULL.
+func orNull[T string | int64](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
 }
 
 func millis(t time.Time) *int64 {

@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/rate"
 	"plantstore/internal/store"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/store/storetest"
@@ -73,6 +75,25 @@ func TestOpenRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: Open() = %v, want %q in it", test.what, err, test.want)
 		}
+	}
+}
+
+// Rates came with version 2: tokens of version 1 have none.
+func TestVersion1IsMigrated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	first, err := os.ReadFile("schema/0001_plants_and_tokens.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := other(t, path)
+	exec(t, older, string(first)+"; PRAGMA user_version = 1")
+	const add = "INSERT INTO tokens (name, hash, store, scopes, tail, created) VALUES ('%[1]s', CAST('%[1]s' AS BLOB), 'main', 'plants:read', 'tail', 1)"
+	exec(t, older, fmt.Sprintf(add, "before"))
+	s := open(t, path)
+	exec(t, older, fmt.Sprintf(add, "after"))
+	all, err := s.Tokens(t.Context())
+	if err != nil || len(all) != 2 || all[0].Rate != (rate.Limit{}) || all[1].Rate != (rate.Limit{}) {
+		t.Errorf("Tokens() = %v, %v, want the two of version 1, without a rate", all, err)
 	}
 }
 

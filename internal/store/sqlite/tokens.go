@@ -6,12 +6,13 @@ import (
 	"errors"
 	"time"
 
+	"plantstore/internal/rate"
 	"plantstore/internal/token"
 )
 
 const (
-	addToken    = "INSERT INTO tokens (name, hash, store, scopes, tail, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-	tokenFields = "SELECT name, hash, store, scopes, tail, created, expires, revoked FROM tokens"
+	addToken    = "INSERT INTO tokens (name, hash, store, scopes, tail, created, expires, rate, burst) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+	tokenFields = "SELECT name, hash, store, scopes, tail, created, expires, revoked, rate, burst FROM tokens"
 	tokenByHash = tokenFields + " WHERE hash = ?"
 	allTokens   = tokenFields + " ORDER BY created, name"
 	revokeToken = "UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE name = ?"
@@ -20,7 +21,8 @@ const (
 // AddToken implements store.Tokens.
 func (s *Store) AddToken(_ context.Context, t token.Token) error {
 	return s.writer.tx(func() error {
-		n, err := s.writer.exec(addToken, t.Name, t.Hash[:], t.Store, t.Scopes.String(), t.Tail, millis(t.Created), millis(t.Expires))
+		n, err := s.writer.exec(addToken, t.Name, t.Hash[:], t.Store, t.Scopes.String(), t.Tail, millis(t.Created), millis(t.Expires),
+			orNull(t.Rate.String()), orNull(t.Rate.Burst))
 		if err == nil && n == 0 {
 			err = token.ErrNameTaken
 		}
@@ -70,14 +72,27 @@ func scanToken(row interface{ Scan(...any) error }) (token.Token, error) {
 	var t token.Token
 	var hash []byte
 	var scopes string
-	var created, expires, revoked sql.NullInt64
-	if err := row.Scan(&t.Name, &hash, &t.Store, &scopes, &t.Tail, &created, &expires, &revoked); err != nil {
+	var created, expires, revoked, burst sql.NullInt64
+	var limit sql.NullString
+	err := row.Scan(&t.Name, &hash, &t.Store, &scopes, &t.Tail, &created, &expires, &revoked, &limit, &burst)
+	if err == nil {
+		t.Rate, err = rate.Parse(limit.String, burst.Int64)
+	}
+	if err != nil {
 		return token.Token{}, err
 	}
 	copy(t.Hash[:], hash)
 	t.Created, t.Expires, t.Revoked = fromMillis(created), fromMillis(expires), fromMillis(revoked)
 	t.Scopes = token.StoredScopes(scopes)
 	return t, nil
+}
+
+// orNull is a value, or NULL for the zero value.
+func orNull[T string | int64](v T) any {
+	if v == *new(T) {
+		return nil
+	}
+	return v
 }
 
 func millis(t time.Time) any {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/rate"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
@@ -487,6 +488,7 @@ func tokens(t *testing.T, open Open) {
 	}
 	first, _ := token.New("first", "main", token.AllScopes, start, time.Time{})
 	second, _ := token.New("second", "other", token.Create, start.Add(time.Second), start.Add(time.Hour))
+	second.Rate = rate.Limit{Count: 100, Per: time.Minute, Burst: 7}
 	for _, tok := range []token.Token{second, first} {
 		if err := s.AddToken(ctx, tok); err != nil {
 			t.Fatal(err)
