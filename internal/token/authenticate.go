@@ -44,14 +44,14 @@ type Source interface {
 // everywhere within two seconds while a busy client costs one look-up a second.
 //
 // Credentials that it does not know can't slow down those that it does: few are looked up at once, and an
-// address from which too many were not good is told to come again. See admit.
+// address from which too many were not good is told to come again: see meet and admit.
 type Authenticator struct {
 	lookup   Lookup
 	fixed    *Token
 	now      func() time.Time
 	failures *rate.Table[netip.Addr]
 	seed     maphash.Seed
-	strange  chan struct{} // holds an element for each look-up of a hash that is not known
+	strange  chan struct{} // holds an element for each credential that is being met
 
 	mu    sync.RWMutex
 	known map[Hash]*entry // of tokens that are there, fresh or not, and of look-ups under way
@@ -99,20 +99,20 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	if a.fixed != nil && a.fixed.Hash == hash {
 		return *a.fixed, nil
 	}
-	e := a.remembered(hash)
-	if e == nil {
-		if err := a.admit(credential, hash, from); err != nil {
-			return Token{}, err
+	var t Token
+	if e := a.remembered(hash); e == nil {
+		t, err = a.meet(ctx, credential, hash, from)
+	} else {
+		if a.stale(e) {
+			e = a.load(ctx, hash)
 		}
+		t, err = e.wait(ctx)
 	}
-	if e == nil || a.stale(e) {
-		e = a.load(ctx, hash)
-	}
-	t, err := e.wait(ctx)
 	switch {
 	case errors.Is(err, ErrUnknown):
-		a.failures.Take(network(from), failureLimit)
 		return Token{}, ErrInvalid
+	case errors.Is(err, ErrMistyped) || errors.Is(err, ErrFailures):
+		return Token{}, err
 	case err != nil:
 		return Token{}, fmt.Errorf("look up the credential: %w", err)
 	case !t.Revoked.IsZero():
@@ -123,12 +123,37 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	return t, nil
 }
 
+// meet looks up a credential that is not known, when it is its turn, and counts it where it is not good.
+func (a *Authenticator) meet(ctx context.Context, credential string, hash Hash, from Source) (Token, error) {
+	address := network(from)
+	if err := a.admit(credential, hash, address); err != nil {
+		return Token{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	select {
+	case a.strange <- struct{}{}:
+		defer func() { <-a.strange }()
+	case <-ctx.Done():
+		return Token{}, ctx.Err()
+	}
+	if a.remembered(hash) == nil { // others of the address may have failed meanwhile
+		if err := a.admit(credential, hash, address); err != nil {
+			return Token{}, err
+		}
+	}
+	t, err := a.load(ctx, hash).wait(ctx)
+	if errors.Is(err, ErrUnknown) {
+		a.failures.Take(address, failureLimit)
+	}
+	return t, err
+}
+
 // admit says whether a credential that is not known may be looked up. An address that has failed too often
 // is answered without a look-up, but not for ever: others may come from it, through the same proxy or router,
 // who are right. So every credential has its turn once a minute, and is told when. Which turn that is
 // can't be chosen: whoever tries many gets few of them looked up.
-func (a *Authenticator) admit(credential string, hash Hash, from Source) error {
-	address := network(from)
+func (a *Authenticator) admit(credential string, hash Hash, address netip.Addr) error {
 	s := a.failures.Look(address, failureLimit)
 	wellFormed := WellFormed(credential)
 	if !s.OK && wellFormed {
@@ -215,7 +240,9 @@ func (a *Authenticator) load(ctx context.Context, hash Hash) *entry {
 	a.known[hash] = e
 	a.mu.Unlock()
 
-	// The look-up serves others too, so it outlives the request that began it.
+	// The look-up serves others too, so it outlives the request that began it. Its age
+	// counts from before it was asked: it may not have seen what happened since.
+	e.loaded = a.now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 	defer cancel()
 	e.err = errors.New("the look-up panicked")
@@ -233,17 +260,6 @@ func (a *Authenticator) load(ctx context.Context, hash Hash) *entry {
 		}
 		close(e.done)
 	}()
-	if was == nil {
-		select {
-		case a.strange <- struct{}{}:
-			defer func() { <-a.strange }()
-		case <-ctx.Done():
-			e.err = ctx.Err()
-			return e
-		}
-	}
-	// Its age counts from before it was asked: it may not have seen what happened since.
-	e.loaded = a.now()
 	e.token, e.err = a.lookup.TokenByHash(ctx, hash)
 	return e
 }
