@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -111,7 +112,18 @@ func (p *process) waitUntilServing() {
 	if m := health.FindStringSubmatch(p.stderr.String()); m != nil {
 		p.ops = m[1]
 	}
-	p.token = issued.FindString(p.stdout.String())
+	// A token comes through another pipe than the log. With a fixed one there is none to wait for.
+	for patience := time.Now().Add(300 * time.Millisecond); time.Now().Before(patience); time.Sleep(time.Millisecond) {
+		if p.token = issued.FindString(p.stdout.String()); p.token != "" || strings.Contains(p.stdout.String(), "Another token") || p.hasFixedToken() {
+			return
+		}
+	}
+}
+
+func (p *process) hasFixedToken() bool {
+	return os.Getenv("PLANTSTORE_TOKEN") != "" || slices.ContainsFunc(slices.Concat(p.cmd.Env, p.cmd.Args), func(s string) bool {
+		return strings.HasPrefix(s, "PLANTSTORE_TOKEN=") || strings.HasPrefix(s, "--token-file")
+	})
 }
 
 // kill ends the process as a crash would, and waits for its end.

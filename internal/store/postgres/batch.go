@@ -62,7 +62,7 @@ func (b *batch) compare(i, j int) int {
 }
 
 // errVanished: plants that stood in the way were removed each time before they could be read.
-var errVanished = errors.New("other plants of the same id are created and removed all the time")
+var errVanished = fmt.Errorf("%w: other plants of the same id are created and removed all the time", plant.ErrBusy)
 
 const maxRounds = 3
 
