@@ -24,6 +24,8 @@ needs:
 	@command -v chromium >/dev/null 2>&1 || ./.ci/install chromium
 	@command -v haproxy >/dev/null 2>&1 || [ -x /usr/sbin/haproxy ] || ./.ci/install haproxy
 	@command -v mkfs.ext4 >/dev/null 2>&1 || [ -x /usr/sbin/mkfs.ext4 ] || ./.ci/install e2fsprogs
+	@command -v strace >/dev/null 2>&1 || ./.ci/install strace
+	@command -v fsfreeze >/dev/null 2>&1 || [ -x /usr/sbin/fsfreeze ] || ./.ci/install util-linux
 
 # Both the toolchain of go.mod and the machine's own Go must build and vet the code.
 vet:

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -30,7 +31,24 @@ func translate(err error) error {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return fmt.Errorf("%w: another process holds it locked: %w", plant.ErrUnavailable, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:
-		return fmt.Errorf("%w: %w", plant.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", plant.ErrUnavailable, inWords(err))
+	}
+	return err
+}
+
+// inWords adds what failed to an error that SQLite calls "disk I/O error" and no more.
+func inWords(err error) error {
+	e, ok := errors.AsType[coded](err)
+	if !ok {
+		return err
+	}
+	switch e.Code() {
+	case sqlite3.SQLITE_IOERR_FSYNC:
+		return fmt.Errorf("the disk failed to sync: %w", err)
+	case sqlite3.SQLITE_IOERR_WRITE:
+		return fmt.Errorf("a file can't be written: %w", err)
+	case sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ:
+		return fmt.Errorf("a file can't be read: %w", err)
 	}
 	return err
 }
@@ -43,15 +61,20 @@ func codeOf(err error) int {
 	return -1
 }
 
+// isWrite reports whether an error is about a write that the system refused: what was to be written
+// is not there, and nothing that was synced before is lost.
+func isWrite(err error) bool { return isAny(err, sqlite3.SQLITE_IOERR_WRITE) }
+
+// isSync reports whether an error is about a sync.
+func isSync(err error) bool { return isAny(err, sqlite3.SQLITE_IOERR_FSYNC) }
+
 // isIndex reports whether an error is about the shared memory that indexes the log.
 func isIndex(err error) bool {
+	return isAny(err, sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMLOCK, sqlite3.SQLITE_IOERR_SHMMAP)
+}
+
+// isAny reports whether an error of the library has one of the extended result codes.
+func isAny(err error, codes ...int) bool {
 	e, ok := errors.AsType[coded](err)
-	if !ok {
-		return false
-	}
-	switch e.Code() {
-	case sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMLOCK, sqlite3.SQLITE_IOERR_SHMMAP:
-		return true
-	}
-	return false
+	return ok && slices.Contains(codes, e.Code())
 }

@@ -65,8 +65,12 @@ func Open(ctx context.Context, path string) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.readers = pool(reading, max(4, runtime.NumCPU()))
-	s.lookups = pool(reading, 1)
+	if s.readers, err = pool(ctx, reading, max(4, runtime.NumCPU())); err != nil {
+		return nil, translate(err)
+	}
+	if s.lookups, err = pool(ctx, reading, 1); err != nil {
+		return nil, translate(err)
+	}
 	if s.get, err = s.readers.PrepareContext(ctx, getPlant); err != nil {
 		return nil, translate(err)
 	}
@@ -79,11 +83,19 @@ func Open(ctx context.Context, path string) (_ *Store, err error) {
 	return s, s.Check(ctx)
 }
 
-func pool(connector driver.Connector, size int) *sql.DB {
+// pool opens all its connections now: on a file system that is frozen, opening one would wait.
+func pool(ctx context.Context, connector driver.Connector, size int) (*sql.DB, error) {
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(size)
 	db.SetMaxIdleConns(size)
-	return db
+	for range size {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return db, err
+		}
+		defer conn.Close() // back into the pool
+	}
+	return db, nil
 }
 
 // settings are those of every connection.
@@ -116,13 +128,34 @@ func makeFile(path string) error {
 		return plainly(err)
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
+		return plainly(err)
 	}
+	return syncFolder(path)
+}
+
+// syncFolder makes the entry of a file in its folder durable.
+func syncFolder(path string) error {
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return plainly(err)
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return plainly(errors.Join(folder.Sync(), folder.Close()))
+}
+
+// syncLog makes durable what is found in the log. A process that was killed may have written a plant there
+// and not synced it; who creates it again is told that it is stored already.
+func syncLog(path string) error {
+	f, err := os.OpenFile(path+"-wal", os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return plainly(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync its log: %w", plainly(err))
+	}
+	return syncFolder(path) // SQLite does this too, and does not look at the outcome
 }
 
 // plainly takes the path out of an error that is about to name it.

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -18,21 +20,24 @@ import (
 // the kernel may have dropped the pages, and a second fsync would lie.
 type writer struct {
 	path   string
-	file   os.FileInfo           // of the database when it was opened
-	health atomic.Pointer[state] // what is known of the last write
+	file   os.FileInfo               // of the database when it was opened
+	health atomic.Pointer[state]     // what is known of the last write
+	begun  atomic.Pointer[time.Time] // when the write under way began; nil while there is none
 
-	turn        chan struct{} // holds a token while somebody writes; guards what follows
-	*connection               // nil when closed
-	looked      time.Time     // when the file was last seen in its place
-	logged      int           // pages in the log since it was last copied into the file, more or less
-	broken      bool
+	turn chan struct{} // holds a token while somebody writes; guards what follows
+	*connection
+	looked time.Time // when the file was last seen in its place
+	logged int       // pages in the log since it was last copied into the file, more or less
+	broken bool
 }
 
 // state is why the last write failed. Err is nil after a success.
 type state struct{ err error }
 
 const (
-	patience  = 5 * time.Second // for other writers of this process; of other processes the driver waits as long
+	patience  = 5 * time.Second  // for other writers of this process; of other processes the driver waits as long
+	confirm   = 10 * time.Second // for the disk, before a change is called unknown; creates have commit.Options.Patience
+	tooLong   = 2 * time.Second  // for a write, after which readiness says that the disk hangs
 	lookEvery = 100 * time.Millisecond
 	maxLog    = 4000 // pages in the log after which it is copied into the file
 )
@@ -48,7 +53,13 @@ func openWriter(path string) (*writer, error) {
 	}
 	w := &writer{path: path, file: file, turn: make(chan struct{}, 1), connection: conn}
 	w.health.Store(&state{})
-	if err := w.migrate(); err != nil {
+	err = w.migrate()
+	if err == nil {
+		if err = syncLog(path); err != nil {
+			w.stop("a sync failed")
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
@@ -65,23 +76,53 @@ func (w *writer) tx(do func() error) (err error) {
 	if w.broken {
 		return w.health.Load().err
 	}
-	if now := time.Now(); now.Sub(w.looked) > lookEvery {
-		if w.looked = now; !w.inPlace() {
-			return w.stop(removed)
+	now := time.Now()
+	w.begun.Store(&now)
+	defer w.begun.Store(nil)
+	if now.Sub(w.looked) > lookEvery {
+		w.looked = now
+		if err := w.look(); err != nil {
+			return err
 		}
 	}
-	done := false
 	defer func() {
-		if !done { // a panic: nobody knows what is half done
+		if r := recover(); r != nil { // nobody knows what is half done
 			w.stop("a write panicked")
+			err = fmt.Errorf("%w: panic in a write: %v\n%s", plant.ErrUnknown, r, debug.Stack())
 		}
 	}()
-	err = w.commit(do)
-	done = true
-	return err
+	return w.commit(do)
+}
+
+// txWithin is tx for a caller that waits for the disk no longer than confirm.
+func (w *writer) txWithin(do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- w.tx(do) }()
+	late := time.NewTimer(confirm)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return fmt.Errorf("%w: the disk did not confirm in time", plant.ErrUnknown)
+	}
 }
 
 const removed = "its file was removed or replaced"
+
+// look is why nothing can be written, without a write.
+func (w *writer) look() error {
+	if !w.inPlace() {
+		return w.stop(removed)
+	}
+	// Removing a folder that is not there needs a file system that can be written. On one that is
+	// frozen it waits, as a system call does. SQLite would wait inside a page fault of the log's index, where
+	// Go can't stop the thread to collect garbage: the whole process would hang with it.
+	if err := syscall.Rmdir(w.path + "-none"); errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: %w", plant.ErrUnavailable, err)
+	}
+	return nil
+}
 
 func (w *writer) inPlace() bool {
 	now, err := os.Stat(w.path)
@@ -109,50 +150,56 @@ func (w *writer) commit(do func() error) error {
 	}
 	if err := do(); err != nil {
 		w.rollback()
+		if isSync(err) { // a large batch begins the log before COMMIT
+			w.stop(fmt.Sprintf("a write failed (%v)", inWords(err)))
+		}
 		return translate(err)
 	}
 	if _, err := w.exec("COMMIT"); err != nil {
 		return w.commitFailed(err)
 	}
 	if w.logged++; w.logged >= maxLog {
-		return w.checkpoint()
+		w.checkpoint()
 	}
+	w.mark()
 	return nil
 }
 
+// mark reads, so that the index of the log has a mark for readers of what was just committed. Otherwise
+// the next reader sets it, and on a file system that has been frozen since it would hang: see look.
+func (w *writer) mark() { w.row("PRAGMA user_version") }
+
 // commitFailed says what a failed COMMIT means. The record that makes a transaction count is written
-// last and then synced, so a write that found no space has left none.
+// last and then synced, so a write that failed, for want of space or another reason, has left none.
 func (w *writer) commitFailed(err error) error {
 	w.rollback()
 	switch code := codeOf(err); {
-	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_FULL:
+	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_FULL, isWrite(err):
+		w.looked = time.Time{} // the next write may find better words for it
 		return translate(err)
 	case isIndex(err): // the log is written and synced, and its index could not grow
-		return fmt.Errorf("commit: %w: %w", plant.ErrUnknown, err)
 	default:
-		w.stop(fmt.Sprintf("a commit failed (%v)", err))
-		return fmt.Errorf("commit: %w: %w", plant.ErrUnknown, err)
+		w.stop(fmt.Sprintf("a commit failed (%v)", inWords(err)))
 	}
+	return fmt.Errorf("commit: %w: %w", plant.ErrUnknown, inWords(err))
 }
 
 // checkpoint copies the log into the file. SQLite would do so by itself, and not tell when the sync
 // of the file fails. What has just been committed is safe in the log either way.
-func (w *writer) checkpoint() error {
+func (w *writer) checkpoint() {
 	w.logged = 0
-	if _, err := w.row("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
-		switch codeOf(err) {
-		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL:
-		default:
-			w.stop(fmt.Sprintf("a checkpoint failed (%v)", err))
-		}
+	_, err := w.row("PRAGMA wal_checkpoint(PASSIVE)")
+	switch code := codeOf(err); {
+	case err == nil, code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_LOCKED, code == sqlite3.SQLITE_FULL, isWrite(err): // the log keeps it, and the next one tries again
+	default:
+		w.stop(fmt.Sprintf("a checkpoint failed (%v)", inWords(err)))
 	}
-	return nil
 }
 
 // rollback ends a transaction if SQLite has not ended it by itself.
 func (w *writer) rollback() {
 	if _, err := w.exec("ROLLBACK"); err != nil && codeOf(err) != sqlite3.SQLITE_ERROR {
-		w.stop(fmt.Sprintf("a rollback failed (%v)", err))
+		w.stop(fmt.Sprintf("a rollback failed (%v)", inWords(err)))
 	}
 }
 
@@ -175,15 +222,21 @@ func (w *writer) note(err *error) {
 	}
 }
 
-// check is why a write would fail now, as far as the last one tells. After a failure it writes,
-// behind the caller's back, so that the next check knows more.
+// check is why a write would fail now, as far as the last one tells. Behind the caller's back it
+// begins one, and after a failure also writes, so that the next check knows more.
 func (w *writer) check() error {
 	err := w.health.Load().err
 	if err == nil && !w.inPlace() {
 		return fmt.Errorf("%w: %s", plant.ErrUnavailable, removed)
 	}
-	if err != nil && len(w.turn) == 0 {
+	if begun := w.begun.Load(); err == nil && begun != nil && time.Since(*begun) > tooLong {
+		return fmt.Errorf("%w: a write has waited %d s for the disk", plant.ErrUnavailable, time.Since(*begun)/time.Second)
+	}
+	if len(w.turn) == 0 {
 		go w.tx(func() error {
+			if err == nil {
+				return nil
+			}
 			version, err := w.number("PRAGMA user_version")
 			if err == nil {
 				_, err = w.exec(fmt.Sprintf("PRAGMA user_version = %d", version))
@@ -197,6 +250,9 @@ func (w *writer) check() error {
 func (w *writer) close() error {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
+	if w.broken {
+		return nil // the last connection to go would sync: the end of the process closes it as it is
+	}
 	w.broken = true
 	w.health.Store(&state{fmt.Errorf("%w: it was closed", plant.ErrUnavailable)})
 	return w.connection.close()
