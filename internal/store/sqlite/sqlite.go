@@ -80,7 +80,7 @@ func Open(ctx context.Context, path string) (_ *Store, err error) {
 	if _, err := s.Tokens(ctx); err != nil { // a damaged file is better met now
 		return nil, err
 	}
-	return s, s.Check(ctx)
+	return s, s.readable(ctx)
 }
 
 // pool opens all its connections now: on a file system that is frozen, opening one would wait.
@@ -197,6 +197,10 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.writer.check(); err != nil {
 		return err
 	}
+	return s.readable(ctx)
+}
+
+func (s *Store) readable(ctx context.Context) error {
 	if _, err := s.Get(ctx, "", 0); err != nil && !errors.Is(err, plant.ErrNotFound) {
 		return err
 	}
