@@ -26,7 +26,7 @@ func newFlags(env environment, command, arguments, about string) *flags {
 		f.VisitAll(func(fl *flag.Flag) {
 			value, usage := flag.UnquoteUsage(fl)
 			fmt.Fprintf(f.Output(), "  --%s %s\n        %s (%s", fl.Name, value, usage, envName(fl.Name))
-			if fl.DefValue != "" && fl.DefValue != "false" && fl.DefValue != "0" {
+			if fl.DefValue != "" && fl.DefValue != "false" {
 				fmt.Fprintf(f.Output(), ", default %s", fl.DefValue)
 			}
 			fmt.Fprintln(f.Output(), ")")
@@ -114,9 +114,9 @@ func parseLifetime(text string) (time.Duration, error) {
 }
 
 // rate adds the two flags that rate.Parse reads.
-func (f *flags) rate(prefix, whose string) (limit *string, burst *int64) {
-	limit = f.String(prefix+"rate", "", "`rate` "+whose+": so many requests in a second, minute or hour on each process, such as 100/s, 30/m or 1000/h; more are answered 429 (default: no limit)")
-	burst = f.Int64(prefix+"burst", 0, "`requests` that may come at once after a pause (default: as many as the rate gives in a second)")
+func (f *flags) rate(name, burstName, whose, otherwise string) (limit *string, burst *int64) {
+	limit = f.String(name, "", "`rate` "+whose+", such as 100/s, 30/m or 1000/h, counted by each process; more is answered 429 (default: "+otherwise+")")
+	burst = f.Int64(burstName, 0, "`requests` that may come at once after a pause; 0 is as many as the rate gives in a second")
 	return limit, burst
 }
 

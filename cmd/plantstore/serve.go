@@ -26,7 +26,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 	queue := f.Int("queue", 4096, "creates that may wait for a commit at most; more are answered 503")
 	access := f.String("access-log", "errors", "`which` requests to log: errors (failures and slow ones), all or off")
 	cors := f.String("cors-origins", "*", "web `origins` whose pages may use the API from a browser: *, off, or a list separated by commas")
-	limit, burst := f.rate("default-", "of tokens that were issued without one")
+	limit, burst := f.rate("default-rate", "default-burst", "of tokens that were issued without one", "no limit")
 	proxies := f.String("trusted-proxies", "", "`addresses` and networks, separated by commas, whose X-Forwarded-For is believed")
 	unsafe := f.Bool("unsafe-durability", false, "accept a PostgreSQL server that can lose what it has confirmed")
 	tokenFile := f.String("token-file", "", "`path` of a file with one fixed token, in place of PLANTSTORE_TOKEN")

@@ -23,7 +23,7 @@ func tokenIssue(ctx context.Context, env environment, args []string) error {
 	name := f.String("name", "", "`name` of the token, to list and revoke it by")
 	in := f.String("store", token.DefaultStore, "the one `store` that the token opens")
 	scopes := f.String("scopes", "plants:create,plants:read,plants:write", "what the token may do: `names` separated by commas")
-	limit, burst := f.rate("", "of the token")
+	limit, burst := f.rate("rate", "burst", "of the token", "what serve gives every token")
 	expires := f.String("expires", "", "`lifetime`, such as 90d or 12h (default: for ever)")
 	if _, err := f.parse(args); err != nil {
 		return err
