@@ -51,7 +51,7 @@ fuzz: needs ## look for bodies and tokens that break decoding, the engines and t
 linear: needs ## let 64 clients contend under kills for 2 minutes and judge every answer
 	go test -race -count=1 -run 'TestLinearizable$$' -v ./internal/e2e -linear 2m
 
-soak: needs ## cut the service off 400 times and count what is lost, in about 3 minutes
+soak: needs ## cut the service off 400 times and count what is lost, in about 4 minutes
 	go test -c -o bin/soak ./internal/e2e
 	cd internal/e2e && ../../bin/soak -test.run 'TestSoak$$' -test.timeout 60m -soak
 
