@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean soak
+.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean soak restarts
 
 run: build ## serve on the embedded database
 	bin/plantstore serve
@@ -26,6 +26,7 @@ needs:
 	@command -v mkfs.ext4 >/dev/null 2>&1 || [ -x /usr/sbin/mkfs.ext4 ] || ./.ci/install e2fsprogs
 	@command -v strace >/dev/null 2>&1 || ./.ci/install strace
 	@command -v fsfreeze >/dev/null 2>&1 || [ -x /usr/sbin/fsfreeze ] || ./.ci/install util-linux
+	@command -v slowhttptest >/dev/null 2>&1 || ./.ci/install slowhttptest
 
 # Both the toolchain of go.mod and the machine's own Go must build and vet the code.
 vet:
@@ -54,6 +55,9 @@ linear: needs ## let 64 clients contend under kills for 2 minutes and judge ever
 soak: needs ## cut the service off 400 times and count what is lost, in about 4 minutes
 	go test -c -o bin/soak ./internal/e2e
 	cd internal/e2e && ../../bin/soak -test.run 'TestSoak$$' -test.timeout 60m -soak
+
+restarts: needs ## restart the service 50 times under 500 requests a second, on each engine
+	go test ./internal/e2e -count=1 -v -run 'TestRollingRestart$$' -restarts 50
 
 bench: ## compare with others, about 6 minutes on a machine that does nothing else
 	cd bench && go run . --out ../docs

@@ -16,7 +16,7 @@ import (
 )
 
 func serve(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "serve", "[flags]", "Serves the API until SIGINT or SIGTERM; then answers what is under way. A second signal ends it at once.\nPLANTSTORE_TOKEN gives it one fixed token.")
+	f := newFlags(env, "serve", "[flags]", "Serves the API until SIGINT or SIGTERM; then answers what is under way. A second signal ends it at once.\nPLANTSTORE_TOKEN gives it one fixed token. Sockets that systemd passes on (LISTEN_FDS) come before --listen and --ops-listen.")
 	db := f.database()
 	listen := f.String("listen", "127.0.0.1:8080", "`address` of the service")
 	opsListen := f.String("ops-listen", "127.0.0.1:8081", "`address` of /livez and /readyz, or off")
@@ -51,6 +51,10 @@ func serve(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
+	public, ops, err := server.Inherit(env.getenv)
+	if err != nil {
+		return err
+	}
 
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may go away; the service stays
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
@@ -65,7 +69,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 		log.Warn("the database is on a file system in memory: a power loss or restart of the machine loses every plant", "db", *db)
 	}
 	err = server.Run(ctx, server.Config{
-		Listen: *listen, OpsListen: *opsListen, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, Token: fixed,
+		Listen: *listen, OpsListen: *opsListen, Public: public, Ops: ops, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, Token: fixed,
 		AccessLog: accessLog, Rate: defaultRate, Proxies: trusted, Origins: origins, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: log,
 	}, st)
 	return errors.Join(err, st.Close())

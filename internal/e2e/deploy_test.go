@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,11 +169,55 @@ func TestUnit(t *testing.T) {
 		t.Log("the unit is only read: there is no systemd-analyze on this machine")
 		return
 	}
-	file := filepath.Join(t.TempDir(), "plantstore.service")
-	if err := os.WriteFile(file, []byte(replaceOnce(t, unit, "/usr/local/bin/plantstore", binary)), 0o600); err != nil {
-		t.Fatal(err)
+	folder := t.TempDir()
+	socket := filepath.Join(folder, "plantstore.socket")
+	file := filepath.Join(folder, "plantstore.service")
+	for path, text := range map[string]string{
+		file: replaceOnce(t, unit, "/usr/local/bin/plantstore", binary), socket: example(t, "plantstore.socket"),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if out, err := exec.Command(program, "verify", file).CombinedOutput(); err != nil || strings.Contains(string(out), "plantstore.service") {
+	if out, err := exec.Command(program, "verify", file, socket).CombinedOutput(); err != nil || strings.Contains(string(out), "plantstore.") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
+}
+
+// The socket unit holds the address that serve has by default, under a name that serve knows, and what systemd itself
+// passes on is taken.
+func TestSocketUnit(t *testing.T) {
+	unit := example(t, "plantstore.socket")
+	if help, _, _ := plantstore(t, nil, "serve", "-h"); !strings.Contains(unit, "\nListenStream=127.0.0.1:8080\n") || !strings.Contains(help, "default 127.0.0.1:8080") {
+		t.Error("the socket unit and serve have different addresses")
+	}
+	if !strings.Contains(unit, "\nFileDescriptorName=http\n") {
+		t.Error("the socket has no name that serve knows")
+	}
+	program, err := exec.LookPath("systemd-socket-activate")
+	if err != nil {
+		t.Log("the unit is only read: there is no systemd-socket-activate on this machine")
+		return
+	}
+	address := quietAddress(t)
+	p := launch(t, exec.Command(program, "--listen="+address, "--fdname=http", binary, "serve",
+		"--db", filepath.Join(t.TempDir(), "plants.db"), "--listen", "192.0.2.1:1", "--ops-listen", "off"))
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if c, err := net.Dial("tcp", address); err == nil { // which starts the service
+			c.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("systemd-socket-activate does not listen")
+		}
+	}
+	for !strings.Contains(p.stderr.String(), `"msg":"serving"`) {
+		select {
+		case <-p.ended:
+			t.Fatalf("the server ended: %v\n%s", p.err, p.stderr)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	p.url, p.token = "http://"+address, issued.FindString(p.stdout.String())
+	wantAnswer(t, "through a socket of systemd", p.create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
 }

@@ -48,14 +48,17 @@ func TestOpsOff(t *testing.T) {
 	}
 }
 
+// rawCreate is a whole request as it goes over the wire.
+func (p *process) rawCreate(id int) string {
+	body := fmt.Sprintf(`{"id":%d,"name":"x"}`, id)
+	return fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", p.token, len(body), body)
+}
+
 // On SIGTERM every request that has begun is answered: one whose headers are half there, one whose body is,
-// on a new connection and on one that has served before.
+// on a new connection and on one that has served before, also when its begin came with the request before.
 func TestDrain(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, p *process) {
-		request := func(id int) string {
-			body := fmt.Sprintf(`{"id":%d,"name":"x"}`, id)
-			return fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", p.token, len(body), body)
-		}
+		request := p.rawCreate
 		type half struct {
 			what string
 			conn net.Conn
@@ -63,21 +66,28 @@ func TestDrain(t *testing.T) {
 		}
 		var halves []half
 		for i, cut := range []int{10, 60, len(request(1)) - 5} {
-			for _, used := range []bool{false, true} {
+			for n, before := range []string{"nothing", "a request", "a request in the same packet"} {
 				c := p.dial(t)
 				defer c.Close()
-				if used {
+				text := request(10*i + n)
+				first := text[:cut]
+				if n == 2 {
+					first = request(100+i) + first
+				}
+				if n == 1 {
 					io.WriteString(c, request(100+i))
+				} else {
+					io.WriteString(c, first)
+				}
+				if n > 0 {
 					if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
 						t.Fatal(err)
 					}
 				}
-				text := request(10*i + 1)
-				if used {
-					text = request(10*i + 2)
+				if n == 1 {
+					io.WriteString(c, first)
 				}
-				io.WriteString(c, text[:cut])
-				halves = append(halves, half{fmt.Sprintf("%d bytes sent, connection used before: %v", cut, used), c, text[cut:]})
+				halves = append(halves, half{fmt.Sprintf("%d bytes sent, before them %s", cut, before), c, text[cut:]})
 			}
 		}
 		idle := p.dial(t)
@@ -91,6 +101,10 @@ func TestDrain(t *testing.T) {
 		if c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://")); err == nil {
 			c.Close()
 			t.Error("a new connection is accepted while stopping")
+		}
+		idle.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if n, err := idle.Read(make([]byte, 1)); n != 0 || err != io.EOF { // the time of those without a request is over
+			t.Errorf("a connection without a request while stopping: %d bytes, %v, want its end", n, err)
 		}
 		for _, h := range halves {
 			if _, err := io.WriteString(h.conn, h.rest); err != nil {
@@ -108,6 +122,94 @@ func TestDrain(t *testing.T) {
 			t.Errorf("exit %d\n%s", code, p.stderr)
 		}
 	})
+}
+
+// A client does not know that the service stops until it is told. So a connection that no request is on is kept for
+// a second: a request that comes is answered, and the answer says that it is the last. Where nobody is
+// connected, nobody is waited for.
+func TestLinger(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, p *process) {
+		fresh, page, used := p.dial(t), p.dial(t), p.dial(t) // the last is answered, so all are accepted
+		for _, c := range []net.Conn{fresh, page, used} {
+			defer c.Close()
+		}
+		io.WriteString(used, p.rawCreate(1))
+		if response, err := http.ReadResponse(bufio.NewReader(used), nil); err != nil || response.Close {
+			t.Fatalf("before the stop: %v, %v", response, err)
+		}
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		p.wantStopping(t)
+		for what, test := range map[string]struct {
+			conn    net.Conn
+			request string
+		}{
+			"a new connection": {fresh, p.rawCreate(2)}, "a used connection": {used, p.rawCreate(3)},
+			"a page": {page, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
+		} {
+			if _, err := io.WriteString(test.conn, test.request); err != nil {
+				t.Errorf("%s: %v", what, err)
+				continue
+			}
+			in := bufio.NewReader(test.conn)
+			response, err := http.ReadResponse(in, nil)
+			if err != nil || response.StatusCode != 200 || !response.Close {
+				t.Errorf("%s: %v, %v; want 200 and Connection: close", what, response, err)
+				continue
+			}
+			io.Copy(io.Discard, response.Body)
+			if _, err := in.ReadByte(); err != io.EOF {
+				t.Errorf("%s: after the answer %v, want its end", what, err)
+			}
+		}
+		if code := p.exit(5 * time.Second); code != 0 {
+			t.Errorf("exit %d\n%s", code, p.stderr)
+		}
+		if took := p.stopTook(t); took > 900*time.Millisecond {
+			t.Errorf("stopped after %v, although nobody was connected any more", took)
+		}
+	})
+	p := serve(t, filepath.Join(t.TempDir(), "plants.db"))
+	silent := p.dial(t)
+	defer silent.Close()
+	io.WriteString(silent, p.rawCreate(1))
+	http.ReadResponse(bufio.NewReader(silent), nil)
+	if code := p.stop(5 * time.Second); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	if took := p.stopTook(t); took < 900*time.Millisecond || took > 3*time.Second {
+		t.Errorf("a silent connection was kept for %v, want a second", took)
+	}
+}
+
+func (p *process) wantStopping(t *testing.T) {
+	t.Helper()
+	for range 500 {
+		if strings.Contains(p.stderr.String(), `"msg":"stopping"`) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("the server does not stop:\n%s", p.stderr)
+}
+
+// stopTook is how long the log says that a stop took.
+func (p *process) stopTook(t *testing.T) time.Duration {
+	t.Helper()
+	at := map[string]time.Time{}
+	for line := range strings.Lines(p.stderr.String()) {
+		var record struct {
+			Time time.Time
+			Msg  string
+		}
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		at[record.Msg] = record.Time
+	}
+	if at["stopping"].IsZero() || at["stopped"].IsZero() {
+		t.Fatalf("the log tells of no stop:\n%s", p.stderr)
+	}
+	return at["stopped"].Sub(at["stopping"])
 }
 
 func TestDrainIsBounded(t *testing.T) {

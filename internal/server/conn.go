@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -16,17 +17,24 @@ import (
 	"plantstore/internal/httpapi"
 )
 
-// listener hands out connections that it keeps count of, for two things that the HTTP library does
-// not do: a request that is half read when the service is told to stop is still answered (the
-// library's Shutdown drops it), and what the library answers by itself is an Error like any other.
+// linger is how long a connection that no request is on is kept after the signal to stop. Its client
+// does not know yet, and may be sending: what comes is answered, and the answer says that it is the last.
+const linger = time.Second
+
+// listener hands out connections that it keeps count of, for three things that the HTTP library does
+// not do: a request that comes or is half read when the service is told to stop is still answered (the
+// library's Shutdown drops it), a request that could be read in two ways is refused, and what the
+// library answers by itself is an Error like any other.
 type listener struct {
 	net.Listener
 	log      func(message string, attrs ...any) // of requests that only the library has seen
 	draining atomic.Bool
+	lingered atomic.Bool // a connection that no request is on has had its time
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
-	empty chan struct{} // closed when draining and no connection is left
+	deaf  bool          // the last connection has been accepted
+	empty chan struct{} // closed when deaf and no connection is left
 }
 
 type conn struct {
@@ -34,6 +42,8 @@ type conn struct {
 	from *listener
 	half atomic.Bool // from the first byte of a request until its answer is written
 	busy atomic.Bool // while a handler has the request
+
+	framing framing // of what is read
 
 	readBy, writeBy atomic.Int64 // deadlines that are armed, in ns since 1970; 0 for none
 
@@ -46,6 +56,12 @@ func newListener(l net.Listener, log func(string, ...any)) *listener {
 
 func (l *listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
+	if errors.Is(err, net.ErrClosed) {
+		l.mu.Lock()
+		l.deaf = true
+		l.signal()
+		l.mu.Unlock()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,38 +77,45 @@ func (l *listener) state(nc net.Conn, s http.ConnState) {
 	switch c := nc.(*conn); s {
 	case http.StateActive:
 		c.busy.Store(true)
+		c.half.Store(true) // also where it was read together with the request before
 	case http.StateIdle:
 		c.busy.Store(false)
-		c.half.Store(false)
-		if l.draining.Load() {
+		c.half.Store(c.framing.within())
+		if l.lingered.Load() {
 			c.Close()
 		}
 	}
 }
 
-// drain takes no more connections, ends those that no request is on, and waits for the others
-// until ctx ends. It returns how many were cut off then.
-func (l *listener) drain(ctx context.Context) int {
+// drain takes no more connections, ends those that no request comes on for a while, and waits for the
+// others until ctx ends. It returns how many requests were cut off then.
+func (l *listener) drain(ctx context.Context) (cut int) {
 	l.draining.Store(true)
 	l.Close()
-	for _, c := range l.open() {
-		if !c.half.Load() {
-			c.Close()
+	select {
+	case <-l.empty:
+		return 0
+	case <-time.After(linger):
+		l.lingered.Store(true)
+		for _, c := range l.open() {
+			if !c.half.Load() {
+				c.Close()
+			}
 		}
+	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	l.signal()
-	l.mu.Unlock()
 	select {
 	case <-l.empty:
 		return 0
 	case <-ctx.Done():
 	}
-	left := l.open()
-	for _, c := range left {
+	for _, c := range l.open() {
+		if c.half.Load() {
+			cut++
+		}
 		c.Close()
 	}
-	return len(left)
+	return cut
 }
 
 func (l *listener) open() []*conn {
@@ -103,7 +126,7 @@ func (l *listener) open() []*conn {
 
 // signal tells drain when the last connection is gone. The caller holds mu.
 func (l *listener) signal() {
-	if l.draining.Load() && len(l.conns) == 0 {
+	if l.deaf && len(l.conns) == 0 {
 		select {
 		case <-l.empty:
 		default:
@@ -123,6 +146,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.half.Store(true)
+		if good, ok := c.framing.follow(b[:n]); !ok {
+			return good, errFraming
+		}
 	}
 	return n, err
 }

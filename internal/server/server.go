@@ -42,6 +42,8 @@ type Config struct {
 	Origins   httpapi.Origins // web pages that may use the API
 	Commit    commit.Options
 
+	Public, Ops net.Listener // in place of the addresses: see Inherit
+
 	Creator httpapi.Creator // in place of group commit on the store: for comparisons; nil in the product
 
 	Out io.Writer // where the address, a first token and a curl line go
@@ -62,7 +64,7 @@ const (
 
 // Run serves st until ctx ends, then answers what is under way and returns. The caller closes st.
 func Run(ctx context.Context, cfg Config, st store.Store) error {
-	public, err := net.Listen("tcp", cfg.Listen)
+	public, err := listen(cfg.Public, cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", cfg.Listen, cause(err))
 	}
@@ -121,7 +123,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 
 	failed := make(chan error, 2)
 	if cfg.OpsListen != "off" {
-		l, err := net.Listen("tcp", cfg.OpsListen)
+		l, err := listen(cfg.Ops, cfg.OpsListen)
 		if err != nil {
 			return fmt.Errorf("listen for health on %s: %w", cfg.OpsListen, cause(err))
 		}
@@ -149,6 +151,14 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	}
 	cfg.Log.Info("stopped")
 	return nil
+}
+
+// listen opens an address, unless there is a listener already.
+func listen(passed net.Listener, address string) (net.Listener, error) {
+	if passed != nil {
+		return passed, nil
+	}
+	return net.Listen("tcp", address)
 }
 
 // baseURL is the public address with a path that has no slash at its end.
