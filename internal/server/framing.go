@@ -59,23 +59,30 @@ func (f *framing) within() bool { return f.begun || f.body > 0 || len(f.part) > 
 
 // line takes a line of a head, without its LF, and reports whether it has one meaning.
 func (f *framing) line(line []byte) bool {
-	line, ok := bytes.CutSuffix(line, []byte("\r"))
-	switch {
-	case !ok:
+	n := len(line) - 1
+	if n < 0 || line[n] != '\r' {
 		return false
-	case !f.begun:
-		f.begun = len(line) > 0
-	case len(line) == 0:
-		*f = framing{body: f.length, last: f.coded}
-	case line[0] == ' ' || line[0] == '\t':
+	}
+	line = line[:n]
+	if !f.begun {
+		f.begun = n > 0
+		return true
+	}
+	if n == 0 {
+		f.body, f.last = f.length, f.coded
+		f.begun, f.sized, f.coded, f.length = false, false, false, 0
+		return true
+	}
+	switch line[0] {
+	case ' ', '\t':
 		return false
-	case line[0]|0x20 == 'c':
+	case 'c', 'C':
 		if value, ok := valueOf(line, "content-length"); ok {
 			again := f.sized || f.coded
 			f.length, f.sized = decimal(value)
 			return f.sized && !again
 		}
-	case line[0]|0x20 == 't':
+	case 't', 'T':
 		if _, ok := valueOf(line, "transfer-encoding"); ok {
 			f.coded = true
 			return !f.sized
