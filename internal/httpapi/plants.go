@@ -20,8 +20,8 @@ const (
 	defaultLimit = 100
 	maxLimit     = 1000
 
-	maxPage = 1 << 20 // bytes after which a page ends
-	maxRead = 100     // plants that are read at once
+	maxPage = 256 << 10 // bytes after which a page ends: each client that reads slowly holds as many
+	maxRead = 100       // plants that are read at once
 )
 
 func (a *API) createPlant(x *exchange, r *http.Request, t token.Token) error {

@@ -143,11 +143,14 @@ func (c *conn) Read(b []byte) (int, error) {
 	if len(b) == 1 && c.busy.Load() {
 		return 0, nil
 	}
+	if c.framing.broken {
+		return 0, errFraming
+	}
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.half.Store(true)
-		if good, ok := c.framing.follow(b[:n]); !ok {
-			return good, errFraming
+		if n = c.framing.follow(b[:n]); n == 0 {
+			return 0, errFraming
 		}
 	}
 	return n, err

@@ -20,15 +20,12 @@ type framing struct {
 	length int64  // what the Content-Length says
 
 	last   bool // the end of this request is for the library to find, and the connection ends there
-	broken bool
+	broken bool // there was a fault: nothing more is good
 }
 
-// follow takes the next bytes. Where they are at fault, it returns how many of them come before: the
-// library gets those, which never end a head, and an error.
-func (f *framing) follow(b []byte) (good int, ok bool) {
-	if f.broken {
-		return 0, false
-	}
+// follow takes the next bytes and returns how many of them are good. They are all of them, unless there is a fault:
+// what comes before it is for the library to answer, and never ends the head that is at fault.
+func (f *framing) follow(b []byte) int {
 	for i := 0; i < len(b) && !f.last; {
 		if f.body > 0 {
 			n := min(f.body, int64(len(b)-i))
@@ -47,11 +44,11 @@ func (f *framing) follow(b []byte) (good int, ok bool) {
 			f.part = nil
 		}
 		if f.broken = !f.line(line); f.broken {
-			return i, false
+			return i
 		}
 		i += end + 1
 	}
-	return len(b), true
+	return len(b)
 }
 
 // within reports whether a request has begun whose end has not come.

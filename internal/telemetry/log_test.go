@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"bytes"
 	"os"
+	"strings"
 	"testing"
 
 	"plantstore/internal/telemetry"
@@ -10,8 +11,8 @@ import (
 
 func TestLogger(t *testing.T) {
 	var b bytes.Buffer
-	telemetry.NewLogger(&b).Info("hello", "name", "a\nb\x1b[31m")
-	if got := b.String(); got[0] != '{' || bytes.Count(b.Bytes(), []byte("\n")) != 1 || bytes.ContainsRune(b.Bytes(), '\x1b') {
+	telemetry.NewLogger(&b).Info("hello", "name", "a\nb\x1b[31m\u009b31m\u202e\x7f é🌵")
+	if got := b.String(); got[0] != '{' || bytes.Count(b.Bytes(), []byte("\n")) != 1 || bytes.ContainsAny(b.Bytes(), "\x1b\u009b\u202e\x7f") || !strings.Contains(got, `\u009b31m\\u202e\\u007f é🌵`) {
 		t.Errorf("a record for a program: %q", got)
 	}
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
