@@ -320,11 +320,11 @@ func (p *process) connections(t *testing.T) (n int) {
 }
 
 const (
-	slowClients = 200 // of each kind
-	flatMemory  = 200 << 20
+	slowClients = 150 // of each kind
+	flatMemory  = 150 << 20
 )
 
-// Six hundred clients that send headers, send bodies and read answers a few bytes at a time do not harm one that
+// Hundreds of clients that send headers, send bodies and read answers a few bytes at a time do not harm one that
 // behaves, and the memory that they can take has an end.
 func TestSlowClients(t *testing.T) {
 	program, err := exec.LookPath("slowhttptest")

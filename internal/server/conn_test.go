@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -82,5 +84,55 @@ func TestLookOut(t *testing.T) {
 	b := make([]byte, 10)
 	if n, err := c.Read(b); string(b[:n]) != "next" || err != nil {
 		t.Errorf("the next read = %q, %v", b[:n], err)
+	}
+}
+
+// late hands out connections when it is told to.
+type late struct {
+	net.Listener
+	accepted, goOn chan struct{}
+}
+
+func (l late) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted <- struct{}{}
+		<-l.goOn
+	}
+	return c, err
+}
+
+// A connection that has left the queue of the kernel when the service is told to stop, and is not counted yet,
+// is waited for and served.
+func TestDrainWaitsForTheLastAccepted(t *testing.T) {
+	first, _ := pair(t)
+	first.Close()
+	l := first.from
+	slow := late{l.Listener, make(chan struct{}), make(chan struct{})}
+	l.Listener = slow
+	service := &http.Server{ConnState: l.state, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })}
+	defer service.Close()
+	go service.Serve(l)
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	<-slow.accepted
+	drained := make(chan int, 1)
+	go func() { drained <- l.drain(context.Background()) }()
+	select {
+	case <-drained:
+		t.Error("the drain is over before the last connection that was accepted")
+		drained <- 0
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(slow.goOn)
+	client.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
+	if response, err := http.ReadResponse(bufio.NewReader(client), nil); err != nil || response.StatusCode != 200 {
+		t.Errorf("the last connection that was accepted: %v, %v", response, err)
+	}
+	if cut := <-drained; cut != 0 {
+		t.Errorf("%d requests were cut off", cut)
 	}
 }
