@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean soak restarts
+.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean soak restarts slow
 
 run: build ## serve on the embedded database
 	bin/plantstore serve
@@ -58,6 +58,9 @@ soak: needs ## cut the service off 400 times and count what is lost, in about 4 
 
 restarts: needs ## restart the service 50 times under 500 requests a second, on each engine
 	go test ./internal/e2e -count=1 -v -run 'TestRollingRestart$$' -restarts 50
+
+slow: needs ## let slow clients be until they are cut off, in about two minutes
+	go test ./internal/e2e -count=1 -v -run 'TestSlowClients$$' -slow 100s
 
 bench: ## compare with others, about 6 minutes on a machine that does nothing else
 	cd bench && go run . --out ../docs

@@ -321,7 +321,7 @@ func (p *process) connections(t *testing.T) (n int) {
 
 const (
 	slowClients = 150 // of each kind
-	flatMemory  = 150 << 20
+	flatMemory  = 256 << 20
 )
 
 // Hundreds of clients that send headers, send bodies and read answers a few bytes at a time do not harm one that
