@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean soak restarts slow
+.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean soak restarts slow overload
 
 run: build ## serve on the embedded database
 	bin/plantstore serve
@@ -61,6 +61,9 @@ restarts: needs ## restart the service 50 times under 500 requests a second, on 
 
 slow: needs ## let slow clients be until they are cut off, in about two minutes
 	go test ./internal/e2e -count=1 -v -run 'TestSlowClients$$' -slow 100s
+
+overload: ## ten times what it can do for 30 s, in 256 MiB, on a machine that does nothing else
+	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e -count=1 -v -run 'TestOverload$$'
 
 bench: ## compare with others, about 6 minutes on a machine that does nothing else
 	cd bench && go run . --out ../docs

@@ -24,6 +24,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 	drain := f.Duration("drain", 10*time.Second, "how long requests under way may take after the signal to stop")
 	maxBody := f.Int64("max-body", 64<<10, "`bytes` of a request body at most")
 	queue := f.Int("queue", 4096, "creates that may wait for a commit at most; more are answered 503")
+	maxConns := f.Int("max-conns", 0, "connections at once at most; more make idle ones give way, or are answered 503; 0 is 512 for each processor, or what the limits on files and memory allow")
 	access := f.String("access-log", "errors", "`which` requests to log: errors (failures and slow ones), all or off")
 	cors := f.String("cors-origins", "*", "web `origins` whose pages may use the API from a browser: *, off, or a list separated by commas")
 	limit, burst := f.rate("default-rate", "default-burst", "of tokens that were issued without one", "no limit")
@@ -44,6 +45,8 @@ func serve(ctx context.Context, env environment, args []string) error {
 		return f.wrong("--max-body is %d: expected 1 to %d", *maxBody, 64<<20)
 	case *queue < 1:
 		return f.wrong("--queue is %d: expected 1 or more", *queue)
+	case *maxConns < 0:
+		return f.wrong("--max-conns is %d: expected 0 or more", *maxConns)
 	case *drain < 0:
 		return f.wrong("--drain is %v: expected 0 or more", *drain)
 	}
@@ -69,7 +72,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 		log.Warn("the database is on a file system in memory: a power loss or restart of the machine loses every plant", "db", *db)
 	}
 	err = server.Run(ctx, server.Config{
-		Listen: *listen, OpsListen: *opsListen, Public: public, Ops: ops, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, Token: fixed,
+		Listen: *listen, OpsListen: *opsListen, Public: public, Ops: ops, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, MaxConns: *maxConns, Token: fixed,
 		AccessLog: accessLog, Rate: defaultRate, Proxies: trusted, Origins: origins, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: log,
 	}, st)
 	return errors.Join(err, st.Close())

@@ -73,6 +73,9 @@ func or[T int | time.Duration](value, fallback T) T {
 	return value
 }
 
+// Queue is how many plants may wait at most.
+func (c *Committer) Queue() int { return c.opts.Queue }
+
 // Create stores a plant and returns its outcome once that would survive power loss.
 //
 // A caller that has gone away before its plant joins a batch stores nothing; after that the

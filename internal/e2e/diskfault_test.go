@@ -603,7 +603,7 @@ func frozen(t *testing.T, first string) {
 	if l.answers[200] != 20 || l.answers[50301]+l.answers[50302] != len(l.sent)-20 {
 		t.Errorf("answers %v, want no 200 but the 20 of before", l.answers)
 	}
-	if rss := p.memory(t); rss > 200<<20 {
+	if rss := p.memory(t, "VmRSS"); rss > 200<<20 {
 		t.Errorf("the service has %d MiB", rss>>20)
 	}
 	p.says(t, "waited", time.Second)
@@ -662,18 +662,6 @@ func (p *process) blocked(t *testing.T) bool {
 		}
 	}
 	return false
-}
-
-// memory is what the process has in memory, in bytes.
-func (p *process) memory(t *testing.T) int64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var size, resident int64
-	fmt.Sscan(string(text), &size, &resident)
-	return resident * int64(os.Getpagesize())
 }
 
 // Twenty write operations a second: slow, and nothing worse.

@@ -246,7 +246,7 @@ func TestDeepJSON(t *testing.T) {
 		}
 	}
 	wantAnswer(t, "what is stored", p.ask(t, "GET", "/plants", ""), 200, "[]")
-	if after := p.rss(t); after > 128<<20 {
+	if after := p.memory(t, "VmRSS"); after > 128<<20 {
 		t.Errorf("%d MiB in use after deep bodies", after>>20)
 	}
 }
@@ -283,21 +283,6 @@ func TestNamesThatCommand(t *testing.T) {
 		t.Errorf("plants list: exit %d, prints %.100q", code, out[max(0, i-20):])
 	}
 	p.wantCleanLog(t)
-}
-
-// rss is the memory that the process holds.
-func (p *process) rss(t *testing.T) int64 {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
-	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kib << 10
 }
 
 // connections counts those that the process has with clients.
@@ -356,8 +341,8 @@ func TestSlowClients(t *testing.T) {
 			t.Fatalf("%d connections, want %d that are slow", p.connections(t), 3*slowClients)
 		}
 	}
-	beset, first := p.p99(t), p.rss(t)
-	again, second := p.p99(t), p.rss(t)
+	beset, first := p.p99(t), p.memory(t, "VmRSS")
+	again, second := p.p99(t), p.memory(t, "VmRSS")
 	if n := p.connections(t); n < 3*slowClients*9/10 {
 		t.Errorf("%d connections are left of %d: that was no test of slow clients", n, 3*slowClients)
 	}
@@ -375,7 +360,7 @@ func TestSlowClients(t *testing.T) {
 				t.Fatalf("%d connections are left after %v", p.connections(t), *slowFor)
 			}
 		}
-		t.Logf("all cut off; p99 %v, %d MiB", p.p99(t), p.rss(t)>>20)
+		t.Logf("all cut off; p99 %v, %d MiB", p.p99(t), p.memory(t, "VmRSS")>>20)
 	}
 	p.wantCleanLog(t)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // readBody appends the request's body to buf after it has checked that the headers announce JSON.
-func (a *API) readBody(r *http.Request, buf []byte) ([]byte, error) {
+func (a *API) readBody(x *exchange, r *http.Request, buf []byte) ([]byte, error) {
 	if err := checkType(r.Header["Content-Type"]); err != nil {
 		return buf, err
 	}
@@ -28,6 +28,9 @@ func (a *API) readBody(r *http.Request, buf []byte) ([]byte, error) {
 	for {
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
+			if err := x.hold(cap(buf)); err != nil {
+				return buf, err
+			}
 		}
 		n, err := body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/token"
 )
 
@@ -46,6 +47,7 @@ type exchange struct {
 	start   time.Time
 	status  int // zero until the answer has begun
 	buf     []byte
+	held    int64 // of what the API may hold at once: see hold
 }
 
 var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0, 1024)} }}
@@ -64,6 +66,31 @@ func (x *exchange) WriteHeader(status int) {
 func (x *exchange) Write(b []byte) (int, error) {
 	x.WriteHeader(http.StatusOK)
 	return x.ResponseWriter.Write(b)
+}
+
+// small is what every request may have without being counted.
+const small = 4 << 10
+
+// hold counts n bytes that an exchange has in memory until it is over. It fails where all exchanges
+// together would have too many.
+func (x *exchange) hold(n int) error {
+	more := int64(n) - x.held
+	if n <= small || more <= 0 || x.api.maxHeld == 0 {
+		return nil
+	}
+	if x.api.held.Add(more) > x.api.maxHeld {
+		x.api.held.Add(-more)
+		return fmt.Errorf("%w: large bodies and pages fill the memory that they may", plant.ErrBusy)
+	}
+	x.held += more
+	return nil
+}
+
+func (x *exchange) release() {
+	if x.held != 0 {
+		x.api.held.Add(-x.held)
+		x.held = 0
+	}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -88,6 +115,7 @@ func (a *API) adapt(h handler, needs token.Scope) http.Handler {
 		}
 		a.record(r, x, number, err)
 
+		x.release()
 		x.ResponseWriter, x.request = nil, nil
 		if cap(x.buf) <= 64<<10 {
 			exchanges.Put(x)
@@ -108,6 +136,9 @@ func (a *API) answer(x *exchange, r *http.Request, h handler, needs token.Scope)
 		}
 		if err := a.limit(x, &t); err != nil {
 			return err
+		}
+		if a.admit != nil && a.admit(r.Context(), t.Hash) {
+			x.Header().Set("Connection", "close")
 		}
 		if t.Scopes&needs == 0 {
 			x.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="plantstore", error="insufficient_scope", scope=%q`, needs))

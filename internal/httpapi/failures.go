@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -212,4 +213,12 @@ func LibraryFailure(status int) (f Failure, body []byte, ok bool) {
 	}
 	f, message := classify(err)
 	return f, appendError(nil, f.Number, message), true
+}
+
+var refusalBody = appendError(nil, 50301, plant.ErrBusy.Error())
+
+// Refusal is a whole answer for a connection that there is no room for: what it asks is not read.
+func Refusal() []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nX-Request-Id: %s\r\nRetry-After: 1\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n%s",
+		len(refusalBody), NewRequestID(), refusalBody)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/plant"
@@ -52,6 +53,9 @@ type Options struct {
 	Rate      rate.Limit  // of tokens that have none of their own
 	Stopping  func() bool // true when an answer is to be the last of its connection
 
+	Admit   func(ctx context.Context, who token.Hash) (last bool) // told of a token's request; true when its connection is to end; may be nil
+	MaxHeld int64                                                 // bytes of large bodies and pages in memory at once; 0 for any number
+
 	Auth    Authenticator
 	Creator Creator
 	Reader  Reader
@@ -79,6 +83,9 @@ type API struct {
 	used      *rate.Table[token.Hash] // what each token has used of its rate
 	stopping  func() bool
 	mux       *http.ServeMux
+	admit     func(context.Context, token.Hash) bool
+	maxHeld   int64
+	held      atomic.Int64      // of maxHeld
 	counting  chan struct{}     // holds a token for each count under way
 	methods   map[string]string // of each path pattern, as Allow lists them
 }
@@ -115,6 +122,7 @@ func New(o Options) *API {
 		prefix: o.Prefix, maxBody: o.MaxBody, accessLog: o.AccessLog, slow: o.Slow, log: o.Log, origins: o.Origins, stopping: o.Stopping,
 		auth: o.Auth, creator: o.Creator, reader: o.Reader, editor: o.Editor,
 		proxies: o.Proxies, rate: o.Rate, used: rate.NewTable[token.Hash](maxLimited, time.Now),
+		admit: o.Admit, maxHeld: o.MaxHeld,
 		mux: http.NewServeMux(), counting: make(chan struct{}, 2), methods: map[string]string{},
 	}
 	methods := map[string][]string{}

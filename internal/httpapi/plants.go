@@ -26,7 +26,7 @@ const (
 
 func (a *API) createPlant(x *exchange, r *http.Request, t token.Token) error {
 	var err error
-	if x.buf, err = a.readBody(r, x.buf[:0]); err != nil {
+	if x.buf, err = a.readBody(x, r, x.buf[:0]); err != nil {
 		return err
 	}
 	p, err := plant.Decode(x.buf)
@@ -69,7 +69,7 @@ func (a *API) listPlants(x *exchange, r *http.Request, t token.Token) error {
 	if err != nil {
 		return err
 	}
-	b, next, err := a.appendPage(r.Context(), append(x.buf[:0], '['), t.Store, after, limit)
+	b, next, err := a.appendPage(x, r.Context(), append(x.buf[:0], '['), t.Store, after, limit)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (a *API) count(ctx context.Context, store string) (int64, error) {
 
 // appendPage appends at most limit plants, and fewer where they are large: what a request can make the
 // service hold is bounded. next is the cursor of the page that follows, nil where there is none.
-func (a *API) appendPage(ctx context.Context, b []byte, store string, after *int64, limit int) (_ []byte, next *int64, err error) {
+func (a *API) appendPage(x *exchange, ctx context.Context, b []byte, store string, after *int64, limit int) (_ []byte, next *int64, err error) {
 	for written := 0; written < limit && len(b) < maxPage; {
 		n := min(limit-written, maxRead)
 		// One more than is written tells whether anything follows.
@@ -121,6 +121,9 @@ func (a *API) appendPage(ctx context.Context, b []byte, store string, after *int
 			b = plants[read].AppendJSON(b)
 			written++
 		}
+		if err := x.hold(cap(b)); err != nil {
+			return b, nil, err
+		}
 		if read == len(plants) {
 			return b, nil, nil
 		}
@@ -135,7 +138,7 @@ func (a *API) replacePlant(x *exchange, r *http.Request, t token.Token) error {
 	if err != nil {
 		return err
 	}
-	if x.buf, err = a.readBody(r, x.buf[:0]); err != nil {
+	if x.buf, err = a.readBody(x, r, x.buf[:0]); err != nil {
 		return err
 	}
 	to, err := plant.DecodePlant(x.buf)

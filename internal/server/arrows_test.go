@@ -26,9 +26,10 @@ var arrows = map[string]string{
 	"internal/httpapi":               "internal/plant internal/rate internal/token internal/telemetry",
 	"internal/console":               "",
 	"internal/telemetry":             "",
-	"internal/server":                "api internal/commit internal/console internal/httpapi internal/rate internal/store internal/telemetry internal/token",
+	"internal/server":                "api internal/commit internal/console internal/httpapi internal/plant internal/rate internal/store internal/telemetry internal/token",
 	"internal/browser":               "",
 	"internal/e2e":                   "",
+	"internal/e2e/openload":          "",
 	"internal/ledger":                "",
 }
 

@@ -30,6 +30,7 @@ type listener struct {
 	log      func(message string, attrs ...any) // of requests that only the library has seen
 	draining atomic.Bool
 	lingered atomic.Bool // a connection that no request is on has had its time
+	crowd
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -45,16 +46,23 @@ type conn struct {
 
 	framing framing // of what is read
 
+	since   atomic.Int64 // when it was accepted, or idle, or a request began to arrive; in ns since 1970
+	asked   atomic.Bool  // something has been sent on it
+	reading atomic.Bool  // while a handler waits for more of the body
+	share   *share       // of the token that the last request had; guarded by the listener's mu where others look
+
 	readBy, writeBy atomic.Int64 // deadlines that are armed, in ns since 1970; 0 for none
 
 	once sync.Once
 }
 
-func newListener(l net.Listener, log func(string, ...any)) *listener {
-	return &listener{Listener: l, log: log, conns: map[*conn]struct{}{}, empty: make(chan struct{})}
+// newListener hands out at most most connections at once.
+func newListener(l net.Listener, most int, log func(string, ...any)) *listener {
+	return &listener{Listener: l, log: log, conns: map[*conn]struct{}{}, empty: make(chan struct{}), crowd: newCrowd(most)}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
+	l.makeRoom()
 	accepted, err := l.Listener.Accept()
 	if errors.Is(err, net.ErrClosed) {
 		l.mu.Lock()
@@ -63,9 +71,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		l.mu.Unlock()
 	}
 	if err != nil {
+		l.noFiles = outOfFiles(err)
 		return nil, err
 	}
 	c := &conn{Conn: accepted, from: l}
+	c.since.Store(time.Now().UnixNano())
 	l.mu.Lock()
 	l.conns[c] = struct{}{}
 	l.mu.Unlock()
@@ -81,6 +91,7 @@ func (l *listener) state(nc net.Conn, s http.ConnState) {
 	case http.StateIdle:
 		c.busy.Store(false)
 		c.half.Store(c.framing.within())
+		c.since.Store(time.Now().UnixNano())
 		if l.lingered.Load() {
 			c.Close()
 		}
@@ -146,12 +157,25 @@ func (c *conn) Read(b []byte) (int, error) {
 	if c.framing.broken {
 		return 0, errFraming
 	}
+	if c.busy.Load() {
+		c.reading.Store(true)
+		defer c.reading.Store(false)
+	}
 	n, err := c.Conn.Read(b)
-	if n > 0 {
+	if n == 0 {
+		return 0, err
+	}
+	if !c.half.Load() {
 		c.half.Store(true)
-		if n = c.framing.follow(b[:n]); n == 0 {
-			return 0, errFraming
+		c.asked.Store(true)
+		now := time.Now()
+		c.since.Store(now.UnixNano())
+		if c.from.full.Load() {
+			c.from.look(now)
 		}
+	}
+	if n = c.framing.follow(b[:n]); n == 0 {
+		return 0, errFraming
 	}
 	return n, err
 }
@@ -202,6 +226,7 @@ func (c *conn) Close() error {
 		c.from.mu.Lock()
 		defer c.from.mu.Unlock()
 		delete(c.from.conns, c)
+		c.from.left(c)
 		c.from.signal()
 	})
 	return c.Conn.Close()

@@ -18,7 +18,7 @@ func pair(t *testing.T) (*conn, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newListener(inner, func(string, ...any) {})
+	l := newListener(inner, 10, func(string, ...any) {})
 	t.Cleanup(func() { l.Close() })
 	client, err := net.Dial("tcp", inner.Addr().String())
 	if err != nil {

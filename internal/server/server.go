@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type Config struct {
 	BaseURL   string        // public address; its path is the prefix of the API; "" for Listen's
 	Drain     time.Duration // how long requests under way may take after the signal to stop
 	MaxBody   int64         // bytes of a request body at most
+	MaxConns  int           // connections at once at most; 0 for what the machine allows
 	Token     string        // one fixed credential with every scope on the store "main"; "" for none
 	AccessLog httpapi.AccessLog
 	Rate      rate.Limit      // of tokens that have none of their own; zero for none
@@ -72,7 +74,13 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	if cfg.AccessLog == httpapi.LogNone {
 		logRequest = func(string, ...any) {}
 	}
-	conns := newListener(public, logRequest)
+	memory := memoryLimit("/")
+	limitMemory(memory)
+	most := maxConns(runtime.GOMAXPROCS(0), maxFiles(), memory)
+	if cfg.MaxConns > 0 {
+		most = cfg.MaxConns
+	}
+	conns := newListener(public, most, logRequest)
 	defer conns.Close()
 	base, err := baseURL(cfg.BaseURL, public.Addr())
 	if err != nil {
@@ -90,7 +98,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	committer := commit.New(st, cfg.Commit)
 	creator := cfg.Creator
 	if creator == nil {
-		creator = committer
+		creator = &fair{Creator: committer, tokens: &conns.tokens, queue: int64(committer.Queue())}
 	}
 	health := telemetry.NewHealth(st.Check)
 	service := &http.Server{
@@ -107,9 +115,11 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 			DescriptionYAML: api.YAML(base.String()),
 			Pages:           console.Routes(base.Path),
 			Stopping:        conns.draining.Load,
+			Admit:           conns.admit,
+			MaxHeld:         maxHeld(memory, cfg.MaxBody),
 		}),
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: readTimeout,
-		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ConnState: conns.state,
+		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ConnState: conns.state, ConnContext: connContext,
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 	}
 	ops := &http.Server{Handler: health.Handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader}
@@ -128,14 +138,16 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 			return fmt.Errorf("listen for health on %s: %w", cfg.OpsListen, cause(err))
 		}
 		defer ops.Close()
-		background.Go(func() { failed <- ops.Serve(l) })
+		watched := newListener(l, opsConns, logRequest)
+		ops.ConnState = watched.state
+		background.Go(func() { failed <- ops.Serve(watched) })
 		cfg.Log.Info("health", "address", "http://"+l.Addr().String())
 	}
 	if err := welcome(ctx, cfg, st, base, fixed != nil); err != nil {
 		return err
 	}
 	background.Go(func() { failed <- service.Serve(conns) })
-	cfg.Log.Info("serving", "address", base.String(), "listening", public.Addr().String())
+	cfg.Log.Info("serving", "address", base.String(), "listening", public.Addr().String(), "connections", most)
 
 	select {
 	case err := <-failed:

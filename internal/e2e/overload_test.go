@@ -1,0 +1,525 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// lacking says that something can't be tested here, which is a failure where everything must be.
+func lacking(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf("NOT TESTED: "+format, args...)
+}
+
+// confined starts the product with the shell's limits before it, in a group with this much memory, and on the first
+// processor alone: load that is made on the others takes nothing from it.
+func confined(t *testing.T, memory int64, limits string, args ...string) *process {
+	t.Helper()
+	script := limits + " exec taskset -c 0 " + binary + ` "$@"`
+	if memory > 0 {
+		script = "echo $$ >" + memoryGroup(t, memory) + " && " + script
+	}
+	if limits == "" && runtime.NumCPU() < 2 {
+		lacking(t, "the server and its load need a processor each")
+	}
+	db := filepath.Join(t.TempDir(), "plants.db")
+	p := launch(t, exec.Command("sh", append([]string{"-c", script, "sh", "serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}, args...)...))
+	p.waitUntilServing()
+	for p.token == "" { // it is on another pipe than what was waited for
+		time.Sleep(5 * time.Millisecond)
+		p.token = issued.FindString(p.stdout.String())
+	}
+	return p
+}
+
+// memoryGroup makes a control group and returns the file that a process joins it with.
+func memoryGroup(t *testing.T, limit int64) string {
+	t.Helper()
+	root, file := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+	if _, err := os.Stat(root); err != nil {
+		root, file = "/sys/fs/cgroup", "memory.max"
+		os.WriteFile(root+"/cgroup.subtree_control", []byte("+memory"), 0)
+	}
+	group, err := os.MkdirTemp(root, "plantstore-test-")
+	if err == nil {
+		t.Cleanup(func() {
+			for range 100 { // the kernel lets go of it a moment after its last process
+				if os.Remove(group) == nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			t.Errorf("the group %s is still there", group)
+		})
+		err = os.WriteFile(filepath.Join(group, file), []byte(strconv.FormatInt(limit, 10)), 0)
+	}
+	if err != nil {
+		lacking(t, "memory can't be limited here: %v", err)
+	}
+	return filepath.Join(group, "cgroup.procs")
+}
+
+// memory is a number of bytes in /proc/PID/status.
+func (p *process) memory(t *testing.T, name string) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(name + `:\s+(\d+) kB`).FindStringSubmatch(string(text))
+	if m == nil {
+		t.Fatalf("no %s in %s", name, text)
+	}
+	n, _ := strconv.ParseInt(m[1], 10, 64)
+	return n << 10
+}
+
+func (p *process) files(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// issue makes another token.
+func (p *process) issue(t *testing.T, name string) string {
+	t.Helper()
+	db := p.cmd.Args[slices.Index(p.cmd.Args, "--db")+1]
+	out, stderr, code := plantstore(t, nil, "token", "issue", "--db", db, "--name", name)
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	return issued.FindString(out)
+}
+
+// report is what openload prints.
+type report struct {
+	Arrivals, Sent, OK, Refused, Unsent, Unconnected, Broken, Wrong, Late int
+	Reason                                                                string
+	Seconds, Server                                                       float64
+	OK50, OK99, OKMax, Refused50, Refused99, RefusedMax                   time.Duration
+}
+
+func (r report) rate() float64 { return float64(r.OK) / r.Seconds }
+
+func (r report) String() string {
+	return fmt.Sprintf("%.0f creates/s (p50 %v, p99 %v, %.1f µs of the server each), %.0f refused/s (p50 %v, p99 %v); %d arrivals, %d sent, %d found no client free, %d not connected, %d broken, %d wrong, %d late %s",
+		r.rate(), r.OK50.Round(time.Microsecond), r.OK99.Round(time.Microsecond), r.Server/float64(max(1, r.OK))*1e6,
+		float64(r.Refused)/r.Seconds, r.Refused50.Round(time.Microsecond), r.Refused99.Round(time.Microsecond),
+		r.Arrivals, r.Sent, r.Unsent, r.Unconnected, r.Broken, r.Wrong, r.Late, r.Reason)
+}
+
+var openload = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(filepath.Dir(binary), "openload")
+	out, err := exec.Command("go", "build", "-o", path, "plantstore/internal/e2e/openload").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return path, err
+})
+
+var nextIDs atomic.Int64
+
+// load sends creates from a process of its own, on another processor.
+func (p *process) load(t *testing.T, token string, args ...string) report {
+	t.Helper()
+	path, err := openload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "taskset", append([]string{"-c", "1", path, "-address", strings.TrimPrefix(p.url, "http://"),
+		"-token", token, "-pid", strconv.Itoa(p.cmd.Process.Pid), "-first", strconv.FormatInt(nextIDs.Add(1)*1_000_000_000, 10)}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	var r report
+	if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil {
+		t.Errorf("openload: %v %s", err, out)
+	}
+	return r
+}
+
+// At ten times what it can do the service goes on doing nearly as much as ever, refuses the rest at once,
+// stays within its memory, and is as before when the load ends.
+func TestOverload(t *testing.T) {
+	// Next to other work times say little, so what is compared there is creates for each second that the server has
+	// on its processor. On a machine that does nothing else both are the same.
+	lasts, peakFor, clients, goodput, refusal := 3*time.Second, time.Second, 1500, 0.5, 5*time.Second
+	rate := func(r report) float64 { return float64(r.OK) / max(r.Server, 0.01) }
+	if full := os.Getenv("PLANTSTORE_TEST_OVERLOAD"); full != "" {
+		var err error
+		if lasts, err = time.ParseDuration(full); err != nil {
+			t.Fatal(err)
+		}
+		peakFor, clients, goodput, refusal, rate = 5*time.Second, 4000, 0.85, 10*time.Millisecond, report.rate
+	}
+	p := confined(t, 256<<20, "")
+	pid := p.cmd.Process.Pid
+	before := p.load(t, p.token, "-warm", "500ms", "-for", peakFor.String())
+	t.Logf("peak: %v", before)
+	over := p.load(t, p.token, "-warm", "1s", "-for", lasts.String(), "-clients", strconv.Itoa(clients), "-rate", fmt.Sprint(10*before.rate()))
+	ended := time.Now()
+	t.Logf("ten times as much: %v", over)
+
+	// Who comes after the load finds the service as it was.
+	for ; ; time.Sleep(10 * time.Millisecond) {
+		start := time.Now()
+		fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		r, _ := http.NewRequest("GET", p.url+"/plants/1", nil)
+		r.Header.Set("Authorization", "Bearer "+p.token)
+		response, err := fresh.Do(r)
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == 404 && time.Since(start) < 500*time.Millisecond {
+				break
+			}
+		}
+		if time.Since(ended) > 2*time.Second {
+			t.Fatalf("2 s after the load a read is still refused or slow: %v %v", response, err)
+		}
+	}
+	back := time.Since(ended)
+	after := p.load(t, p.token, "-warm", "200ms", "-for", peakFor.String())
+	t.Logf("back to normal after %v: %v", back.Round(time.Millisecond), after)
+	high := p.memory(t, "VmHWM")
+	best := max(rate(before), rate(after))
+	t.Logf("goodput %.2f of the peak; memory %d MiB at most", rate(over)/best, high>>20)
+
+	if rate(over) < goodput*best {
+		t.Errorf("%.0f creates/s under overload, want %.2f of %.0f", rate(over), goodput, best)
+	}
+	if over.Refused == 0 || over.Refused99 > refusal {
+		t.Errorf("%d refused, p99 %v, want some, within %v", over.Refused, over.Refused99, refusal)
+	}
+	if high > 200<<20 {
+		t.Errorf("memory reached %d MiB, want 200 at most", high>>20)
+	}
+	if rate(after) < goodput*rate(before) {
+		t.Errorf("%.0f creates/s after the load, %.0f before", rate(after), rate(before))
+	}
+	for _, r := range []report{before, over, after} {
+		if r.Broken+r.Wrong+r.Late > 0 {
+			t.Errorf("not every request was answered 200, or 503 as it should be: %v", r)
+		}
+	}
+	select {
+	case <-p.ended:
+		t.Fatal("the server has ended")
+	default:
+	}
+	if p.cmd.Process.Pid != pid || strings.Count(p.stderr.String(), `"msg":"serving"`) != 1 {
+		t.Error("the server was started again")
+	}
+}
+
+// A token that takes all it can get leaves others their part: whoever is connected is served, and whoever comes
+// gets in.
+func TestGreedyToken(t *testing.T) {
+	p := confined(t, 0, "", "--max-conns", "64")
+	modest, late := p.issue(t, "modest"), p.issue(t, "late")
+	peak := p.load(t, p.token, "-warm", "200ms", "-for", "500ms")
+	var both sync.WaitGroup
+	var greedy, small report
+	both.Go(func() {
+		small = p.load(t, modest, "-clients", "4", "-turns", "-rate", fmt.Sprint(min(100, 0.05*peak.rate())), "-for", "3500ms")
+	})
+	time.Sleep(500 * time.Millisecond) // until those are connected
+	both.Go(func() {
+		greedy = p.load(t, p.token, "-clients", "300", "-rate", fmt.Sprint(10*peak.rate()), "-for", "3s")
+	})
+	time.Sleep(500 * time.Millisecond) // of load, before somebody else comes
+	start, tries := time.Now(), 0
+	var in time.Duration
+	for in == 0 && time.Since(start) < 2500*time.Millisecond {
+		tries++
+		r, _ := http.NewRequest("GET", p.url+"/plants/1", nil)
+		r.Header.Set("Authorization", "Bearer "+late)
+		if response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r); err == nil {
+			response.Body.Close()
+			if response.StatusCode == 404 {
+				in = time.Since(start)
+			} else if response.StatusCode != 503 {
+				t.Errorf("somebody who comes is answered %d", response.StatusCode)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	both.Wait()
+	t.Logf("greedy: %v", greedy)
+	t.Logf("modest: %v", small)
+	t.Logf("somebody else was in after %v and %d tries", in, tries)
+	if in == 0 {
+		t.Errorf("nobody else got in, with %d tries", tries)
+	}
+	if greedy.Refused == 0 {
+		t.Error("the greedy token was never refused: this was no overload")
+	}
+	if small.OK < small.Sent*9/10 || small.Sent < small.Arrivals/4 || small.OK99 > 5*time.Second {
+		t.Errorf("the modest token had %d of %d creates stored, %d sent, p99 %v", small.OK, small.Arrivals, small.Sent, small.OK99)
+	}
+	if n := small.Broken + small.Wrong + small.Late + greedy.Broken + greedy.Wrong + greedy.Late; n > 0 {
+		t.Errorf("%d requests without a right answer", n)
+	}
+}
+
+// others makes connections that ask nothing.
+func (p *process) others(t *testing.T, n int) {
+	t.Helper()
+	address := strings.TrimPrefix(p.url, "http://")
+	var dials sync.WaitGroup
+	var failed atomic.Int64
+	for worker := range 8 {
+		dials.Go(func() {
+			for i := worker; i < n; i += 8 {
+				c, err := net.DialTimeout("tcp", address, 10*time.Second)
+				if err != nil {
+					failed.Add(1)
+					continue
+				}
+				t.Cleanup(func() { c.Close() })
+			}
+		})
+	}
+	dials.Wait()
+	if failed.Load() > 0 {
+		t.Errorf("%d of %d connections could not be made", failed.Load(), n)
+	}
+}
+
+// works creates and reads until stop is closed, now and then on a new connection, and returns how long each took.
+// A refusal is tried again, as Retry-After asks, but at once.
+func (p *process) works(t *testing.T, first int, stop chan struct{}) (took []time.Duration) {
+	c := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{}}
+	for id := first; ; id++ {
+		select {
+		case <-stop:
+			return took
+		default:
+		}
+		if id%50 == 0 {
+			c.CloseIdleConnections()
+		}
+		start := time.Now()
+		for _, method := range []string{"POST", "GET"} {
+			for {
+				path, body := "/plants", fmt.Sprintf(`{"id":%d,"name":"Fern"}`, id)
+				if method == "GET" {
+					path, body = "/plants?limit=2&after="+strconv.Itoa(id-1), ""
+				}
+				r, _ := http.NewRequest(method, p.url+path, strings.NewReader(body))
+				r.Header.Set("Authorization", "Bearer "+p.token)
+				r.Header.Set("Content-Type", "application/json")
+				response, err := c.Do(r)
+				if err != nil {
+					t.Errorf("%s: %v", method, err)
+					return took
+				}
+				answer, _ := io.ReadAll(response.Body)
+				response.Body.Close()
+				if response.StatusCode == 503 && strings.Contains(string(answer), "50301") && time.Since(start) < 10*time.Second {
+					time.Sleep(10 * time.Millisecond)
+					continue
+				}
+				if response.StatusCode != 200 {
+					t.Errorf("%s: %d %s", method, response.StatusCode, answer)
+				}
+				break
+			}
+		}
+		took = append(took, time.Since(start))
+	}
+}
+
+func p99(took []time.Duration) time.Duration {
+	slices.Sort(took)
+	return took[len(took)*99/100]
+}
+
+// Ten thousand connections that ask nothing take no more memory than the bound on connections allows, and nothing
+// from a client that works.
+func TestIdleConnections(t *testing.T) {
+	t.Parallel()
+	const idle = 10_000
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur < idle+500 {
+		lacking(t, "%d connections need as many files, and there may be %d", idle, files.Cur)
+	}
+	p := confined(t, 0, "", "--max-conns", "1000")
+	stop := make(chan struct{})
+	alone := make(chan []time.Duration)
+	go func() { alone <- p.works(t, 1, stop) }()
+	time.Sleep(time.Second) // of work alone, to compare with
+	close(stop)
+	before, memory := p99(<-alone), p.memory(t, "VmRSS")
+
+	stop = make(chan struct{})
+	go func() { alone <- p.works(t, 1_000_000, stop) }()
+	p.others(t, idle)
+	open := p.files(t)
+	close(stop)
+	took := <-alone
+	grown := p.memory(t, "VmRSS") - memory
+	t.Logf("p99 %v, next to %d connections %v; %d MiB and %d files of the server", before, idle, p99(took), grown>>20, open)
+	if open < 500 || open > 1200 {
+		t.Errorf("the server has %d files open, want about 1000", open)
+	}
+	if grown > 64<<20 {
+		t.Errorf("%d connections take %d MiB", idle, grown>>20)
+	}
+	if got := p99(took); got > 20*before+2*time.Second {
+		t.Errorf("a create and a read take %v (p99), %v without the connections", got, before)
+	}
+}
+
+// With 64 files the service has some for its database whoever comes, and makes room for those who work.
+func TestFewFiles(t *testing.T) {
+	t.Parallel()
+	p := confined(t, 0, "ulimit -n 64;")
+	stop := make(chan struct{})
+	done := make(chan []time.Duration)
+	for worker := range 4 {
+		go func() { done <- p.works(t, 1+worker*1_000_000, stop) }()
+	}
+	p.others(t, 300)
+	// Those that were let in have been idle for a second: from now on they give way.
+	until := time.Now().Add(2 * time.Second)
+	busy := processorTime(t, p.cmd.Process.Pid)
+	var most int
+	for time.Now().Before(until) {
+		most = max(most, p.files(t))
+		time.Sleep(10 * time.Millisecond)
+	}
+	close(stop)
+	var took []time.Duration
+	for range 4 {
+		took = append(took, <-done...)
+	}
+	t.Logf("%d creates and reads, p99 %v, max %v; %d files at most, %v of processor while it worked", len(took), p99(took), slices.Max(took), most, processorTime(t, p.cmd.Process.Pid)-busy)
+	if p99(took) > 5*time.Second {
+		t.Errorf("a create and a read take %v (p99)", p99(took))
+	}
+	if most > 64 {
+		t.Errorf("%d files are open", most)
+	}
+	p.ready(t, true, 5*time.Second)
+	for _, sign := range []string{`"error":5000`, `"error":5030[2-9]`, "unable to open", "too many open files"} {
+		if found := regexp.MustCompile(`.*` + sign + `.*`).FindString(p.stderr.String()); found != "" {
+			t.Errorf("for lack of files: %s", found)
+		}
+	}
+
+	// Full of requests that do not end, it refuses without working, until those have had their time.
+	ask := func() string {
+		return p.raw(t, "GET /plants/1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "+p.token+"\r\n\r\n")
+	}
+	full := time.Now()
+	for answer := ask(); !strings.HasPrefix(answer, "HTTP/1.1 503 "); answer = ask() {
+		if time.Since(full) > 10*time.Second {
+			t.Fatalf("it is not full: %q", answer)
+		}
+		io.WriteString(p.dial(t), "POST /plants HTTP/1.1\r\nHost: x\r\n")
+	}
+	if a := ask(); !strings.Contains(a, "\r\nRetry-After: 1\r\n") || !strings.Contains(a, `{"error":50301,`) {
+		t.Errorf("who finds no room is answered %q", a)
+	}
+	start, used := time.Now(), processorTime(t, p.cmd.Process.Pid)
+	time.Sleep(500 * time.Millisecond)
+	used = processorTime(t, p.cmd.Process.Pid) - used
+	if took := time.Since(start); used > took/10 {
+		t.Errorf("full, and with nothing to do, it works for %v of %v", used, took)
+	}
+	for answer := ask(); !strings.HasPrefix(answer, "HTTP/1.1 200 "); answer = ask() {
+		if time.Since(full) > 20*time.Second {
+			t.Fatalf("slow requests have not given way: %q", answer)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func processorTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')'):]))
+	user, _ := strconv.Atoi(fields[12])
+	system, _ := strconv.Atoi(fields[13])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// Bodies that together are more than the memory there is are refused in time, and what is held fits.
+func TestLargeBodies(t *testing.T) {
+	t.Parallel()
+	p := confined(t, 256<<20, "", "--max-body", "1048576")
+	const clients = 300
+	body := `{"id":1,"name":"` + strings.Repeat("x", 1<<20-100) + `"}`
+	head := fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", p.token, len(body))
+	var sending sync.WaitGroup
+	var stored, refused atomic.Int64
+	begun := make(chan struct{})
+	sent := make(chan struct{}, clients)
+	for range clients {
+		c := p.dial(t)
+		sending.Go(func() {
+			c.SetDeadline(time.Now().Add(25 * time.Second))
+			io.WriteString(c, head+body[:len(body)-1]) // one that is refused may be cut off here
+			sent <- struct{}{}
+			<-begun // all are under way
+			io.WriteString(c, body[len(body)-1:])
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Errorf("no answer: %v", err)
+				return
+			}
+			text, _ := io.ReadAll(answer.Body)
+			switch {
+			case answer.StatusCode == 200:
+				stored.Add(1)
+			case answer.StatusCode == 503 && strings.Contains(string(text), `{"error":50301,`):
+				refused.Add(1)
+			default:
+				t.Errorf("answered %d %.200s", answer.StatusCode, text)
+			}
+		})
+	}
+	for range clients {
+		<-sent
+	}
+	close(begun)
+	sending.Wait()
+	t.Logf("%d stored, %d refused; memory %d MiB at most", stored.Load(), refused.Load(), p.memory(t, "VmHWM")>>20)
+	if stored.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("%d stored and %d refused, want some of each", stored.Load(), refused.Load())
+	}
+	if high := p.memory(t, "VmHWM"); high > 200<<20 {
+		t.Errorf("memory reached %d MiB, want 200 at most", high>>20)
+	}
+	if a := p.create(t, `{"id":2,"name":"Fern"}`); a.status != 200 {
+		t.Errorf("afterwards a create is answered %d %s", a.status, a.body)
+	}
+}

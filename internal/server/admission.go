@@ -1,0 +1,227 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"plantstore/internal/httpapi"
+	"plantstore/internal/plant"
+	"plantstore/internal/token"
+)
+
+// How the service takes more than it can do.
+//
+// A request that waits unread on its connection costs nothing; one that is read in order to be refused costs
+// more than half of a create. So what is bounded is connections, each with one request at a time: all of
+// them are served, in turn. One more makes room by ending those that have been idle longest. Where all are
+// at work it is refused at the door, with an answer that is ready, and the rest wait with the kernel.
+const (
+	// A connection gives way when nothing was ever asked on it, or it is idle, or a request has been arriving, for
+	silentFor = 100 * time.Millisecond
+	idleFor   = time.Second
+	slowFor   = 2 * time.Second
+	sweepGap  = 50 * time.Millisecond // looking for one is not free
+
+	// Refusing one takes about 10 µs. A crowd that comes at once is refused at once; one that keeps coming
+	// is paced, so that it takes a twentieth of a core from those who are served.
+	lookGap      = time.Millisecond
+	refuseAtOnce = 4096
+	refuseEvery  = 300 * time.Microsecond
+
+	// A token that has more than half of all connections loses one this often while others can't get in.
+	yieldGap = 4 * time.Millisecond
+)
+
+// crowd is the part of a listener that bounds connections and shares them out.
+type crowd struct {
+	max   int
+	full  atomic.Bool   // nobody gives way: who comes is refused
+	freed chan struct{} // holds something when a connection has ended
+	door  door
+
+	swept   time.Time // when nobody was found to give way
+	noFiles bool      // the last connection could not be had for lack of files
+
+	yielded atomic.Int64 // when a token last gave up a connection, in ns since 1970
+	tokens  atomic.Int32 // tokens that have connections
+	shares  map[token.Hash]*share
+}
+
+// share is what one token has of the service.
+type share struct {
+	hash     token.Hash
+	conns    atomic.Int32 // connections whose last request had the token
+	creating atomic.Int64 // creates under way
+}
+
+func newCrowd(most int) crowd {
+	return crowd{max: most, freed: make(chan struct{}, 1), shares: map[token.Hash]*share{}, door: door{most: max(fewConns, most/8)}}
+}
+
+// makeRoom returns when there is room for another connection, or the listener is closed.
+func (l *listener) makeRoom() {
+	for !l.hasRoom() && !l.draining.Load() {
+		l.full.Store(true)
+		l.look(time.Now())
+		select {
+		case <-l.freed:
+		case <-time.After(2 * lookGap):
+		}
+	}
+	l.full.Store(false)
+}
+
+// look refuses those who wait at the door. While the service is full everyone who has a request does so
+// now and then: whoever accepts would get his turn only after all of them.
+func (l *listener) look(now time.Time) {
+	if refused := l.door.refuse(l.Listener, now); refused > 0 {
+		l.log("refused connections", "connections", refused, "reason", "as many as --max-conns are at work", "most", l.max)
+	}
+}
+
+func (l *listener) hasRoom() bool {
+	l.mu.Lock()
+	free := l.max - len(l.conns)
+	l.mu.Unlock()
+	if free > 0 && !l.noFiles {
+		return true
+	}
+	l.noFiles = false
+	return l.evict(time.Now()) > 0 || free > 0
+}
+
+// evict ends the connections that have waited longest for their client, several at once so that looking for
+// them costs little.
+func (l *listener) evict(now time.Time) int {
+	if now.Sub(l.swept) < sweepGap {
+		return 0
+	}
+	var idle []*conn
+	for _, c := range l.open() {
+		patience := idleFor
+		switch {
+		case c.busy.Load() && !c.reading.Load():
+			continue
+		case c.half.Load():
+			patience = slowFor
+		case !c.asked.Load():
+			patience = silentFor
+		}
+		if now.UnixNano()-c.since.Load() >= int64(patience) {
+			idle = append(idle, c)
+		}
+	}
+	if len(idle) == 0 {
+		l.swept = now
+	}
+	slices.SortFunc(idle, func(a, b *conn) int { return cmp.Compare(a.since.Load(), b.since.Load()) })
+	ended := 0
+	for _, c := range idle[:min(len(idle), 1+l.max/64)] {
+		if silent(c.Conn) { // else the client has sent something, and we are late to read it
+			if c.half.Load() || !c.asked.Load() { // its client may be about to ask, or has begun to
+				c.Conn.SetWriteDeadline(now.Add(lookGap))
+				c.Conn.Write(httpapi.Refusal())
+			}
+			c.Close()
+			ended++
+		}
+	}
+	return ended
+}
+
+type connKey struct{}
+
+// connContext is the server's ConnContext hook: it lets connOf find the connection of a request.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+func connOf(ctx context.Context) *conn {
+	c, _ := ctx.Value(connKey{}).(*conn)
+	return c
+}
+
+// admit notes whose request is on a connection, and reports whether it is the last one there: while the
+// service is full, a token that has more than half of it gives connections up for others. The request itself
+// has waited for its turn, and is served.
+func (l *listener) admit(ctx context.Context, who token.Hash) (last bool) {
+	c := connOf(ctx)
+	if c == nil {
+		return false
+	}
+	if c.share == nil || c.share.hash != who {
+		l.share(c, who)
+	}
+	if !l.full.Load() || int(c.share.conns.Load()) <= l.max/2 {
+		return false
+	}
+	now, then := time.Now().UnixNano(), l.yielded.Load()
+	return now-then >= int64(yieldGap) && l.yielded.CompareAndSwap(then, now)
+}
+
+func (l *listener) share(c *conn, who token.Hash) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, open := l.conns[c]; !open { // it was ended meanwhile: nobody counts it
+		c.share = &share{hash: who}
+		return
+	}
+	l.unshare(c)
+	s := l.shares[who]
+	if s == nil {
+		s = &share{hash: who}
+		l.shares[who] = s
+	}
+	s.conns.Add(1)
+	c.share = s
+	l.tokens.Store(int32(len(l.shares)))
+}
+
+// unshare takes a connection from its token. The caller holds mu.
+func (l *listener) unshare(c *conn) {
+	if c.share != nil && c.share.conns.Add(-1) == 0 {
+		delete(l.shares, c.share.hash)
+		l.tokens.Store(int32(len(l.shares)))
+	}
+}
+
+// left tells who waits for room that a connection has ended. The caller holds mu.
+func (l *listener) left(c *conn) {
+	l.unshare(c)
+	l.full.Store(false) // whoever waits at the door may come in
+	select {
+	case l.freed <- struct{}{}:
+	default:
+	}
+}
+
+// fair is a Creator of whose queue no token can take all: while others are there, it may have as many
+// creates under way as there is room left for.
+type fair struct {
+	httpapi.Creator
+	tokens   *atomic.Int32
+	queue    int64
+	creating atomic.Int64
+}
+
+func (f *fair) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
+	c := connOf(ctx)
+	if c == nil || c.share == nil {
+		return f.Creator.Create(ctx, record)
+	}
+	s := c.share
+	mine, all := s.creating.Add(1), f.creating.Add(1)
+	defer func() {
+		s.creating.Add(-1)
+		f.creating.Add(-1)
+	}()
+	if mine > f.queue-all && mine > 1 && f.tokens.Load() > 1 {
+		return 0, fmt.Errorf("%w: the token has as many under way as there is room left for", plant.ErrBusy)
+	}
+	return f.Creator.Create(ctx, record)
+}
