@@ -160,3 +160,37 @@ func TestListGoesByTheKey(t *testing.T) {
 		t.Errorf("the plan of a list is %q, want %q", got, want)
 	}
 }
+
+// A service that is killed again and again before it copies the log does so all the same.
+func TestLogOfBeforeIsCopied(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := open(t, path)
+	fill := func(s *sqlite.Store, first int64) {
+		for id := first; id < first+200; id++ { // of 15 pages each
+			record := storetest.Record("main", id, strings.Repeat("x", 60_000), "-")
+			if _, err := s.CreateBatch(t.Context(), []plant.Record{record}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill(s, 0)
+	killed := filepath.Join(t.TempDir(), "x.db") // as a kill would leave it
+	for _, suffix := range []string{"", "-wal"} {
+		text, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(killed+suffix, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = open(t, killed)
+	before, err := os.Stat(killed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(s, 1000)
+	if after, err := os.Stat(killed); err != nil || after.Size() <= before.Size() {
+		t.Errorf("the file had %d bytes and has %d, %v: the log was not copied", before.Size(), after.Size(), err)
+	}
+}

@@ -54,6 +54,9 @@ func openWriter(path string) (*writer, error) {
 	w := &writer{path: path, file: file, turn: make(chan struct{}, 1), connection: conn}
 	w.health.Store(&state{})
 	err = w.migrate()
+	if log, err := os.Stat(path + "-wal"); err == nil { // a process that was killed has left it
+		w.logged = int(log.Size() / pageSize)
+	}
 	if err == nil {
 		if err = syncLog(path); err != nil {
 			w.stop("a sync failed")
