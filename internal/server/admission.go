@@ -34,7 +34,7 @@ const (
 	refuseEvery  = 300 * time.Microsecond
 
 	// A token that has more than half of all connections loses one this often while others can't get in.
-	yieldGap = 4 * time.Millisecond
+	yieldGap = 8 * time.Millisecond
 )
 
 // crowd is the part of a listener that bounds connections and shares them out.
@@ -81,6 +81,14 @@ func (l *listener) makeRoom() {
 func (l *listener) look(now time.Time) {
 	if refused := l.door.refuse(l.Listener, now); refused > 0 {
 		l.log("refused connections", "connections", refused, "reason", "as many as --max-conns are at work", "most", l.max)
+	}
+}
+
+// awaits notes that a request begins to arrive, or that the next one is waited for.
+func (c *conn) awaits(now time.Time) {
+	c.since.Store(now.UnixNano())
+	if c.from.full.Load() {
+		c.from.look(now)
 	}
 }
 

@@ -91,7 +91,7 @@ func (l *listener) state(nc net.Conn, s http.ConnState) {
 	case http.StateIdle:
 		c.busy.Store(false)
 		c.half.Store(c.framing.within())
-		c.since.Store(time.Now().UnixNano())
+		c.awaits(time.Now())
 		if l.lingered.Load() {
 			c.Close()
 		}
@@ -168,11 +168,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	if !c.half.Load() {
 		c.half.Store(true)
 		c.asked.Store(true)
-		now := time.Now()
-		c.since.Store(now.UnixNano())
-		if c.from.full.Load() {
-			c.from.look(now)
-		}
+		c.awaits(time.Now())
 	}
 	if n = c.framing.follow(b[:n]); n == 0 {
 		return 0, errFraming

@@ -29,11 +29,13 @@ type leaving struct {
 	fd       int
 	since    time.Time
 	answered bool
+	next     time.Time // when it is looked at again
 }
 
 const (
 	hearsFor  = 20 * time.Millisecond // how long the request is waited for before the answer
 	leavesFor = 100 * time.Millisecond
+	leaveGap  = 10 * time.Millisecond // between looks at one that is answered
 )
 
 // refuse answers some of those who wait to be accepted that there is no room, and closes those that have
@@ -84,6 +86,9 @@ func (d *door) part(now time.Time) {
 // goesOn answers when something was asked, or nothing for a while. It closes the connection, and reports
 // false, when the client has.
 func (c *leaving) goesOn(now time.Time) bool {
+	if now.Before(c.next) {
+		return true
+	}
 	var b [4096]byte
 	n, err := syscall.Read(c.fd, b[:])
 	heard := n > 0
@@ -95,6 +100,9 @@ func (c *leaving) goesOn(now time.Time) bool {
 		syscall.Write(c.fd, httpapi.Refusal()) // a new connection takes it whole
 		syscall.Shutdown(c.fd, syscall.SHUT_WR)
 		c.answered = true
+	}
+	if c.answered {
+		c.next = now.Add(leaveGap)
 	}
 	if !waits || now.Sub(c.since) > leavesFor {
 		syscall.Close(c.fd)
