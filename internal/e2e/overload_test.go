@@ -175,7 +175,7 @@ func TestOverload(t *testing.T) {
 		if lasts, err = time.ParseDuration(full); err != nil {
 			t.Fatal(err)
 		}
-		peakFor, clients, goodput, refusal, rate = 5*time.Second, 3000, 0.85, 10*time.Millisecond, report.rate
+		peakFor, clients, goodput, refusal, rate = 5*time.Second, 2000, 0.85, 10*time.Millisecond, report.rate
 	}
 	p := confined(t, 256<<20, "")
 	pid := p.cmd.Process.Pid
