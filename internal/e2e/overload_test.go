@@ -154,6 +154,9 @@ func (p *process) load(t *testing.T, token string, args ...string) report {
 	}
 	cmd := exec.CommandContext(t.Context(), "taskset", append([]string{"-c", "1", path, "-address", strings.TrimPrefix(p.url, "http://"),
 		"-token", token, "-pid", strconv.Itoa(p.cmd.Process.Pid), "-first", strconv.FormatInt(nextIDs.Add(1)*1_000_000_000, 10)}, args...)...)
+	if slices.Contains(args, "-urgent") { // before other processes, as on a machine of its own
+		cmd = exec.CommandContext(t.Context(), "chrt", append([]string{"--fifo", "1"}, cmd.Args...)...)
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	var r report
@@ -168,60 +171,63 @@ func (p *process) load(t *testing.T, token string, args ...string) report {
 func TestOverload(t *testing.T) {
 	// Next to other work times say little, so what is compared there is creates for each second that the server has
 	// on its processor. On a machine that does nothing else both are the same.
-	lasts, peakFor, clients, goodput, refusal := 3*time.Second, time.Second, 1500, 0.5, 5*time.Second
+	lasts, peakFor, clients, goodput, refusal, rounds := 3*time.Second, time.Second, 1500, 0.5, 5*time.Second, 1
 	rate := func(r report) float64 { return float64(r.OK) / max(r.Server, 0.01) }
+	warm, urgent := "1s", []string(nil)
 	if full := os.Getenv("PLANTSTORE_TEST_OVERLOAD"); full != "" {
 		var err error
 		if lasts, err = time.ParseDuration(full); err != nil {
 			t.Fatal(err)
 		}
-		peakFor, clients, goodput, refusal, rate = 5*time.Second, 2000, 0.85, 10*time.Millisecond, report.rate
+		rounds = 3
+		lasts /= time.Duration(rounds)
+		peakFor, clients, goodput, refusal, rate = 3*time.Second, 2000, 0.85, 10*time.Millisecond, report.rate
+		warm, urgent = "2s", []string{"-urgent"}
 	}
 	p := confined(t, 256<<20, "")
 	pid := p.cmd.Process.Pid
-	before := p.load(t, p.token, "-warm", "500ms", "-for", peakFor.String())
-	t.Logf("peak: %v", before)
-	over := p.load(t, p.token, "-warm", "1s", "-for", lasts.String(), "-clients", strconv.Itoa(clients), "-rate", fmt.Sprint(10*before.rate()))
-	ended := time.Now()
-	t.Logf("ten times as much: %v", over)
-
-	// Who comes after the load finds the service as it was.
-	for ; ; time.Sleep(10 * time.Millisecond) {
-		start := time.Now()
-		fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		r, _ := http.NewRequest("GET", p.url+"/plants/1", nil)
-		r.Header.Set("Authorization", "Bearer "+p.token)
-		response, err := fresh.Do(r)
-		if err == nil {
-			response.Body.Close()
-			if response.StatusCode == 404 && time.Since(start) < 500*time.Millisecond {
-				break
-			}
-		}
-		if time.Since(ended) > 2*time.Second {
-			t.Fatalf("2 s after the load a read is still refused or slow: %v %v", response, err)
-		}
+	// The machine is not always the same, so peak and overload take turns, and their ratio is that of the middle round.
+	var all, overs, visitors []report
+	var ratios []float64
+	peak := func() report {
+		r := p.load(t, p.token, "-warm", "200ms", "-for", peakFor.String())
+		t.Logf("peak: %v", r)
+		all = append(all, r)
+		return r
 	}
-	back := time.Since(ended)
-	after := p.load(t, p.token, "-warm", "200ms", "-for", peakFor.String())
-	t.Logf("back to normal after %v: %v", back.Round(time.Millisecond), after)
+	before := peak()
+	for range rounds {
+		// The load is too busy to tell when it was answered. Somebody who comes fifty times a second is not.
+		var visitor report
+		var visits sync.WaitGroup
+		visits.Go(func() {
+			visitor = p.load(t, p.token, append(urgent, "-warm", warm, "-for", lasts.String(), "-clients", "100", "-rate", "50", "-once", "-stubborn")...)
+		})
+		over := p.load(t, p.token, "-warm", warm, "-for", lasts.String(), "-clients", strconv.Itoa(clients), "-rate", fmt.Sprint(10*before.rate()))
+		visits.Wait()
+		t.Logf("ten times as much: %v", over)
+		t.Logf("somebody beside it: %v", visitor)
+		t.Logf("back to normal after %v", p.isBack(t).Round(time.Millisecond))
+		after := peak()
+		ratios = append(ratios, rate(over)/(rate(before)+rate(after))*2)
+		overs, visitors, before = append(overs, over), append(visitors, visitor), after
+	}
 	high := p.memory(t, "VmHWM")
-	best := max(rate(before), rate(after))
-	t.Logf("goodput %.2f of the peak; memory %d MiB at most", rate(over)/best, high>>20)
+	slices.Sort(ratios)
+	t.Logf("goodput %.2f of the peak, median of %.2f; memory %d MiB at most", ratios[rounds/2], ratios, high>>20)
 
-	if rate(over) < goodput*best {
-		t.Errorf("%.0f creates/s under overload, want %.2f of %.0f", rate(over), goodput, best)
+	if ratios[rounds/2] < goodput {
+		t.Errorf("goodput %.2f of the peak, want %.2f", ratios[rounds/2], goodput)
 	}
-	if over.Refused == 0 || over.Refused99 > refusal {
-		t.Errorf("%d refused, p99 %v, want some, within %v", over.Refused, over.Refused99, refusal)
+	for i, visitor := range visitors {
+		if overs[i].Refused == 0 || visitor.Refused == 0 || visitor.Refused99 > refusal {
+			t.Errorf("%d and %d refused, p99 %v, want some, within %v", overs[i].Refused, visitor.Refused, visitor.Refused99, refusal)
+		}
 	}
 	if high > 200<<20 {
 		t.Errorf("memory reached %d MiB, want 200 at most", high>>20)
 	}
-	if rate(after) < goodput*rate(before) {
-		t.Errorf("%.0f creates/s after the load, %.0f before", rate(after), rate(before))
-	}
-	for _, r := range []report{before, over, after} {
+	for _, r := range slices.Concat(all, overs, visitors) {
 		if r.Broken+r.Wrong+r.Late > 0 {
 			t.Errorf("not every request was answered 200, or 503 as it should be: %v", r)
 		}
@@ -233,6 +239,27 @@ func TestOverload(t *testing.T) {
 	}
 	if p.cmd.Process.Pid != pid || strings.Count(p.stderr.String(), `"msg":"serving"`) != 1 {
 		t.Error("the server was started again")
+	}
+}
+
+// isBack waits until who comes finds the service as it was before the load, and returns how long that took.
+func (p *process) isBack(t *testing.T) time.Duration {
+	t.Helper()
+	for ended := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		start := time.Now()
+		fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		r, _ := http.NewRequest("GET", p.url+"/plants/1", nil)
+		r.Header.Set("Authorization", "Bearer "+p.token)
+		response, err := fresh.Do(r)
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == 404 && time.Since(start) < 500*time.Millisecond {
+				return time.Since(ended)
+			}
+		}
+		if time.Since(ended) > 2*time.Second {
+			t.Fatalf("2 s after the load a read is still refused or slow: %v %v", response, err)
+		}
 	}
 }
 
@@ -380,6 +407,9 @@ func TestIdleConnections(t *testing.T) {
 	go func() { alone <- p.works(t, 1_000_000, stop) }()
 	p.others(t, idle)
 	open := p.files(t)
+	for patience := time.Now().Add(3 * time.Second); open > 1200 && time.Now().Before(patience); open = p.files(t) {
+		time.Sleep(10 * time.Millisecond) // who was refused is still reading why
+	}
 	close(stop)
 	took := <-alone
 	grown := p.memory(t, "VmRSS") - memory

@@ -30,6 +30,7 @@ const (
 	// Refusing one takes about 10 µs. A crowd that comes at once is refused at once; one that keeps coming
 	// is paced, so that it takes a twentieth of a core from those who are served.
 	lookGap      = time.Millisecond
+	crowdLasts   = time.Second // after the last time that there was no room
 	refuseAtOnce = 4096
 	refuseEvery  = 300 * time.Microsecond
 
@@ -39,10 +40,11 @@ const (
 
 // crowd is the part of a listener that bounds connections and shares them out.
 type crowd struct {
-	max   int
-	full  atomic.Bool   // nobody gives way: who comes is refused
-	freed chan struct{} // holds something when a connection has ended
-	door  door
+	max     int
+	count   atomic.Int32  // connections
+	crowded atomic.Int64  // when there was last no room, in ns since 1970; 0 when that is long ago
+	freed   chan struct{} // holds something when a connection has ended
+	door    door
 
 	swept   time.Time // when nobody was found to give way
 	noFiles bool      // the last connection could not be had for lack of files
@@ -60,47 +62,108 @@ type share struct {
 }
 
 func newCrowd(most int) crowd {
-	return crowd{max: most, freed: make(chan struct{}, 1), shares: map[token.Hash]*share{}, door: door{most: max(fewConns, most/8)}}
+	return crowd{max: most, freed: make(chan struct{}, 1), shares: map[token.Hash]*share{}, door: door{most: leavingConns(most, maxFiles())}}
+}
+
+// acceptAll is how connections come in. It ends with the listener.
+func (l *listener) acceptAll() {
+	for pause := lookGap; ; {
+		l.makeRoom()
+		accepted, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+			l.arrived <- l.track(accepted)
+			pause = lookGap
+		case outOfFiles(err):
+			l.noFiles = true
+			l.log("no connection", "reason", err.Error(), "open", l.count.Load())
+			time.Sleep(pause)
+			pause = min(2*pause, time.Second)
+		default:
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.deaf, l.failure = true, err
+			close(l.arrived)
+			l.signal()
+			return
+		}
+	}
+}
+
+func (l *listener) track(accepted net.Conn) *conn {
+	c := &conn{Conn: accepted, from: l}
+	c.since.Store(time.Now().UnixNano())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[c] = struct{}{}
+	l.count.Add(1)
+	return c
 }
 
 // makeRoom returns when there is room for another connection, or the listener is closed.
 func (l *listener) makeRoom() {
 	for !l.hasRoom() && !l.draining.Load() {
-		l.full.Store(true)
-		l.look(time.Now())
+		now := time.Now()
+		l.crowded.Store(now.UnixNano())
+		l.look(now)
 		select {
 		case <-l.freed:
 		case <-time.After(2 * lookGap):
 		}
 	}
-	l.full.Store(false)
 }
 
-// look refuses those who wait at the door. While the service is full everyone who has a request does so
-// now and then: whoever accepts would get his turn only after all of them.
+// look lets in who waits at the door, as long as there is room, and refuses the others. In a crowd everyone
+// who has a request does so now and then: acceptAll would get its turn only after all of them.
 func (l *listener) look(now time.Time) {
-	if refused := l.door.refuse(l.Listener, now); refused > 0 {
+	if now.UnixNano()-l.crowded.Load() > int64(crowdLasts) {
+		l.crowded.Store(0)
+		return
+	}
+	if refused := l.door.look(l, now); refused > 0 {
 		l.log("refused connections", "connections", refused, "reason", "as many as --max-conns are at work", "most", l.max)
 	}
 }
 
+// letIn takes a connection that was accepted at the door, unless there is no room.
+func (l *listener) letIn(accept func() (net.Conn, error)) bool {
+	if l.isFull() || len(l.arrived) == cap(l.arrived) {
+		return false
+	}
+	accepted, err := accept()
+	if err != nil {
+		return true // it is gone
+	}
+	c := l.track(accepted)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.deaf {
+		select {
+		case l.arrived <- c:
+			return true
+		default:
+		}
+	}
+	go c.Close() // it takes mu
+	return true
+}
+
+func (l *listener) isFull() bool { return int(l.count.Load()) >= l.max }
+
 // awaits notes that a request begins to arrive, or that the next one is waited for.
 func (c *conn) awaits(now time.Time) {
 	c.since.Store(now.UnixNano())
-	if c.from.full.Load() {
+	if c.from.crowded.Load() != 0 {
 		c.from.look(now)
 	}
 }
 
 func (l *listener) hasRoom() bool {
-	l.mu.Lock()
-	free := l.max - len(l.conns)
-	l.mu.Unlock()
-	if free > 0 && !l.noFiles {
+	if !l.isFull() && !l.noFiles {
 		return true
 	}
 	l.noFiles = false
-	return l.evict(time.Now()) > 0 || free > 0
+	return l.evict(time.Now()) > 0 || !l.isFull()
 }
 
 // evict ends the connections that have waited longest for their client, several at once so that looking for
@@ -165,7 +228,7 @@ func (l *listener) admit(ctx context.Context, who token.Hash) (last bool) {
 	if c.share == nil || c.share.hash != who {
 		l.share(c, who)
 	}
-	if !l.full.Load() || int(c.share.conns.Load()) <= l.max/2 {
+	if l.crowded.Load() == 0 || !l.isFull() || int(c.share.conns.Load()) <= l.max/2 {
 		return false
 	}
 	now, then := time.Now().UnixNano(), l.yielded.Load()
@@ -201,7 +264,7 @@ func (l *listener) unshare(c *conn) {
 // left tells who waits for room that a connection has ended. The caller holds mu.
 func (l *listener) left(c *conn) {
 	l.unshare(c)
-	l.full.Store(false) // whoever waits at the door may come in
+	l.count.Add(-1)
 	select {
 	case l.freed <- struct{}{}:
 	default:

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -32,10 +31,14 @@ type listener struct {
 	lingered atomic.Bool // a connection that no request is on has had its time
 	crowd
 
-	mu    sync.Mutex
-	conns map[*conn]struct{}
-	deaf  bool          // the last connection has been accepted
-	empty chan struct{} // closed when deaf and no connection is left
+	begun   sync.Once
+	arrived chan *conn // closed when deaf
+
+	mu      sync.Mutex
+	conns   map[*conn]struct{}
+	deaf    bool          // the last connection has been accepted
+	failure error         // why
+	empty   chan struct{} // closed when deaf and no connection is left
 }
 
 type conn struct {
@@ -58,28 +61,15 @@ type conn struct {
 
 // newListener hands out at most most connections at once.
 func newListener(l net.Listener, most int, log func(string, ...any)) *listener {
-	return &listener{Listener: l, log: log, conns: map[*conn]struct{}{}, empty: make(chan struct{}), crowd: newCrowd(most)}
+	return &listener{Listener: l, log: log, conns: map[*conn]struct{}{}, arrived: make(chan *conn, 16), empty: make(chan struct{}), crowd: newCrowd(most)}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	l.makeRoom()
-	accepted, err := l.Listener.Accept()
-	if errors.Is(err, net.ErrClosed) {
-		l.mu.Lock()
-		l.deaf = true
-		l.signal()
-		l.mu.Unlock()
+	l.begun.Do(func() { go l.acceptAll() })
+	if c, ok := <-l.arrived; ok {
+		return c, nil
 	}
-	if err != nil {
-		l.noFiles = outOfFiles(err)
-		return nil, err
-	}
-	c := &conn{Conn: accepted, from: l}
-	c.since.Store(time.Now().UnixNano())
-	l.mu.Lock()
-	l.conns[c] = struct{}{}
-	l.mu.Unlock()
-	return c, nil
+	return nil, l.failure
 }
 
 // state is the server's ConnState hook.

@@ -105,11 +105,12 @@ func (l late) Accept() (net.Conn, error) {
 // A connection that has left the queue of the kernel when the service is told to stop, and is not counted yet,
 // is waited for and served.
 func TestDrainWaitsForTheLastAccepted(t *testing.T) {
-	first, _ := pair(t)
-	first.Close()
-	l := first.from
-	slow := late{l.Listener, make(chan struct{}), make(chan struct{})}
-	l.Listener = slow
+	real, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := late{real, make(chan struct{}), make(chan struct{})}
+	l := newListener(slow, 10, func(string, ...any) {})
 	service := &http.Server{ConnState: l.state, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })}
 	defer service.Close()
 	go service.Serve(l)

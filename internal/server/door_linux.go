@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -38,9 +39,9 @@ const (
 	leaveGap  = 10 * time.Millisecond // between looks at one that is answered
 )
 
-// refuse answers some of those who wait to be accepted that there is no room, and closes those that have
-// read it. Nobody parses what they ask. It returns how many were refused, once a second.
-func (d *door) refuse(l net.Listener, now time.Time) (refused int) {
+// look accepts those who wait. Where there is no room they are told so, and closed when they have read
+// it; nobody parses what they ask. It returns how many were refused, once a second.
+func (d *door) look(l *listener, now time.Time) (refused int) {
 	if !d.mu.TryLock() {
 		return 0
 	}
@@ -52,12 +53,16 @@ func (d *door) refuse(l net.Listener, now time.Time) (refused int) {
 	d.pace = min(d.pace+int(now.Sub(d.looked)/refuseEvery), refuseAtOnce)
 	d.looked = now
 	d.part(now)
-	control(l, func(listening int) {
+	control(l.Listener, func(listening int) {
 		for ; d.pace > 0 && len(d.lingering) < d.most; d.pace-- {
 			fd, _, err := syscall.Accept4(listening, syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
 			if err != nil {
 				return
 			}
+			if l.letIn(func() (net.Conn, error) { return connOn(fd) }) {
+				continue
+			}
+			l.crowded.Store(now.UnixNano())
 			d.refused++
 			if c := (leaving{fd: fd, since: now}); c.goesOn(now) {
 				d.lingering = append(d.lingering, c)
@@ -70,6 +75,13 @@ func (d *door) refuse(l net.Listener, now time.Time) (refused int) {
 	}
 	refused, d.refused, d.told = d.refused, 0, now
 	return refused
+}
+
+// connOn makes a connection of a file, as Accept does.
+func connOn(fd int) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), "")
+	defer f.Close() // the connection has its own
+	return net.FileConn(f)
 }
 
 // part closes those that are gone, or have had their time.

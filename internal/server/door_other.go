@@ -11,7 +11,7 @@ import (
 // door leaves connections that there is no room for to the kernel, which keeps them waiting.
 type door struct{ most int }
 
-func (d *door) refuse(net.Listener, time.Time) int { return 0 }
+func (d *door) look(*listener, time.Time) int { return 0 }
 
 func silent(net.Conn) bool { return true }
 

@@ -24,9 +24,15 @@ const (
 func maxConns(processors int, files uint64, memory int64) int {
 	n := int64(min(manyConns, connsOfOne*processors))
 	if files < manyConns*2 {
-		n = min(n, (int64(files)-otherFiles)*8/9) // a ninth for those that are being refused: see lingering
+		n = min(n, (int64(files)-otherFiles)*8/9) // a ninth for those that are being refused: see leavingConns
 	}
 	return int(max(fewConns, min(n, memory/memoryOfOne)))
+}
+
+// leavingConns is how many connections may be open beside those, to be told that there is no room.
+func leavingConns(conns int, files uint64) int {
+	left := int64(min(files, 4*manyConns)) - int64(otherFiles+conns)
+	return int(max(fewConns, min(left, refuseAtOnce)))
 }
 
 // maxHeld is how many bytes of large bodies and pages may be in memory at once. Decoding and garbage

@@ -78,6 +78,7 @@ type load struct {
 	free            []int // clients without a request, those with a connection last
 	resting         []rest
 	stubborn, turns bool
+	once            bool  // a connection for each request
 	dialing         []int // in the order in which they began
 	closed          bool  // not by the clock: each client sends again when it is answered
 	ending          bool
@@ -98,15 +99,17 @@ func main() {
 	pid := flag.Int("pid", 0, "of the server, whose time on the processor is measured")
 	turns := flag.Bool("turns", false, "let clients take turns, so that all of them are connected soon")
 	stubborn := flag.Bool("stubborn", false, "come again at once after a refusal")
+	urgent := flag.Bool("urgent", false, "look for answers all the time")
+	once := flag.Bool("once", false, "make a connection for each request")
 	first := flag.Int("first", 1, "id of the first plant")
 	flag.Parse()
-	if err := run(*address, *token, *rate, *clients, *lasts, *first, *stubborn, *turns, *warm, *pid); err != nil {
+	if err := run(*address, *token, *rate, *clients, *lasts, *first, *stubborn, *turns, *once, *urgent, *warm, *pid); err != nil {
 		fmt.Fprintln(os.Stderr, "openload:", err)
 		os.Exit(1)
 	}
 }
 
-func run(address, token string, rate float64, clients int, lasts time.Duration, first int, stubborn, turns bool, warm time.Duration, pid int) error {
+func run(address, token string, rate float64, clients int, lasts time.Duration, first int, stubborn, turns, once, urgent bool, warm time.Duration, pid int) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
@@ -115,7 +118,7 @@ func run(address, token string, rate float64, clients int, lasts time.Duration, 
 	head := fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", address, token, len(body))
 	l := &load{
 		to: syscall.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}, request: []byte(head + body), idAt: len(head) + len(`{"id":`),
-		id: first + 100_000_000_000_000, clients: make([]client, clients), closed: rate == 0, stubborn: stubborn, turns: turns,
+		id: first + 100_000_000_000_000, clients: make([]client, clients), closed: rate == 0, stubborn: stubborn, turns: turns, once: once,
 	}
 	if l.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
 		return err
@@ -152,9 +155,9 @@ func run(address, token string, rate float64, clients int, lasts time.Duration, 
 		if l.ending {
 			wait = 10
 		}
-		if !l.closed {
+		if !l.closed && !urgent {
 			// Answers are taken together, so that little is taken from the server: processors may share a core.
-			time.Sleep(300 * time.Microsecond)
+			time.Sleep(time.Millisecond)
 		}
 		n, err := syscall.EpollWait(l.epoll, events, wait)
 		if err != nil && !errors.Is(err, syscall.EINTR) {
@@ -186,7 +189,7 @@ func (l *load) arrive(begin, now time.Time, rate float64) {
 		}
 		at := now
 		if !l.closed {
-			at = begin.Add(time.Duration(float64(l.Arrivals) / rate * 1e9))
+			at = begin.Add(time.Duration(float64(l.Arrivals+1) / rate * 1e9))
 		}
 		place := len(l.free) - 1
 		if l.turns {
@@ -312,7 +315,7 @@ func (l *load) answered(i int, now time.Time) {
 		return
 	}
 	c.state = idle
-	if strings.Contains(answer, "\r\nConnection: close\r\n") {
+	if l.once || strings.Contains(answer, "\r\nConnection: close\r\n") {
 		syscall.Close(c.fd)
 		c.state = unconnected
 		if !l.stubborn && answer[len("HTTP/1.1 ")] == '5' {
