@@ -30,7 +30,7 @@ const (
 	// Refusing one takes about 10 µs. A crowd that comes at once is refused at once; one that keeps coming
 	// is paced, so that it takes a twentieth of a core from those who are served.
 	lookGap      = time.Millisecond
-	crowdLasts   = time.Second // after the last time that there was no room
+	crowdLasts   = time.Second // after the last who was refused
 	refuseAtOnce = 4096
 	refuseEvery  = 300 * time.Microsecond
 
@@ -42,7 +42,7 @@ const (
 type crowd struct {
 	max     int
 	count   atomic.Int32  // connections
-	crowded atomic.Int64  // when there was last no room, in ns since 1970; 0 when that is long ago
+	crowded atomic.Int64  // when somebody was last refused, in ns since 1970; 0 when that is long ago
 	freed   chan struct{} // holds something when a connection has ended
 	door    door
 
@@ -103,9 +103,7 @@ func (l *listener) track(accepted net.Conn) *conn {
 // makeRoom returns when there is room for another connection, or the listener is closed.
 func (l *listener) makeRoom() {
 	for !l.hasRoom() && !l.draining.Load() {
-		now := time.Now()
-		l.crowded.Store(now.UnixNano())
-		l.look(now)
+		l.answerDoor(time.Now())
 		select {
 		case <-l.freed:
 		case <-time.After(2 * lookGap):
@@ -113,21 +111,40 @@ func (l *listener) makeRoom() {
 	}
 }
 
-// look lets in who waits at the door, as long as there is room, and refuses the others. In a crowd everyone
-// who has a request does so now and then: acceptAll would get its turn only after all of them.
+func (l *listener) hasRoom() bool {
+	switch {
+	case l.noFiles: // somebody waits, and there is no file for him
+		l.noFiles = false
+		l.door.mu.Lock()
+		defer l.door.mu.Unlock()
+		return l.evict(time.Now()) > 0 || !l.isFull()
+	case canRefuse: // what gives way does so when somebody is at the door
+		return !l.isFull()
+	}
+	return !l.isFull() || l.evict(time.Now()) > 0
+}
+
+// look is for whoever has a request: in a crowd everyone answers the door now and then. acceptAll would get its
+// turn only after all of them.
 func (l *listener) look(now time.Time) {
 	if now.UnixNano()-l.crowded.Load() > int64(crowdLasts) {
 		l.crowded.Store(0)
 		return
 	}
-	if refused := l.door.look(l, now); refused > 0 {
+	l.answerDoor(now)
+}
+
+// answerDoor lets in who waits, as long as there is room, and refuses the others.
+func (l *listener) answerDoor(now time.Time) {
+	if refused := l.door.answer(l, now); refused > 0 {
 		l.log("refused connections", "connections", refused, "reason", "as many as --max-conns are at work", "most", l.max)
 	}
 }
 
-// letIn takes a connection that was accepted at the door, unless there is no room.
-func (l *listener) letIn(accept func() (net.Conn, error)) bool {
-	if l.isFull() || len(l.arrived) == cap(l.arrived) {
+// letIn takes a connection that was accepted at the door, unless there is no room and nobody gives way. The
+// caller holds the door's mu.
+func (l *listener) letIn(now time.Time, accept func() (net.Conn, error)) bool {
+	if l.isFull() && l.evict(now) == 0 || len(l.arrived) == cap(l.arrived) {
 		return false
 	}
 	accepted, err := accept()
@@ -158,16 +175,8 @@ func (c *conn) awaits(now time.Time) {
 	}
 }
 
-func (l *listener) hasRoom() bool {
-	if !l.isFull() && !l.noFiles {
-		return true
-	}
-	l.noFiles = false
-	return l.evict(time.Now()) > 0 || !l.isFull()
-}
-
 // evict ends the connections that have waited longest for their client, several at once so that looking for
-// them costs little.
+// them costs little. The caller holds the door's mu.
 func (l *listener) evict(now time.Time) int {
 	if now.Sub(l.swept) < sweepGap {
 		return 0

@@ -39,9 +39,11 @@ const (
 	leaveGap  = 10 * time.Millisecond // between looks at one that is answered
 )
 
-// look accepts those who wait. Where there is no room they are told so, and closed when they have read
+const canRefuse = true
+
+// answer accepts those who wait. Where there is no room they are told so, and closed when they have read
 // it; nobody parses what they ask. It returns how many were refused, once a second.
-func (d *door) look(l *listener, now time.Time) (refused int) {
+func (d *door) answer(l *listener, now time.Time) (refused int) {
 	if !d.mu.TryLock() {
 		return 0
 	}
@@ -59,7 +61,7 @@ func (d *door) look(l *listener, now time.Time) (refused int) {
 			if err != nil {
 				return
 			}
-			if l.letIn(func() (net.Conn, error) { return connOn(fd) }) {
+			if l.letIn(now, func() (net.Conn, error) { return connOn(fd) }) {
 				continue
 			}
 			l.crowded.Store(now.UnixNano())

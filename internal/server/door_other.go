@@ -5,13 +5,19 @@ package server
 import (
 	"math"
 	"net"
+	"sync"
 	"time"
 )
 
 // door leaves connections that there is no room for to the kernel, which keeps them waiting.
-type door struct{ most int }
+type door struct {
+	mu   sync.Mutex
+	most int
+}
 
-func (d *door) look(*listener, time.Time) int { return 0 }
+const canRefuse = false
+
+func (d *door) answer(*listener, time.Time) int { return 0 }
 
 func silent(net.Conn) bool { return true }
 
