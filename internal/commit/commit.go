@@ -199,27 +199,33 @@ func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, er
 func (c *Committer) answer(b *batch, outcomes []plant.Outcome, err error) {
 	b.late.Stop()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.active--
-	b.answer(outcomes, err)
+	told := b.answer(outcomes, err)
+	c.mu.Unlock()
+	if told {
+		close(b.done) // outside of mu, which those who join next want
+	}
 }
 
 // expire ends the wait of a batch that took too long. One that has not begun is never begun.
 func (c *Committer) expire(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	err := plant.ErrBusy
 	if b.begun {
-		b.answer(nil, fmt.Errorf("%w: the database did not confirm in time", plant.ErrUnknown))
-	} else {
-		b.answer(nil, plant.ErrBusy)
+		err = fmt.Errorf("%w: the database did not confirm in time", plant.ErrUnknown)
+	}
+	if b.answer(nil, err) {
+		close(b.done)
 	}
 }
 
-func (b *batch) answer(outcomes []plant.Outcome, err error) {
+// answer sets what the callers find when done is closed. It reports false where that was set before.
+func (b *batch) answer(outcomes []plant.Outcome, err error) bool {
 	if b.answered {
-		return
+		return false
 	}
 	b.answered = true
 	b.outcomes, b.err = outcomes, err
-	close(b.done)
+	return true
 }
