@@ -47,6 +47,7 @@ FUZZ      = go test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x
 fuzz: needs ## look for bodies and tokens that break decoding, the engines and the token parser
 	$(FUZZ) -fuzz 'FuzzDecode$$' ./internal/plant
 	$(FUZZ) -fuzz 'FuzzBearer$$' ./internal/token
+	$(FUZZ) -fuzz 'FuzzFraming$$' ./internal/server
 	$(FUZZ) -fuzz 'FuzzEngines$$' ./internal/server
 
 linear: needs ## let 64 clients contend under kills for 2 minutes and judge every answer
