@@ -38,6 +38,7 @@ type Committer struct {
 	queue   []*batch // not begun, the oldest first; all but the last are full
 	waiting int      // plants in queue
 	active  int      // lanes that commit
+	hurry   bool     // the first of queue has waited too long for those
 	idle    int      // lanes that wait for a wake
 	closed  bool
 
@@ -48,6 +49,7 @@ type Committer struct {
 type batch struct {
 	records []plant.Record
 	late    *time.Timer
+	stuck   *time.Timer // nil where no other lane could help
 
 	done     chan struct{} // closed when what follows is set
 	outcomes []plant.Outcome
@@ -109,6 +111,9 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 	} else {
 		b = &batch{done: make(chan struct{})}
 		b.late = time.AfterFunc(c.opts.Patience, func() { c.expire(b) })
+		if c.active > 0 && c.opts.Lanes > 1 {
+			b.stuck = time.AfterFunc(stuckAfter, func() { c.unstick(b) })
+		}
 		c.queue = append(c.queue, b)
 	}
 	place = len(b.records)
@@ -124,7 +129,20 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 // pays reports whether a lane should begin a batch now. While others commit, a few plants do better
 // to wait for more: the lane that is free next takes them.
 func (c *Committer) pays() bool {
-	return c.active == 0 || c.waiting >= c.opts.Enough
+	return c.active == 0 || c.waiting >= c.opts.Enough || c.hurry
+}
+
+// stuckAfter is how long a few plants wait for lanes that commit: one may be held up by a lock.
+const stuckAfter = 50 * time.Millisecond
+
+func (c *Committer) unstick(b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !b.begun && !b.answered && c.idle > 0 {
+		c.hurry = true
+		c.idle--
+		c.wake <- struct{}{}
+	}
 }
 
 // Run commits until ctx ends, then answers everyone who still waits and returns.
@@ -165,6 +183,10 @@ func (c *Committer) next() *batch {
 			c.queue[0] = nil
 			c.queue = c.queue[1:]
 			c.waiting -= len(b.records)
+			c.hurry = false
+			if b.stuck != nil {
+				b.stuck.Stop()
+			}
 			if !b.answered {
 				b.begun = true
 				c.active++

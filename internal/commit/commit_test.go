@@ -102,7 +102,7 @@ func TestLanes(t *testing.T) {
 // While a lane commits, a few plants wait for it rather than take another; enough of them do not.
 func TestFewWaitForABusyLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slowStore{takes: time.Second}
+		s := &slowStore{takes: 40 * time.Millisecond}
 		c, stop := run(s, commit.Options{Lanes: 2, Enough: 3})
 		defer stop()
 		var wg sync.WaitGroup
@@ -116,12 +116,30 @@ func TestFewWaitForABusyLane(t *testing.T) {
 		create(1) // the first lane
 		create(3) // enough for the second
 		create(2) // too few, and no lane is free
-		time.Sleep(time.Second)
+		time.Sleep(40 * time.Millisecond)
 		synctest.Wait()
 		create(2) // one lane has taken the two before; these wait for it
 		wg.Wait()
-		if got, took := fmt.Sprint(s.batches), time.Since(start); got != "[1 3 2 2]" || took != 3*time.Second {
-			t.Errorf("batches of %s in %v, want [1 3 2 2] in 3 s", got, took)
+		if got, took := fmt.Sprint(s.batches), time.Since(start); got != "[1 3 2 2]" || took != 120*time.Millisecond {
+			t.Errorf("batches of %s in %v, want [1 3 2 2] in 120 ms", got, took)
+		}
+	})
+}
+
+// A lane that is held up holds up nobody else for long.
+func TestAHeldUpLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: 5 * time.Second}
+		c, stop := run(s, commit.Options{Lanes: 2})
+		defer stop()
+		var wg sync.WaitGroup
+		start := time.Now()
+		wg.Go(func() { c.Create(t.Context(), record(1)) })
+		synctest.Wait()
+		wg.Go(func() { c.Create(t.Context(), record(2)) })
+		wg.Wait()
+		if took := time.Since(start); took != 5*time.Second+50*time.Millisecond {
+			t.Errorf("two creates in two lanes that take 5 s each took %v, want 50 ms more", took)
 		}
 	})
 }

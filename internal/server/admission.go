@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -25,6 +26,7 @@ const (
 	silentFor = 100 * time.Millisecond
 	idleFor   = time.Second
 	slowFor   = 2 * time.Second
+	stuckFor  = 15 * time.Second      // or its answer is not read: longer than any create takes
 	sweepGap  = 50 * time.Millisecond // looking for one is not free
 
 	// Refusing one takes about 10 µs. A crowd that comes at once is refused at once; one that keeps coming
@@ -74,20 +76,31 @@ func (l *listener) acceptAll() {
 		case err == nil:
 			l.arrived <- l.track(accepted)
 			pause = lookGap
-		case outOfFiles(err):
-			l.noFiles = true
+		case outOfFiles(err), isTemporary(err):
+			l.noFiles = outOfFiles(err)
 			l.log("no connection", "reason", err.Error(), "open", l.count.Load())
 			time.Sleep(pause)
 			pause = min(2*pause, time.Second)
 		default:
 			l.mu.Lock()
 			defer l.mu.Unlock()
+			if !errors.Is(err, net.ErrClosed) {
+				err = errors.New(err.Error()) // not one that the library would try again
+			}
 			l.deaf, l.failure = true, err
 			close(l.arrived)
 			l.signal()
 			return
 		}
 	}
+}
+
+func isTemporary(err error) bool {
+	e, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err)
+	return ok && e.Temporary()
 }
 
 func (l *listener) track(accepted net.Conn) *conn {
@@ -144,7 +157,7 @@ func (l *listener) answerDoor(now time.Time) {
 // letIn takes a connection that was accepted at the door, unless there is no room and nobody gives way. The
 // caller holds the door's mu.
 func (l *listener) letIn(now time.Time, accept func() (net.Conn, error)) bool {
-	if l.isFull() && l.evict(now) == 0 || len(l.arrived) == cap(l.arrived) {
+	if l.isFull() && l.evict(now) == 0 {
 		return false
 	}
 	accepted, err := accept()
@@ -186,7 +199,7 @@ func (l *listener) evict(now time.Time) int {
 		patience := idleFor
 		switch {
 		case c.busy.Load() && !c.reading.Load():
-			continue
+			patience = stuckFor
 		case c.half.Load():
 			patience = slowFor
 		case !c.asked.Load():
@@ -196,22 +209,37 @@ func (l *listener) evict(now time.Time) int {
 			idle = append(idle, c)
 		}
 	}
-	if len(idle) == 0 {
-		l.swept = now
-	}
 	slices.SortFunc(idle, func(a, b *conn) int { return cmp.Compare(a.since.Load(), b.since.Load()) })
 	ended := 0
 	for _, c := range idle[:min(len(idle), 1+l.max/64)] {
-		if silent(c.Conn) { // else the client has sent something, and we are late to read it
-			if c.half.Load() || !c.asked.Load() { // its client may be about to ask, or has begun to
-				c.Conn.SetWriteDeadline(now.Add(lookGap))
-				c.Conn.Write(httpapi.Refusal())
-			}
-			c.Close()
+		if c.giveWay(now) {
 			ended++
 		}
 	}
+	if ended == 0 {
+		l.swept = now
+	}
 	return ended
+}
+
+// giveWay ends a connection, unless its client has sent something meanwhile. One that has never asked anything is
+// told why: from here on nothing that it sends is read. To one that has, that would be a lie if its
+// request were being carried out.
+func (c *conn) giveWay(now time.Time) bool {
+	if !silent(c.Conn) { // we are late to read it
+		return false
+	}
+	c.gone.Store(true)
+	switch asked := c.asked.Load(); {
+	case !asked:
+		c.Conn.SetWriteDeadline(now.Add(lookGap))
+		c.Conn.Write(httpapi.Refusal())
+	case now.UnixNano()-c.since.Load() < int64(idleFor): // it has begun to ask
+		c.gone.Store(false)
+		return false
+	}
+	c.Close()
+	return true
 }
 
 type connKey struct{}

@@ -51,6 +51,7 @@ type conn struct {
 
 	since   atomic.Int64 // when it was accepted, or idle, or a request began to arrive; in ns since 1970
 	asked   atomic.Bool  // something has been sent on it
+	gone    atomic.Bool  // it gives way to another: nothing more is read
 	reading atomic.Bool  // while a handler waits for more of the body
 	share   *share       // of the token that the last request had; guarded by the listener's mu where others look
 
@@ -61,7 +62,7 @@ type conn struct {
 
 // newListener hands out at most most connections at once.
 func newListener(l net.Listener, most int, log func(string, ...any)) *listener {
-	return &listener{Listener: l, log: log, conns: map[*conn]struct{}{}, arrived: make(chan *conn, 16), empty: make(chan struct{}), crowd: newCrowd(most)}
+	return &listener{Listener: l, log: log, conns: map[*conn]struct{}{}, arrived: make(chan *conn, most), empty: make(chan struct{}), crowd: newCrowd(most)}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -82,7 +83,8 @@ func (l *listener) state(nc net.Conn, s http.ConnState) {
 		c.busy.Store(false)
 		c.half.Store(c.framing.within())
 		c.awaits(time.Now())
-		if l.lingered.Load() {
+		// In a crowd, who has shown no token has one answer.
+		if l.lingered.Load() || c.share == nil && l.crowded.Load() != 0 && l.isFull() {
 			c.Close()
 		}
 	}
@@ -156,9 +158,12 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	if !c.half.Load() {
+		c.awaits(time.Now()) // before it looks as if this had been arriving for long
 		c.half.Store(true)
 		c.asked.Store(true)
-		c.awaits(time.Now())
+	}
+	if c.gone.Load() {
+		return 0, net.ErrClosed
 	}
 	if n = c.framing.follow(b[:n]); n == 0 {
 		return 0, errFraming
@@ -220,7 +225,7 @@ func (c *conn) Close() error {
 
 // libraryHeaders ends the head of what the HTTP library writes by itself when it can't read a
 // request; expectationFailed begins what it writes to an Expect that it does not know.
-const expectationFailed = "HTTP/1.1 417 "
+const expectationFailed = "HTTP/1.1 417 Expectation Failed\r\n" // no JSON has a line end in it
 const libraryHeaders = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
 func (c *conn) Write(b []byte) (int, error) {

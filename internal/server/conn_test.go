@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -135,5 +137,51 @@ func TestDrainWaitsForTheLastAccepted(t *testing.T) {
 	}
 	if cut := <-drained; cut != 0 {
 		t.Errorf("%d requests were cut off", cut)
+	}
+}
+
+// What a client stored is never taken for an answer of the library.
+func TestLibraryAnswersAreRecognised(t *testing.T) {
+	for text, want := range map[string]bool{
+		"HTTP/1.1 417 Expectation Failed\r\nConnection: close\r\n\r\n":  true,
+		"HTTP/1.1 400 Bad Request" + libraryHeaders + "400 Bad Request": true,
+		"HTTP/1.1 417 and then the rest of a long name\"}":              false,
+		"HTTP/1.1 400 Bad Request\",\"tag\":\"x\"}":                     false,
+		"HTTP/1.1 200 OK\r\n\r\n":                                       false,
+	} {
+		if _, _, ok := libraryAnswer([]byte(text)); ok != want {
+			t.Errorf("libraryAnswer(%q) = %v, want %v", text, ok, want)
+		}
+	}
+}
+
+// Who gives way is told so only where nothing can have been asked.
+func TestGiveWay(t *testing.T) {
+	silent, client := pair(t)
+	if !silent.giveWay(time.Now()) {
+		t.Error("who never asked does not give way")
+	}
+	if text, err := io.ReadAll(client); err != nil || !strings.Contains(string(text), `"error":50301`) {
+		t.Errorf("who never asked is told %q, %v", text, err)
+	}
+	asking, client := pair(t)
+	client.Write([]byte("GET"))
+	for b := make([]byte, 10); ; {
+		if n, err := asking.Read(b); err != nil || n == 3 {
+			break
+		}
+	}
+	if asking.giveWay(time.Now()) {
+		t.Error("who has just begun to ask gives way")
+	}
+	if !asking.giveWay(time.Now().Add(time.Minute)) {
+		t.Error("who began to ask long ago does not give way")
+	}
+	if text, _ := io.ReadAll(client); len(text) != 0 {
+		t.Errorf("who began to ask is told %q", text)
+	}
+	client.Write([]byte(" / HTTP/1.1\r\n\r\n"))
+	if n, err := asking.Read(make([]byte, 10)); err == nil {
+		t.Errorf("%d bytes were read from who gave way", n)
 	}
 }

@@ -52,7 +52,7 @@ func (d *door) answer(l *listener, now time.Time) (refused int) {
 		return 0
 	}
 	// What was not used of the pace since it was last looked is there now, up to a crowd.
-	d.pace = min(d.pace+int(now.Sub(d.looked)/refuseEvery), refuseAtOnce)
+	d.pace = int(min(int64(d.pace)+int64(now.Sub(d.looked)/refuseEvery), refuseAtOnce))
 	d.looked = now
 	d.part(now)
 	control(l.Listener, func(listening int) {

@@ -129,7 +129,10 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	background.Go(func() { committer.Run(committing) })
 	defer background.Wait()
 	defer stopCommitting()
-	defer service.Close()
+	defer func() {
+		conns.draining.Store(true)
+		service.Close()
+	}()
 
 	failed := make(chan error, 2)
 	if cfg.OpsListen != "off" {
@@ -137,8 +140,11 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 		if err != nil {
 			return fmt.Errorf("listen for health on %s: %w", cfg.OpsListen, cause(err))
 		}
-		defer ops.Close()
 		watched := newListener(l, opsConns, logRequest)
+		defer func() {
+			watched.draining.Store(true)
+			ops.Close()
+		}()
 		ops.ConnState = watched.state
 		background.Go(func() { failed <- ops.Serve(watched) })
 		cfg.Log.Info("health", "address", "http://"+l.Addr().String())
