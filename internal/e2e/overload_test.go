@@ -179,18 +179,23 @@ func TestOverload(t *testing.T) {
 		if lasts, err = time.ParseDuration(full); err != nil {
 			t.Fatal(err)
 		}
-		rounds = 3
+		rounds = 10
 		lasts /= time.Duration(rounds)
-		peakFor, clients, goodput, refusal, rate = 3*time.Second, 2000, 0.85, 10*time.Millisecond, report.rate
-		warm, urgent = "2s", []string{"-urgent"}
+		peakFor, clients, goodput, refusal, rate = 1500*time.Millisecond, 2000, 0.85, 10*time.Millisecond, report.rate
+		urgent = []string{"-urgent"}
 	}
 	p := confined(t, 256<<20, "")
 	pid := p.cmd.Process.Pid
-	// The machine is not always the same, so peak and overload take turns, and their ratio is that of the middle round.
+	capacity := p.load(t, p.token, "-warm", "500ms", "-for", peakFor.String())
+	t.Logf("64 clients, each waiting for its answers: %v", capacity)
+	tenTimes := fmt.Sprint(10 * capacity.rate())
+	// The peak is what the same load gets when all its clients are let in. The load takes its part of a machine whose
+	// processors may be threads of one core, so one that waits for answers would not do to compare with.
+	// The machine is not always the same either, so peak and overload take turns, and their ratio is that of the middle round.
 	var all, overs, visitors []report
 	var ratios []float64
 	peak := func() report {
-		r := p.load(t, p.token, "-warm", "200ms", "-for", peakFor.String())
+		r := p.load(t, p.token, "-warm", "300ms", "-for", peakFor.String(), "-clients", "500", "-rate", tenTimes)
 		t.Logf("peak: %v", r)
 		all = append(all, r)
 		return r
@@ -203,7 +208,7 @@ func TestOverload(t *testing.T) {
 		visits.Go(func() {
 			visitor = p.load(t, p.token, append(urgent, "-warm", warm, "-for", lasts.String(), "-clients", "100", "-rate", "50", "-once", "-stubborn")...)
 		})
-		over := p.load(t, p.token, "-warm", warm, "-for", lasts.String(), "-clients", strconv.Itoa(clients), "-rate", fmt.Sprint(10*before.rate()))
+		over := p.load(t, p.token, "-warm", warm, "-for", lasts.String(), "-clients", strconv.Itoa(clients), "-rate", tenTimes)
 		visits.Wait()
 		t.Logf("ten times as much: %v", over)
 		t.Logf("somebody beside it: %v", visitor)
@@ -219,15 +224,22 @@ func TestOverload(t *testing.T) {
 	if ratios[rounds/2] < goodput {
 		t.Errorf("goodput %.2f of the peak, want %.2f", ratios[rounds/2], goodput)
 	}
+	slow := 0 // rounds: the machine itself may stop for a moment
 	for i, visitor := range visitors {
-		if overs[i].Refused == 0 || visitor.Refused == 0 || visitor.Refused99 > refusal {
-			t.Errorf("%d and %d refused, p99 %v, want some, within %v", overs[i].Refused, visitor.Refused, visitor.Refused99, refusal)
+		if overs[i].Refused == 0 || visitor.Refused == 0 {
+			t.Errorf("%d and %d refused, want some", overs[i].Refused, visitor.Refused)
 		}
+		if visitor.Refused99 > refusal {
+			slow++
+		}
+	}
+	if slow > rounds/10 {
+		t.Errorf("in %d of %d rounds refusals took longer than %v (p99)", slow, rounds, refusal)
 	}
 	if high > 200<<20 {
 		t.Errorf("memory reached %d MiB, want 200 at most", high>>20)
 	}
-	for _, r := range slices.Concat(all, overs, visitors) {
+	for _, r := range slices.Concat(all, overs, visitors, []report{capacity}) {
 		if r.Broken+r.Wrong+r.Late > 0 {
 			t.Errorf("not every request was answered 200, or 503 as it should be: %v", r)
 		}
