@@ -6,8 +6,6 @@ import (
 	"bufio"
 	"database/sql"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,19 +77,7 @@ func (l *told) send(t *testing.T, p *process, id int64) int {
 
 // try sends a request without a look at the description, which takes its time with large bodies.
 func (p *process) try(method, path, body string) (answer, error) {
-	r, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	r.Header.Set("Authorization", "Bearer "+p.token)
-	r.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(r)
-	if err != nil {
-		return answer{}, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, string(text)}, err
+	return converse(p.url, p.token, method, path, body)
 }
 
 // check holds the file to what was told: what was acknowledged is there, what was refused is not, and what
@@ -196,7 +182,7 @@ func (p *process) inject(t *testing.T, what string, args ...string) *strace {
 		t.Fatal(err)
 	}
 	if err := s.cmd.Start(); err != nil {
-		cannot(t, "strace: "+err.Error())
+		lacking(t, "%s", "strace: "+err.Error())
 	}
 	t.Cleanup(s.stop)
 	lines := bufio.NewScanner(stderr)
@@ -210,7 +196,7 @@ func (p *process) inject(t *testing.T, what string, args ...string) *strace {
 		}
 		t.Log(lines.Text())
 	}
-	cannot(t, "strace does not attach here")
+	lacking(t, "strace does not attach here")
 	return nil
 }
 
@@ -328,7 +314,7 @@ func TestReadOnlyByTheKernel(t *testing.T) {
 	}
 	v.run("sync", "--file-system", v.folder)
 	if err := os.WriteFile("/sys/fs/ext4/"+v.device()+"/trigger_fs_error", []byte("the test"), 0); err != nil {
-		cannot(t, err.Error())
+		lacking(t, "%s", err.Error())
 	}
 	p.reads(t, 1)
 	for id := range int64(5) {
@@ -713,7 +699,7 @@ func (v *volume) throttle(p *process, writes int) {
 	}
 	group, err := os.MkdirTemp("/sys/fs/cgroup/blkio", "plantstore-test-")
 	if err != nil {
-		cannot(v.t, "no cgroup of version 1 for block devices: "+err.Error())
+		lacking(v.t, "%s", "no cgroup of version 1 for block devices: "+err.Error())
 	}
 	v.t.Cleanup(func() {
 		p.kill()
@@ -724,7 +710,7 @@ func (v *volume) throttle(p *process, writes int) {
 		"cgroup.procs":                     fmt.Sprint(p.cmd.Process.Pid),
 	} {
 		if err := os.WriteFile(filepath.Join(group, file), []byte(text), 0); err != nil {
-			cannot(v.t, err.Error())
+			lacking(v.t, "%s", err.Error())
 		}
 	}
 }

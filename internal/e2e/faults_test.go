@@ -3,9 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -180,19 +178,7 @@ func (tr *traffic) note(id int64, wrong bool, a answer) (wait bool) {
 }
 
 func send(to target, body string) (answer, error) {
-	r, err := http.NewRequest("POST", to.url+"/plants", strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	r.Header.Set("Authorization", "Bearer "+to.token)
-	r.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(r)
-	if err != nil {
-		return answer{}, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	return answer{response.StatusCode, response.Header, string(text)}, err
+	return converse(to.url, to.token, "POST", "/plants", body)
 }
 
 // count is a copy of how often each number was answered.

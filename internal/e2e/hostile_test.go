@@ -314,10 +314,7 @@ const (
 func TestSlowClients(t *testing.T) {
 	program, err := exec.LookPath("slowhttptest")
 	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("no slowhttptest on this machine: install the package slowhttptest")
-		}
-		t.Skip("NOT TESTED: there is no slowhttptest on this machine; `make test` installs it")
+		lacking(t, "no slowhttptest on this machine: install the package slowhttptest; `make test` does")
 	}
 	p := serve(t, filepath.Join(t.TempDir(), "plants.db"))
 	large := strings.Repeat("x", 60_000)

@@ -255,3 +255,32 @@ func (p *process) raw(t testing.TB, request string) string {
 	all, _ := io.ReadAll(bufio.NewReader(c))
 	return string(all)
 }
+
+// lacking ends a test that needs more than the machine gives: a failure where everything must be there, a loud
+// skip elsewhere.
+func lacking(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf(format, args...)
+	}
+	message := fmt.Sprintf("NOT TESTED: "+format, args...)
+	fmt.Fprintf(os.Stderr, "%s: %s\n", t.Name(), message)
+	t.Skip(message)
+}
+
+// converse makes one request with a token and reads the answer.
+func converse(to, token, method, path, body string) (answer, error) {
+	r, err := http.NewRequest(method, to+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, string(text)}, err
+}

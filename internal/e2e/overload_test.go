@@ -25,15 +25,6 @@ import (
 	"time"
 )
 
-// lacking says that something can't be tested here, which is a failure where everything must be.
-func lacking(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf("NOT TESTED: "+format, args...)
-}
-
 // confined starts the product with the shell's limits before it, in a group with this much memory, and on the first
 // processor alone: load that is made on the others takes nothing from it.
 func confined(t *testing.T, memory int64, limits string, args ...string) *process {
