@@ -37,7 +37,7 @@ func TestCredentials(t *testing.T) {
 				{"none", "Authorization", 40101, `Bearer realm="plantstore"`},
 				{"another scheme", "Authorization: Basic eDp5", 40102, `Bearer realm="plantstore"`},
 				{"no token", "Authorization: Bearer ", 40102, `Bearer realm="plantstore"`},
-				{"a typo", "Authorization: Bearer " + p.token[:len(p.token)-1] + "x", 40103, `error="invalid_token"`},
+				{"a typo", "Authorization: Bearer " + p.token[:len(p.token)-2] + p.token[len(p.token)-1:] + "-", 40103, `error="invalid_token"`},
 				{"another service's", "Authorization: Bearer ghp_0123456789", 40103, `error="invalid_token"`},
 				{"unknown", "Authorization: Bearer " + unknownToken, 40104, `error="invalid_token"`},
 				{"expired", "Authorization: Bearer " + expired, 40105, `error="invalid_token"`},
