@@ -17,13 +17,14 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
+	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/telemetry"
 )
 
 func main() {
 	kind := flag.String("kind", "product", "none: keep nothing; single: one transaction for each request; product: as it is")
-	db := flag.String("db", "plantstore.db", "the database file")
+	db := flag.String("db", "plantstore.db", "the database: a file, or a postgres:// URL")
 	slower := flag.Duration("slower", 0, "how much longer every commit of the product takes")
 	profile := flag.String("cpuprofile", "", "file for a CPU profile of the whole run")
 	flag.Parse()
@@ -36,7 +37,7 @@ func main() {
 func run(kind, db string, slower time.Duration, profile string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	st, err := sqlite.Open(ctx, db)
+	st, err := open(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -66,6 +67,13 @@ func run(kind, db string, slower time.Duration, profile string) (err error) {
 		return fmt.Errorf("there is no kind %q", kind)
 	}
 	return server.Run(ctx, cfg, slow{st, slower})
+}
+
+func open(ctx context.Context, db string) (store.Store, error) {
+	if postgres.IsURL(db) {
+		return postgres.Open(ctx, db, postgres.Options{})
+	}
+	return sqlite.Open(ctx, db)
 }
 
 // none answers without a hand-over and without a store.

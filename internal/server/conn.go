@@ -181,8 +181,8 @@ func (c *conn) CloseWrite() error {
 
 // SetReadDeadline and SetWriteDeadline keep time-outs to the second. The library sets five deadlines for
 // a request, each of them nearly the same as the last; arming a timer for each costs more than reading
-// the request. One that is at most a second later than what is armed is left as it is, and none is
-// taken away while a handler has the request, when nothing is read.
+// the request. One that is at most a second later than what is armed is left as it is. None is taken away
+// while a handler has the request, when nothing is read, nor between requests, when nothing is written.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if t.IsZero() && c.busy.Load() || near(&c.readBy, t) {
 		return nil
@@ -191,7 +191,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 }
 
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	if near(&c.writeBy, t) {
+	if t.IsZero() || near(&c.writeBy, t) {
 		return nil
 	}
 	return c.Conn.SetWriteDeadline(t)

@@ -69,6 +69,15 @@ func TestDeadlines(t *testing.T) {
 	if n, err := c.Read(make([]byte, 10)); n != 1 || err != nil {
 		t.Errorf("a read without a deadline = %d, %v", n, err)
 	}
+
+	// One that has passed between two requests ends no write of the second.
+	c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+	c.SetWriteDeadline(time.Time{})
+	time.Sleep(100 * time.Millisecond)
+	c.SetWriteDeadline(time.Now().Add(time.Minute))
+	if n, err := c.Write([]byte("x")); n != 1 || err != nil {
+		t.Errorf("a write with a minute left = %d, %v", n, err)
+	}
 }
 
 // While a handler has the request, the library's look-out ends at once, and what the client has sent
