@@ -24,7 +24,7 @@ type Store interface {
 type Options struct {
 	Lanes    int           // batches under way at once; 1
 	Batch    int           // plants in one batch at most; 512
-	Enough   int           // plants that are worth a lane of their own while others commit; 16
+	Enough   int           // plants that are worth a lane of their own, at least, while others commit; 16
 	Queue    int           // plants that may wait at most; 4096
 	Patience time.Duration // how long a caller waits at most; 10 s
 }
@@ -38,6 +38,7 @@ type Committer struct {
 	queue   []*batch // not begun, the oldest first; all but the last are full
 	waiting int      // plants in queue
 	active  int      // lanes that commit
+	begun   int      // plants that those commit
 	hurry   bool     // the first of queue has waited too long for those
 	idle    int      // lanes that wait for a wake
 	closed  bool
@@ -126,10 +127,10 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 	return b, place, nil
 }
 
-// pays reports whether a lane should begin a batch now. While others commit, a few plants do better
-// to wait for more: the lane that is free next takes them.
+// pays reports whether a lane should begin a batch now. While others commit, fewer plants than those
+// have do better to wait: the lane that is free next takes them. More wait only where a commit takes long.
 func (c *Committer) pays() bool {
-	return c.active == 0 || c.waiting >= c.opts.Enough || c.hurry
+	return c.active == 0 || c.waiting >= max(c.opts.Enough, c.begun/c.active) || c.hurry
 }
 
 // stuckAfter is how long a few plants wait for lanes that commit: one may be held up by a lock.
@@ -190,6 +191,7 @@ func (c *Committer) next() *batch {
 			if !b.answered {
 				b.begun = true
 				c.active++
+				c.begun += len(b.records)
 				return b
 			}
 		}
@@ -222,6 +224,7 @@ func (c *Committer) answer(b *batch, outcomes []plant.Outcome, err error) {
 	b.late.Stop()
 	c.mu.Lock()
 	c.active--
+	c.begun -= len(b.records)
 	told := b.answer(outcomes, err)
 	c.mu.Unlock()
 	if told {

@@ -126,6 +126,35 @@ func TestFewWaitForABusyLane(t *testing.T) {
 	})
 }
 
+// While a lane commits many, it takes as many to be worth another.
+func TestAsManyTakeAnotherLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: 40 * time.Millisecond}
+		c, stop := run(s, commit.Options{Lanes: 2, Enough: 3})
+		defer stop()
+		var wg sync.WaitGroup
+		create := func(n int) {
+			for range n {
+				wg.Go(func() { c.Create(t.Context(), record(1)) })
+				synctest.Wait()
+			}
+		}
+		start := time.Now()
+		create(1) // the first lane
+		create(3) // the second
+		create(5)
+		time.Sleep(40 * time.Millisecond)
+		synctest.Wait()
+		create(4) // one lane has taken the five before, and the other waits for a fifth
+		time.Sleep(10 * time.Millisecond)
+		create(1)
+		wg.Wait()
+		if got, took := fmt.Sprint(s.batches), time.Since(start); got != "[1 3 5 5]" || took != 90*time.Millisecond {
+			t.Errorf("batches of %s in %v, want [1 3 5 5] in 90 ms", got, took)
+		}
+	})
+}
+
 // A lane that is held up holds up nobody else for long.
 func TestAHeldUpLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
