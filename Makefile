@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: run build test needs vet lint generate fuzz linear bench screenshot clean soak restarts slow overload
+.PHONY: run build test needs vet lint generate fuzz linear bench profile screenshot clean soak restarts slow overload
 
 run: build ## serve on the embedded database
 	bin/plantstore serve
@@ -15,8 +15,8 @@ build: ## leave bin/plantstore, static
 	$(BUILD) -o bin/plantstore ./cmd/plantstore
 
 test: needs vet ## run every test with the race detector
-	go test -race -run '^$$' ./... >/dev/null # compile with all cores, then run one package at a time
-	go test -race -count=1 -p 1 -timeout 9m ./...
+	go test -pgo=off -race -run '^$$' ./... >/dev/null # compile with all cores, then run one package at a time
+	go test -pgo=off -race -count=1 -p 1 -timeout 9m ./...
 
 # Programs that tests use. What is missing is installed where apt can do it.
 needs:
@@ -28,11 +28,12 @@ needs:
 	@command -v fsfreeze >/dev/null 2>&1 || [ -x /usr/sbin/fsfreeze ] || ./.ci/install util-linux
 	@command -v slowhttptest >/dev/null 2>&1 || ./.ci/install slowhttptest
 
-# Both the toolchain of go.mod and the machine's own Go must build and vet the code.
+# Both the toolchain of go.mod and the machine's own Go must build and vet the code. What is not run
+# is not optimised by the profile: that would compile every library once more.
 vet:
-	go vet ./...
-	GOTOOLCHAIN=local go build ./...
-	GOTOOLCHAIN=local go vet ./...
+	go vet -pgo=off ./...
+	GOTOOLCHAIN=local go build -pgo=off ./...
+	GOTOOLCHAIN=local go vet -pgo=off ./...
 
 lint: vet ## vet, staticcheck, govulncheck
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
@@ -68,6 +69,9 @@ overload: ## ten times what it can do for 30 s, in 256 MiB, on a machine that do
 
 bench: ## compare with others, about 6 minutes on a machine that does nothing else
 	cd bench && go run . --out ../docs
+
+profile: ## tell the compiler where the time of a create goes, on a machine that does nothing else
+	cd bench && go run . --profile ../cmd/plantstore/default.pgo
 
 screenshot: ## make docs/console.png from the real page, in about a minute
 	go test ./internal/browser -count=1 -run 'TestScreenshot$$' -screenshot ../../docs/console.png

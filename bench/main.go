@@ -27,6 +27,7 @@ type options struct {
 	only    *regexp.Regexp
 	out     string
 	dir     string
+	profile string
 }
 
 func main() {
@@ -41,6 +42,7 @@ func main() {
 	only := flag.String("only", "", "`regexp` of the rows to run, such as ^(ours|none)$")
 	flag.StringVar(&o.out, "out", "", "`folder` to write benchmarks.md and benchmarks.svg to")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "`folder` for the databases, on the disk to be measured")
+	flag.StringVar(&o.profile, "profile", "", "`file` to write a profile of the product to; nothing is compared then")
 	flag.Parse()
 	var err error
 	if o.only, err = regexp.Compile(*only); err != nil || flag.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.preload < 1 {
@@ -72,6 +74,9 @@ func run(ctx context.Context, o options) (err error) {
 	defer b.progress.clear()
 	if err := b.build(); err != nil {
 		return err
+	}
+	if o.profile != "" {
+		return b.profileTo(o.profile)
 	}
 	machine, err := describe(dir)
 	if err != nil {

@@ -32,9 +32,12 @@ func (b *bench) bin(name string) string { return filepath.Join(b.dir, "bin", nam
 
 // build makes the programs, the product from its own module.
 func (b *bench) build() error {
-	for folder, packages := range map[string][]string{"..": {"./cmd/plantstore"}, ".": {"./load", "./variant"}, "pocketbase": {"."}} {
+	for folder, packages := range map[string][]string{
+		"..": {"./cmd/plantstore"}, "pocketbase": {"."},
+		".": {"-pgo=../cmd/plantstore/default.pgo", "./load", "./variant"}, // our stack as it is shipped
+	} {
 		b.progress.say("building %s", strings.Join(packages, " "))
-		args := append([]string{"build", "-C", folder, "-o", b.bin("") + "/"}, packages...)
+		args := append([]string{"build", "-C", folder, "-trimpath", "-o", b.bin("") + "/"}, packages...)
 		if _, err := command(b.ctx, nil, []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
 			return fmt.Errorf("build %v in %s: %w", packages, folder, err)
 		}
@@ -46,10 +49,10 @@ func (b *bench) build() error {
 func (b *bench) all() ([]*row, error) {
 	core, pg, growth := b.chosen(coreRows()), b.chosen(postgresRows()), b.chosen(growthRows(b.preload))
 	fewer := max(1, b.rounds-2)
-	b.planned = b.rounds*len(core) + fewer*(len(pg)+len(growth))
+	b.planned = b.rounds*(len(core)+len(pg)) + fewer*len(growth)
 	err := b.rows(core, b.rounds, b.seconds)
 	if err == nil && len(pg) > 0 {
-		err = b.onPostgres(pg, fewer)
+		err = b.onPostgres(pg, b.rounds)
 	}
 	if err == nil {
 		err = b.rows(growth, fewer, b.seconds*2/3)
