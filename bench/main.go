@@ -36,8 +36,8 @@ func main() {
 	o := options{warm: 500 * time.Millisecond}
 	flag.BoolVar(&o.json, "json", false, "print JSON in place of the table")
 	flag.BoolVar(&o.quick, "quick", false, "a short run that shows that everything works; its figures mean little")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds of the main contenders; growth rows take 2 fewer")
-	flag.Float64Var(&o.seconds, "seconds", 3, "measured time of a run; growth rows take two thirds of it")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds: every row is run once in each")
+	flag.Float64Var(&o.seconds, "seconds", 3, "measured time of a run; growth rows take a third of it")
 	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store that is not empty")
 	only := flag.String("only", "", "`regexp` of the rows to run, such as ^(ours|none)$")
 	flag.StringVar(&o.out, "out", "", "`folder` to write benchmarks.md and benchmarks.svg to")

@@ -77,10 +77,10 @@ func growthRows(preload int64) []*row {
 		change(r)
 		rows = append(rows, r)
 	}
+	add("single-1", "(b) with 1 connection", "conns-1", func(r *row) { r.kind, r.conns = single, 1 })
 	for _, n := range []int{1, 8, 64, 256, 1024} {
 		add(fmt.Sprintf("conns-%d", n), plural(n, "connection"), "conns-64", func(r *row) { r.conns = n })
 	}
-	add("single-1", "(b) with 1 connection", "conns-1", func(r *row) { r.kind, r.conns = single, 1 })
 	add("random", "ids in random order", "conns-64", func(r *row) { r.scattered = true })
 	many := thousands(float64(preload))
 	add("full", "store with "+many+" plants", "conns-64", func(r *row) { r.full = true })

@@ -48,14 +48,13 @@ func (b *bench) build() error {
 // all runs every row of the plan, in turns, and returns the rows.
 func (b *bench) all() ([]*row, error) {
 	core, pg, growth := b.chosen(coreRows()), b.chosen(postgresRows()), b.chosen(growthRows(b.preload))
-	fewer := max(1, b.rounds-2)
-	b.planned = b.rounds*(len(core)+len(pg)) + fewer*len(growth)
+	b.planned = b.rounds * (len(core) + len(pg) + len(growth))
 	err := b.rows(core, b.rounds, b.seconds)
 	if err == nil && len(pg) > 0 {
 		err = b.onPostgres(pg, b.rounds)
 	}
 	if err == nil {
-		err = b.rows(growth, fewer, b.seconds*2/3)
+		err = b.rows(growth, b.rounds, b.seconds/3)
 	}
 	if err == nil && b.full != nil {
 		err = b.full.verify(b.ctx)
