@@ -129,12 +129,12 @@ func (a *API) answer(x *exchange, r *http.Request, h handler, needs token.Scope)
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	var t token.Token
+	var t *token.Token
 	if needs != 0 {
 		if t, err = a.auth.Authenticate(r.Context(), r.Header["Authorization"], x); err != nil {
 			return err
 		}
-		if err := a.limit(x, &t); err != nil {
+		if err := a.limit(x, t); err != nil {
 			return err
 		}
 		if a.admit != nil && a.admit(r.Context(), t.Hash) {

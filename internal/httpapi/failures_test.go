@@ -35,8 +35,8 @@ func (o outcome) Create(context.Context, plant.Record) (plant.Outcome, error) {
 
 type anybody struct{}
 
-func (anybody) Authenticate(context.Context, []string, token.Source) (token.Token, error) {
-	return token.Token{Store: "main", Scopes: token.AllScopes}, nil
+func (anybody) Authenticate(context.Context, []string, token.Source) (*token.Token, error) {
+	return &token.Token{Store: "main", Scopes: token.AllScopes}, nil
 }
 
 func create(o outcome, body io.Reader) (*httptest.ResponseRecorder, string) {

@@ -20,7 +20,7 @@ import (
 
 // Authenticator says whose credential the Authorization header lines of a request hold.
 type Authenticator interface {
-	Authenticate(ctx context.Context, headers []string, from token.Source) (token.Token, error)
+	Authenticate(ctx context.Context, headers []string, from token.Source) (*token.Token, error)
 }
 
 // Creator stores a plant and returns once that would survive power loss.
@@ -98,7 +98,7 @@ type Route struct {
 }
 
 // handler answers a request, or returns an error for the adapter to answer with.
-type handler func(x *exchange, r *http.Request, t token.Token) error
+type handler func(x *exchange, r *http.Request, t *token.Token) error
 
 // routes is the whole surface; nothing registers itself elsewhere.
 func (a *API) routes(o Options) []Route {
@@ -174,19 +174,19 @@ func isClean(path string) bool {
 		!strings.Contains(path, "/../") && !strings.HasSuffix(path, "/.") && !strings.HasSuffix(path, "/..")
 }
 
-func notFound(_ *exchange, r *http.Request, _ token.Token) error {
+func notFound(_ *exchange, r *http.Request, _ *token.Token) error {
 	return fmt.Errorf("%w: %.100q", errNoRoute, r.URL.Path)
 }
 
 func notAllowed(allow string) handler {
-	return func(x *exchange, r *http.Request, _ token.Token) error {
+	return func(x *exchange, r *http.Request, _ *token.Token) error {
 		x.Header().Set("Allow", allow)
 		return fmt.Errorf("%w: expected %s, found %.16q", errMethod, allow, r.Method)
 	}
 }
 
 func serve(contentType string, content []byte) handler {
-	return func(x *exchange, r *http.Request, _ token.Token) error {
+	return func(x *exchange, r *http.Request, _ *token.Token) error {
 		x.Header().Set("Content-Type", contentType)
 		x.Header().Set("Content-Length", strconv.Itoa(len(content)))
 		x.Write(content)

@@ -24,7 +24,7 @@ const (
 	maxRead = 100       // plants that are read at once
 )
 
-func (a *API) createPlant(x *exchange, r *http.Request, t token.Token) error {
+func (a *API) createPlant(x *exchange, r *http.Request, t *token.Token) error {
 	var err error
 	if x.buf, err = a.readBody(x, r, x.buf[:0]); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (a *API) createPlant(x *exchange, r *http.Request, t token.Token) error {
 	return nil
 }
 
-func (a *API) getPlant(x *exchange, r *http.Request, t token.Token) error {
+func (a *API) getPlant(x *exchange, r *http.Request, t *token.Token) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (a *API) getPlant(x *exchange, r *http.Request, t token.Token) error {
 	return nil
 }
 
-func (a *API) listPlants(x *exchange, r *http.Request, t token.Token) error {
+func (a *API) listPlants(x *exchange, r *http.Request, t *token.Token) error {
 	limit, after, err := pageOf(r.URL.RawQuery)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (a *API) appendPage(x *exchange, ctx context.Context, b []byte, store strin
 	return b, next, nil
 }
 
-func (a *API) replacePlant(x *exchange, r *http.Request, t token.Token) error {
+func (a *API) replacePlant(x *exchange, r *http.Request, t *token.Token) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (a *API) replacePlant(x *exchange, r *http.Request, t token.Token) error {
 	return nil
 }
 
-func (a *API) removePlant(x *exchange, r *http.Request, t token.Token) error {
+func (a *API) removePlant(x *exchange, r *http.Request, t *token.Token) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err

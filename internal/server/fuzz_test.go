@@ -103,8 +103,8 @@ type engines struct {
 }
 
 // Authenticate lets everybody into the store of now.
-func (all *engines) Authenticate(context.Context, []string, token.Source) (token.Token, error) {
-	return token.Token{Store: fmt.Sprintf("process-%d-%d", os.Getpid(), all.emptied), Scopes: token.AllScopes}, nil
+func (all *engines) Authenticate(context.Context, []string, token.Source) (*token.Token, error) {
+	return &token.Token{Store: fmt.Sprintf("process-%d-%d", os.Getpid(), all.emptied), Scopes: token.AllScopes}, nil
 }
 
 // A fuzzing run starts processes of its own. The PostgreSQL of the first, whose address this holds,

@@ -88,18 +88,18 @@ func NewAuthenticator(lookup Lookup, fixed *Token, now func() time.Time) *Authen
 	}
 }
 
-// Authenticate returns the token of a request's Authorization header lines, or one of the
+// Authenticate returns the token of a request's Authorization header lines, which others share, or one of the
 // errors above, or the error of the look-up.
-func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from Source) (Token, error) {
+func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from Source) (*Token, error) {
 	credential, err := bearer(headers)
 	if err != nil {
-		return Token{}, err
+		return nil, err
 	}
 	hash := HashOf(credential)
 	if a.fixed != nil && a.fixed.Hash == hash {
-		return *a.fixed, nil
+		return a.fixed, nil
 	}
-	var t Token
+	var t *Token
 	if e := a.remembered(hash); e == nil {
 		t, err = a.meet(ctx, credential, hash, from)
 	} else {
@@ -110,24 +110,24 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	}
 	switch {
 	case errors.Is(err, ErrUnknown):
-		return Token{}, ErrInvalid
+		return nil, ErrInvalid
 	case errors.Is(err, ErrMistyped) || errors.Is(err, ErrFailures):
-		return Token{}, err
+		return nil, err
 	case err != nil:
-		return Token{}, fmt.Errorf("look up the credential: %w", err)
+		return nil, fmt.Errorf("look up the credential: %w", err)
 	case !t.Revoked.IsZero():
-		return Token{}, ErrRevoked
+		return nil, ErrRevoked
 	case !t.Expires.IsZero() && !a.now().Before(t.Expires):
-		return Token{}, ErrExpired
+		return nil, ErrExpired
 	}
 	return t, nil
 }
 
 // meet looks up a credential that is not known, when it is its turn, and counts it where it is not good.
-func (a *Authenticator) meet(ctx context.Context, credential string, hash Hash, from Source) (Token, error) {
+func (a *Authenticator) meet(ctx context.Context, credential string, hash Hash, from Source) (*Token, error) {
 	address := network(from)
 	if err := a.admit(credential, hash, address); err != nil {
-		return Token{}, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -135,11 +135,11 @@ func (a *Authenticator) meet(ctx context.Context, credential string, hash Hash, 
 	case a.strange <- struct{}{}:
 		defer func() { <-a.strange }()
 	case <-ctx.Done():
-		return Token{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if a.remembered(hash) == nil { // others of the address may have failed meanwhile
 		if err := a.admit(credential, hash, address); err != nil {
-			return Token{}, err
+			return nil, err
 		}
 	}
 	t, err := a.load(ctx, hash).wait(ctx)
@@ -199,17 +199,17 @@ func (a *Authenticator) remembered(hash Hash) *entry {
 	return a.known[hash]
 }
 
-func (e *entry) wait(ctx context.Context) (Token, error) {
+func (e *entry) wait(ctx context.Context) (*Token, error) {
 	select {
 	case <-e.done:
-		return e.token, e.err
+		return &e.token, e.err
 	default:
 	}
 	select {
 	case <-e.done:
-		return e.token, e.err
+		return &e.token, e.err
 	case <-ctx.Done():
-		return Token{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

@@ -121,8 +121,8 @@ func TestAuthenticate(t *testing.T) {
 		{[]string{"Bearer " + token.Generate()}, "", token.ErrInvalid},
 	} {
 		got, err := a.Authenticate(t.Context(), test.headers, here)
-		if got.Name != test.want || !errors.Is(err, test.err) {
-			t.Errorf("Authenticate(%.60q) = %q, %v, want %q, %v", test.headers, got.Name, err, test.want, test.err)
+		if !errors.Is(err, test.err) || err == nil && got.Name != test.want {
+			t.Errorf("Authenticate(%.60q) = %v, %v, want %q, %v", test.headers, got, err, test.want, test.err)
 		}
 	}
 }
@@ -408,8 +408,8 @@ func FuzzBearer(f *testing.F) {
 		headers := strings.Split(lines, "\n")
 		want := verdict(headers, credential)
 		got, err := a.Authenticate(t.Context(), headers, here)
-		if !errors.Is(err, want) || (err == nil) != (got.Name == "known") {
-			t.Fatalf("Authenticate(%q) = %q, %v, want %v", headers, got.Name, err, want)
+		if !errors.Is(err, want) || (err == nil) != (got != nil && got.Name == "known") {
+			t.Fatalf("Authenticate(%q) = %v, %v, want %v", headers, got, err, want)
 		}
 		for _, h := range headers {
 			form := tokenForm.FindStringSubmatch(h)
