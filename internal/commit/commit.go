@@ -112,7 +112,7 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 	} else {
 		b = &batch{done: make(chan struct{})}
 		b.late = time.AfterFunc(c.opts.Patience, func() { c.expire(b) })
-		if c.active > 0 && c.opts.Lanes > 1 {
+		if c.opts.Lanes > 1 {
 			b.stuck = time.AfterFunc(stuckAfter, func() { c.unstick(b) })
 		}
 		c.queue = append(c.queue, b)
@@ -139,8 +139,11 @@ const stuckAfter = 50 * time.Millisecond
 func (c *Committer) unstick(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !b.begun && !b.answered && c.idle > 0 {
-		c.hurry = true
+	if b.begun || b.answered {
+		return
+	}
+	c.hurry = true // also for a lane that is free later
+	if c.idle > 0 {
 		c.idle--
 		c.wake <- struct{}{}
 	}

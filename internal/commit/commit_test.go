@@ -1,6 +1,7 @@
 package commit_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 // slowStore takes a while for a batch and remembers how large the batches were.
 type slowStore struct {
 	takes   time.Duration
+	first   map[int64]time.Duration // what a batch takes that begins with the plant, if not that
 	err     error
 	mu      sync.Mutex
 	batches []int
@@ -27,7 +29,7 @@ func (s *slowStore) CreateBatch(_ context.Context, plants []plant.Record) ([]pla
 	s.mu.Lock()
 	s.batches = append(s.batches, len(plants))
 	s.mu.Unlock()
-	time.Sleep(s.takes)
+	time.Sleep(cmp.Or(s.first[plants[0].ID], s.takes))
 	out := make([]plant.Outcome, len(plants))
 	for i, p := range plants {
 		out[i] = plant.Created
@@ -170,6 +172,29 @@ func TestAHeldUpLane(t *testing.T) {
 		if took := time.Since(start); took != 5*time.Second+50*time.Millisecond {
 			t.Errorf("two creates in two lanes that take 5 s each took %v, want 50 ms more", took)
 		}
+	})
+}
+
+// Nor does it where the other lane was at work when they had waited too long.
+func TestAHeldUpLaneBesideABusyOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: 60 * time.Millisecond, first: map[int64]time.Duration{1: 8 * time.Second}}
+		c, stop := run(s, commit.Options{Lanes: 2, Enough: 3})
+		defer stop()
+		var wg sync.WaitGroup
+		create := func(id int64) {
+			wg.Go(func() { c.Create(t.Context(), record(id)) })
+			synctest.Wait()
+		}
+		create(1)
+		for range 3 {
+			create(2)
+		}
+		start := time.Now()
+		if _, err := c.Create(t.Context(), record(3)); err != nil || time.Since(start) != 120*time.Millisecond {
+			t.Errorf("behind a lane that takes 8 s and one that takes 60 ms: %v after %v, want 120 ms", err, time.Since(start))
+		}
+		wg.Wait()
 	})
 }
 
