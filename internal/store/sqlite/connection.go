@@ -18,6 +18,7 @@ type connection struct {
 
 	out   memory   // where the library puts what it makes
 	texts []memory // what is bound: the library reads it where it is
+	kept  int      // bytes of text that were bound since somebody set it to 0
 }
 
 // memory is the library's: it does not know of Go's.
@@ -210,6 +211,7 @@ func (c *connection) keep(text string) uintptr {
 		last = &c.texts[len(c.texts)-1]
 		last.bytes = last.bytes[:0]
 	}
+	c.kept += len(text)
 	at := last.at + uintptr(len(last.bytes))
 	last.bytes = append(last.bytes, text...)
 	return at

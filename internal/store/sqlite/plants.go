@@ -70,8 +70,8 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 		}
 		for _, p := range rows {
 			insert.row(p)
-			w.logged += 1 + len(p.Name)/pageSize
 		}
+		w.logged += len(rows)
 		changed, err := insert.run()
 		if err != nil {
 			return err

@@ -194,3 +194,28 @@ func TestLogOfBeforeIsCopied(t *testing.T) {
 		t.Errorf("the file had %d bytes and has %d, %v: the log was not copied", before.Size(), after.Size(), err)
 	}
 }
+
+// Whatever is large and whichever way it comes, the log is copied before it is much larger than it has to be.
+func TestLogIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plants.db")
+	s := open(t, path)
+	large := strings.Repeat("x", 60_000)
+	logged := func(after string) {
+		t.Helper()
+		if log, err := os.Stat(path + "-wal"); err != nil || log.Size() > 24<<20 {
+			t.Errorf("after %s the log has %d MiB (%v), want 16 or so", after, log.Size()>>20, err)
+		}
+	}
+	for id := range int64(500) {
+		if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", id, "x", large)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logged("30 MB of tags")
+	for id := range int64(500) {
+		if err := s.Replace(t.Context(), "main", id, plant.Plant{Name: large}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logged("30 MB of replaced names")
+}

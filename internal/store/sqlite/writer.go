@@ -161,7 +161,9 @@ func (w *writer) commit(do func() error) error {
 	if _, err := w.exec("COMMIT"); err != nil {
 		return w.commitFailed(err)
 	}
-	if w.logged++; w.logged >= maxLog {
+	w.logged += 1 + w.kept/pageSize
+	w.kept = 0
+	if w.logged >= maxLog {
 		w.checkpoint()
 	}
 	w.mark()
