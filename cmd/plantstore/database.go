@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -20,6 +21,8 @@ func isURL(db string) bool { return strings.Contains(db, "://") }
 // openStore opens the engine that a --db value names.
 func openStore(ctx context.Context, db string, unsafeDurability bool) (store.Store, error) {
 	switch {
+	case db == "":
+		return nil, errors.New("--db is empty: expected the path of a file or a postgres:// URL")
 	case postgres.IsURL(db):
 		return postgres.Open(ctx, db, postgres.Options{UnsafeDurability: unsafeDurability})
 	case isURL(db):

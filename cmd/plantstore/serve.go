@@ -45,8 +45,10 @@ func serve(ctx context.Context, env environment, args []string) error {
 		return f.wrong("--max-body is %d: expected 1 to %d", *maxBody, 64<<20)
 	case *queue < 1:
 		return f.wrong("--queue is %d: expected 1 or more", *queue)
-	case *maxConns < 0:
-		return f.wrong("--max-conns is %d: expected 0 or more", *maxConns)
+	case *maxConns < 0 || *maxConns > 1_000_000:
+		return f.wrong("--max-conns is %d: expected 0 to 1000000", *maxConns)
+	case *listen == "" || *opsListen == "":
+		return f.wrong("--listen or --ops-listen is empty: expected an address such as 127.0.0.1:8080, for --ops-listen also off")
 	case *drain < 0:
 		return f.wrong("--drain is %v: expected 0 or more", *drain)
 	}

@@ -187,6 +187,20 @@ func TestFixedToken(t *testing.T) {
 	wantAnswer(t, "PLANTSTORE_TOKEN_FILE", p.create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
 }
 
+// A shell in which a client's token is set may start the service too: that gives the token no right it had not.
+func TestIssuedTokenStaysAsItIs(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "plants.db")
+	reader := issue(t, db, "--name", "reader", "--scopes", "plants:read")
+	t.Setenv("PLANTSTORE_TOKEN", reader)
+	p := serve(t, db)
+	p.token = reader
+	wantFailure(t, "a create of the reader", p.create(t, `{"id":1,"name":"x"}`), 40301)
+	wantAnswer(t, "a list of the reader", p.ask(t, "GET", "/plants", ""), 200, "[]")
+	if log := p.stderr.String(); !strings.Contains(log, "was issued in this database") || strings.Contains(log, reader) {
+		t.Errorf("the log does not say so, or holds the token: %s", log)
+	}
+}
+
 func TestFirstTokenIsShownOnce(t *testing.T) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {

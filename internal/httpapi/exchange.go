@@ -109,6 +109,7 @@ func (a *API) adapt(h handler, needs token.Scope) http.Handler {
 		if err != nil {
 			if x.status != 0 { // half an answer is out: only the end of the connection tells the truth
 				a.record(r, x, 0, err)
+				x.release()
 				panic(http.ErrAbortHandler)
 			}
 			number = writeFailure(x, err)

@@ -37,8 +37,12 @@ func (a *API) createPlant(x *exchange, r *http.Request, t *token.Token) error {
 	if err != nil {
 		return err
 	}
-	if outcome == plant.Taken {
+	switch outcome {
+	case plant.Created, plant.Same:
+	case plant.Taken:
 		return fmt.Errorf("/id: %w: expected an id that is free, or plant %d as it is stored; found it with another name or tag", plant.ErrTaken, p.ID)
+	default: // never 200 without being told so
+		return fmt.Errorf("%w: the outcome is %d", plant.ErrUnknown, outcome)
 	}
 	x.buf = p.Plant.AppendJSON(x.buf[:0])
 	writeJSON(x, http.StatusOK, x.buf)

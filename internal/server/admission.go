@@ -28,6 +28,7 @@ const (
 	slowFor   = 2 * time.Second
 	stuckFor  = 15 * time.Second      // or its answer is not read: longer than any create takes
 	sweepGap  = 50 * time.Millisecond // looking for one is not free
+	tellFor   = 20 * time.Millisecond // telling one why
 
 	// Refusing one takes about 10 µs. A crowd that comes at once is refused at once; one that keeps coming
 	// is paced, so that it takes a twentieth of a core from those who are served.
@@ -232,7 +233,7 @@ func (c *conn) giveWay(now time.Time) bool {
 	c.gone.Store(true)
 	switch asked := c.asked.Load(); {
 	case !asked:
-		c.Conn.SetWriteDeadline(now.Add(lookGap))
+		c.Conn.SetWriteDeadline(time.Now().Add(tellFor)) // nothing was written before, so it never waits
 		c.Conn.Write(httpapi.Refusal())
 	case now.UnixNano()-c.since.Load() < int64(idleFor): // it has begun to ask
 		c.gone.Store(false)

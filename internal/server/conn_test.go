@@ -167,7 +167,7 @@ func TestLibraryAnswersAreRecognised(t *testing.T) {
 // Who gives way is told so only where nothing can have been asked.
 func TestGiveWay(t *testing.T) {
 	silent, client := pair(t)
-	if !silent.giveWay(time.Now()) {
+	if !silent.giveWay(time.Now().Add(-time.Second)) { // found a while ago, among many
 		t.Error("who never asked does not give way")
 	}
 	if text, err := io.ReadAll(client); err != nil || !strings.Contains(string(text), `"error":50301`) {

@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	if err != nil {
 		return err
 	}
-	fixed, err := fixedToken(cfg.Token)
+	fixed, err := fixedToken(ctx, cfg, st)
 	if err != nil {
 		return err
 	}
@@ -195,14 +195,23 @@ func baseURL(text string, listening net.Addr) (*url.URL, error) {
 	return u, nil
 }
 
-func fixedToken(credential string) (*token.Token, error) {
+func fixedToken(ctx context.Context, cfg Config, issued token.Lookup) (*token.Token, error) {
+	credential := cfg.Token
 	if credential == "" {
 		return nil, nil
 	}
 	if len(credential) < 16 || !token.IsBearer(credential) {
 		return nil, fmt.Errorf("the fixed token has %d characters, or some that a bearer token can't have: expected 16 or more of letters, digits and -._~+/", len(credential))
 	}
-	return &token.Token{Name: "fixed", Hash: token.HashOf(credential), Store: token.DefaultStore, Scopes: token.AllScopes}, nil
+	fixed := &token.Token{Name: "fixed", Hash: token.HashOf(credential), Store: token.DefaultStore, Scopes: token.AllScopes}
+	switch t, err := issued.TokenByHash(ctx, fixed.Hash); {
+	case err == nil: // a shell that has it for its clients has started the service too
+		cfg.Log.Warn("the fixed token was issued in this database: it keeps the rights that it has there", "name", t.Name)
+		return nil, nil
+	case !errors.Is(err, token.ErrUnknown):
+		return nil, err
+	}
+	return fixed, nil
 }
 
 // welcome prints where the service is. On a database without tokens it issues a first one,
