@@ -2,7 +2,8 @@
 //
 // Every call takes a context and ends when it ends. A call that failed for a passing reason is
 // repeated where that is safe, with growing pauses: see WithRetries. What the service refuses is
-// an *Error. The token is in no error.
+// an *Error. Whether a change that failed may have been made all the same is one question:
+// errors.Is(err, ErrUnknown). The token is in no error.
 package client
 
 import (
@@ -101,23 +102,24 @@ func New(baseURL, token string, options ...Option) (*Client, error) {
 
 // Create stores a plant and returns it as the service has it; it would then survive power loss.
 // The same plant again is no error and stores nothing, so Create is repeated after 429, 502, 503,
-// 504 and a lost connection. Another plant under the id is an *Error with the number 40009; so is,
-// after a lost answer, one that was replaced meanwhile.
+// 504 and a lost connection. Another plant under the id is an *Error with the number 40009, and certain:
+// this plant is not there, or, after a lost answer, not any more, since it was replaced meanwhile.
 //
-// After an error that is not an *Error, or has the number 50302, it is not known whether the plant
-// is stored: Create it again.
+// Where errors.Is(err, ErrUnknown) it is not known whether the plant is stored: Create it again. After
+// any other error it is not.
 func (c *Client) Create(ctx context.Context, p NewPlant) (Plant, error) {
 	body, err := encode(p, p.Plant)
 	if err != nil {
 		return Plant{}, err
 	}
-	a, err := c.do(ctx, request{method: http.MethodPost, url: c.base.JoinPath("plants"), body: body, want: http.StatusOK, safe: true})
+	q := request{method: http.MethodPost, url: c.base.JoinPath("plants"), body: body, want: http.StatusOK, safe: true}
+	a, err := c.do(ctx, q)
 	if err != nil {
 		return Plant{}, err
 	}
 	var w wire
 	if json.Unmarshal(a.body, &w) != nil || w.Name == nil {
-		return Plant{}, errNotOurs
+		return Plant{}, q.unknown(errNotOurs)
 	}
 	return Plant{*w.Name, w.Tag}, nil
 }
@@ -131,8 +133,12 @@ func (c *Client) Get(ctx context.Context, id int64) (Stored, error) {
 // does so only where the plant still has that ETag, and is otherwise an *Error with the number 41201.
 //
 // It is repeated only when nothing can have happened: after 429, after a 503 that says that
-// nothing was stored, and when no connection was made. After any other lost connection it is not
-// known whether the plant was replaced: Get it.
+// nothing was stored, and when no connection was made. So an error with the number 40401 or 41201
+// is certain: nothing was replaced.
+//
+// Where errors.Is(err, ErrUnknown) it is not known whether the plant was replaced: Get it. To Replace it
+// again might undo what somebody else has done since; with the same ifMatch it does not, but a 41201 then
+// may come from the change that the first call has made, and a 40401 says only that the plant is gone now.
 func (c *Client) Replace(ctx context.Context, id int64, to Plant, ifMatch string) (Stored, error) {
 	body, err := encode(to, to)
 	if err != nil {
@@ -141,7 +147,11 @@ func (c *Client) Replace(ctx context.Context, id int64, to Plant, ifMatch string
 	return c.stored(ctx, request{method: http.MethodPut, url: c.plant(id), body: body, ifMatch: ifMatch, want: http.StatusOK})
 }
 
-// Remove removes a plant. ifMatch and repetition are as in Replace.
+// Remove removes a plant. ifMatch and repetition are as in Replace, and so is an error with the number
+// 40401 or 41201: certain, nothing was removed.
+//
+// Where errors.Is(err, ErrUnknown) it is not known whether the plant was removed: Get it; 40401 says that it
+// is gone. To Remove it again might remove one that was created since.
 func (c *Client) Remove(ctx context.Context, id int64, ifMatch string) error {
 	_, err := c.do(ctx, request{method: http.MethodDelete, url: c.plant(id), ifMatch: ifMatch, want: http.StatusNoContent})
 	return err
@@ -230,7 +240,7 @@ func (c *Client) stored(ctx context.Context, q request) (Stored, error) {
 	}
 	var w wire
 	if json.Unmarshal(a.body, &w) != nil || w.ID == nil || w.Name == nil {
-		return Stored{}, errNotOurs
+		return Stored{}, q.unknown(errNotOurs)
 	}
 	return Stored{NewPlant{*w.ID, Plant{*w.Name, w.Tag}}, a.header.Get("ETag")}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math"
 	"net"
 	"net/http"
@@ -101,38 +102,68 @@ func TestRetries(t *testing.T) {
 	get := func(c *client.Client) error { _, err := c.Get(ctx, 7); return err }
 	replace := func(c *client.Client) error { _, err := c.Replace(ctx, 7, fern.Plant, ""); return err }
 	remove := func(c *client.Client) error { return c.Remove(ctx, 7, "") }
+	count := func(c *client.Client) error { _, err := c.Count(ctx); return err }
+	list := func(c *client.Client) (err error) {
+		for _, err = range c.Plants(ctx, client.Page{}) {
+		}
+		return err
+	}
 	gone := reply(204, "")
+	revoked, noPlant := reply(401, `{"error":40106,"message":"revoked"}`), reply(404, `{"error":40401,"message":"none"}`)
+	changed := reply(412, `{"error":41201,"message":"changed"}`)
 	type steps = []http.HandlerFunc
 	for _, test := range []struct {
-		what   string
-		call   func(*client.Client) error
-		steps  steps
-		number int32 // of the error; 0: none, -1: not an *Error, -2: an *Error without a number
-		sent   int32
+		what    string
+		call    func(*client.Client) error
+		steps   steps
+		number  int32 // of the error; 0: none, -1: not an *Error, -2: an *Error without a number
+		sent    int32
+		unknown bool // it may have been carried out
 	}{
-		{"create: busy, then 200", create, steps{busy, created}, 0, 2},
-		{"create: unknown, then 200", create, steps{unknown, created}, 0, 2},
-		{"create: limited, then 200", create, steps{limited, created}, 0, 2},
-		{"create: cut off, then 200", create, steps{cut, created}, 0, 2},
-		{"create: half an answer, then 200", create, steps{half, created}, 0, 2},
-		{"create: a gateway's failures, then 200", create, steps{gateway, proxied, created}, 0, 3},
-		{"create: busy for ever", create, steps{busy}, 50301, 4},
-		{"create: cut off for ever", create, steps{cut}, -1, 4},
-		{"create: refused", create, steps{wrong}, 40009, 1},
-		{"create: a fault", create, steps{fault}, 50001, 1},
-		{"create: a long wait asked for", create, steps{longWait}, 50301, 1},
-		{"create: redirected", create, steps{redirect, created}, -2, 1},
-		{"create: not a Plant Store", create, steps{notOurs}, -1, 1},
-		{"get: cut off, busy, then 200", get, steps{cut, busy, stored}, 0, 3},
-		{"replace: busy, limited, then 200", replace, steps{busy, limited, stored}, 0, 3},
-		{"replace: cut off", replace, steps{cut, stored}, -1, 1},
-		{"replace: half an answer", replace, steps{half, stored}, -1, 1},
-		{"replace: unknown", replace, steps{unknown, stored}, 50302, 1},
-		{"replace: a proxy's 503", replace, steps{proxied, stored}, -2, 1},
-		{"replace: a proxy's 502", replace, steps{gateway, stored}, -2, 1},
-		{"remove: busy, then 204", remove, steps{busy, gone}, 0, 2},
-		{"remove: cut off", remove, steps{cut, gone}, -1, 1},
-		{"remove: 200 is not 204", remove, steps{notOurs}, -2, 1},
+		{"create: busy, then 200", create, steps{busy, created}, 0, 2, false},
+		{"create: unknown, then 200", create, steps{unknown, created}, 0, 2, false},
+		{"create: limited, then 200", create, steps{limited, created}, 0, 2, false},
+		{"create: cut off, then 200", create, steps{cut, created}, 0, 2, false},
+		{"create: half an answer, then 200", create, steps{half, created}, 0, 2, false},
+		{"create: a gateway's failures, then 200", create, steps{gateway, proxied, created}, 0, 3, false},
+		{"create: busy for ever", create, steps{busy}, 50301, 4, false},
+		{"create: cut off for ever", create, steps{cut}, -1, 4, true},
+		{"create: unknown for ever", create, steps{unknown}, 50302, 4, true},
+		{"create: a gateway's failure for ever", create, steps{gateway}, -2, 4, true},
+		{"create: cut off, then busy for ever", create, steps{cut, busy}, 50301, 4, true},
+		{"create: unknown, then busy for ever", create, steps{unknown, busy}, 50301, 4, true},
+		{"create: a gateway's failure, then limited for ever", create, steps{gateway, limited}, 42901, 4, true},
+		{"create: busy, a proxy's failure, then busy for ever", create, steps{busy, proxied, busy}, 50301, 4, true},
+		{"create: half an answer, then the token is revoked", create, steps{half, revoked}, 40106, 2, true},
+		{"create: cut off, then a long wait asked for", create, steps{cut, longWait}, 50301, 2, true},
+		{"create: cut off, then taken", create, steps{cut, wrong}, 40009, 2, false},
+		{"create: busy, then the token is revoked", create, steps{busy, revoked}, 40106, 2, false},
+		{"create: refused", create, steps{wrong}, 40009, 1, false},
+		{"create: a fault", create, steps{fault}, 50001, 1, true},
+		{"create: a long wait asked for", create, steps{longWait}, 50301, 1, false},
+		{"create: redirected", create, steps{redirect, created}, -2, 1, false},
+		{"create: not a Plant Store", create, steps{notOurs}, -1, 1, true},
+		{"get: cut off, busy, then 200", get, steps{cut, busy, stored}, 0, 3, false},
+		{"get: unknown, cut off, then a fault", get, steps{unknown, cut, fault}, 50001, 3, false},
+		{"get: not a Plant Store", get, steps{notOurs}, -1, 1, false},
+		{"list: cut off for ever", list, steps{cut}, -1, 4, false},
+		{"count: a gateway's failure for ever", count, steps{gateway}, -2, 4, false},
+		{"replace: busy, limited, then 200", replace, steps{busy, limited, stored}, 0, 3, false},
+		{"replace: busy for ever", replace, steps{busy}, 50301, 4, false},
+		{"replace: busy, then gone", replace, steps{busy, noPlant}, 40401, 2, false},
+		{"replace: limited, then changed", replace, steps{limited, changed}, 41201, 2, false},
+		{"replace: cut off", replace, steps{cut, stored}, -1, 1, true},
+		{"replace: half an answer", replace, steps{half, stored}, -1, 1, true},
+		{"replace: unknown", replace, steps{unknown, stored}, 50302, 1, true},
+		{"replace: a fault", replace, steps{fault}, 50001, 1, true},
+		{"replace: a proxy's 503", replace, steps{proxied, stored}, -2, 1, true},
+		{"replace: a proxy's 502", replace, steps{gateway, stored}, -2, 1, true},
+		{"replace: not a Plant Store", replace, steps{notOurs}, -1, 1, true},
+		{"remove: busy, then 204", remove, steps{busy, gone}, 0, 2, false},
+		{"remove: busy, then gone", remove, steps{busy, noPlant}, 40401, 2, false},
+		{"remove: busy, then cut off", remove, steps{busy, cut}, -1, 2, true},
+		{"remove: cut off", remove, steps{cut, gone}, -1, 1, true},
+		{"remove: 200 is not 204", remove, steps{notOurs}, -2, 1, true},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			c, s := start(t, test.steps...)
@@ -142,6 +173,9 @@ func TestRetries(t *testing.T) {
 			case test.number == 0 && err != nil, test.number == -1 && (err == nil || ok),
 				test.number == -2 && (!ok || e.Number != 0), test.number > 0 && (!ok || e.Number != test.number || e.Status != int(e.Number)/100):
 				t.Errorf("got %v, want error %d", err, test.number)
+			}
+			if errors.Is(err, client.ErrUnknown) != test.unknown {
+				t.Errorf("got %v, want an unknown outcome: %v", err, test.unknown)
 			}
 			if err != nil && strings.Contains(err.Error(), secret) {
 				t.Errorf("the token is in the error %v", err)
@@ -160,8 +194,40 @@ func TestRefusedConnection(t *testing.T) {
 	c := dial(t, "http://"+l.Addr().String())
 	l.Close()
 	_, err = c.Replace(t.Context(), 7, fern.Plant, "")
-	if err == nil || !strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), "tried 4 times") {
+	if err == nil || !strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), "tried 4 times") || errors.Is(err, client.ErrUnknown) {
 		t.Errorf("got %v, want a refused connection, tried 4 times", err)
+	}
+}
+
+// Where no connection comes about nothing is in doubt, also when it is the time that ends.
+func TestNoConnection(t *testing.T) {
+	untrusted := httptest.NewUnstartedServer(created)
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	hangs := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	for _, test := range []struct {
+		what, url, want string
+		ctx             context.Context
+		option          client.Option
+	}{
+		{"a dial that hangs", "http://plants.example", "tried 4 times", t.Context(), client.WithHTTPClient(&http.Client{Transport: hangs, Timeout: 10 * time.Millisecond})},
+		{"a certificate that nobody trusts", untrusted.URL, "certificate", t.Context(), func(*client.Client) {}},
+		{"a call that is over before it begins", untrusted.URL, "canceled", ended, func(*client.Client) {}},
+	} {
+		c := dial(t, test.url, test.option)
+		_, created := c.Create(test.ctx, fern)
+		_, replaced := c.Replace(test.ctx, 7, fern.Plant, "")
+		for _, err := range []error{created, replaced} {
+			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, client.ErrUnknown) {
+				t.Errorf("%s: %v, want %q and no doubt", test.what, err, test.want)
+			}
+		}
 	}
 }
 
@@ -213,9 +279,10 @@ func TestPauses(t *testing.T) {
 }
 
 func TestContextEnds(t *testing.T) {
+	const unanswered = "while nothing is answered"
 	for what, answer := range map[string]transport{
 		"while the service is busy": func(*http.Request) (*http.Response, error) { return canned(busy) },
-		"while nothing is answered": func(r *http.Request) (*http.Response, error) {
+		unanswered: func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		},
@@ -227,18 +294,30 @@ func TestContextEnds(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				_, err := c.Create(ctx, fern)
-				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second {
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 10*time.Second || errors.Is(err, client.ErrUnknown) != (what == unanswered) {
 					t.Errorf("after %v: %v, want the end of the deadline within 10 s", took, err)
 				}
 				ctx, cancel = context.WithCancel(t.Context())
 				time.AfterFunc(1500*time.Millisecond, cancel)
 				began = time.Now()
 				_, err = c.Create(ctx, fern)
-				if took := time.Since(began); !errors.Is(err, context.Canceled) || took != 1500*time.Millisecond {
+				if took := time.Since(began); !errors.Is(err, context.Canceled) || took != 1500*time.Millisecond || errors.Is(err, client.ErrUnknown) != (what == unanswered) {
 					t.Errorf("after %v: %v, want the cancellation at 1.5 s", took, err)
 				}
 			})
 		})
+	}
+}
+
+// A caller who gives up while the service has the request does not know.
+func TestGivenUp(t *testing.T) {
+	ctx, giveUp := context.WithCancel(t.Context())
+	c, _ := start(t, func(_ http.ResponseWriter, r *http.Request) {
+		giveUp()
+		<-r.Context().Done()
+	})
+	if _, err := c.Create(ctx, fern); !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrUnknown) {
+		t.Errorf("got %v, want the cancellation and an unknown outcome", err)
 	}
 }
 
@@ -249,7 +328,7 @@ func TestTryHangs(t *testing.T) {
 	server := httptest.NewServer(s)
 	defer server.Close()
 	defer close(release)
-	c := dial(t, server.URL, client.WithHTTPClient(&http.Client{Timeout: 100 * time.Millisecond}))
+	c := dial(t, server.URL, client.WithHTTPClient(&http.Client{Timeout: time.Second}))
 	if _, err := c.Create(t.Context(), fern); err != nil {
 		t.Error(err)
 	}

@@ -23,6 +23,8 @@ func Example() {
 	_, err = c.Create(ctx, client.NewPlant{ID: 1, Plant: client.Plant{Name: "Monstera deliciosa", Tag: &tag}})
 	if e, ok := errors.AsType[*client.Error](err); ok && e.Number == 40009 {
 		log.Fatal("plant 1 is another one")
+	} else if errors.Is(err, client.ErrUnknown) {
+		log.Fatal("plant 1 may be stored: to create it again is safe, and tells: ", err)
 	} else if err != nil {
 		log.Fatal(err)
 	}

@@ -10,9 +10,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 )
@@ -22,10 +24,19 @@ const (
 	maxError   = 64 << 10
 	maxPause   = 5 * time.Second
 	maxAsked   = time.Minute // the longest Retry-After that is waited for
+	taken      = 40009       // the number of an id that another plant has
 	unknownYet = 50302       // the number of an outcome that the service does not know
 )
 
-// Error is an answer that is not a success.
+// ErrUnknown is in the chain of an error of Create, Replace and Remove when the change may have been made
+// although the call failed: a try has had no answer, or one that does not rule it out, such as 50302 or
+// the 502 of a proxy, and no later one has told. An error without it is a certain failure.
+//
+// errors.Is(err, ErrUnknown) is what tells. The *Error that may be there too is the last answer, for its
+// details: after a lost connection it can well be one that says of its own try that nothing was stored.
+var ErrUnknown = errors.New("it is not known whether the change was made")
+
+// Error is an answer that is not a success. Where ErrUnknown is in the same chain, it is not the outcome.
 type Error struct {
 	Status     int           // of HTTP
 	Number     int32         // of the service's catalogue; 0 where something else answered, such as a proxy
@@ -67,23 +78,79 @@ type answer struct {
 	body   []byte
 }
 
-// do sends a request until it is answered or must not be sent again.
+// do sends a request until it is answered or must not be sent again. A later refusal says nothing of an
+// earlier try that may have been carried out.
 func (c *Client) do(ctx context.Context, q request) (answer, error) {
+	doubt := false
 	for try := 1; ; try++ {
 		a, err := c.send(ctx, q)
 		if err == nil {
 			return a, nil
 		}
+		doubt = doubt && !settles(err) || inDoubt(err)
 		if try > 1 {
 			err = fmt.Errorf("%w (tried %d times)", err, try)
 		}
-		if try > c.retries || ctx.Err() != nil || !q.repeatable(err) {
+		end := try > c.retries || ctx.Err() != nil || !q.repeatable(err)
+		if !end {
+			if late := c.pause(ctx, try, err); late != nil {
+				err, end = fmt.Errorf("%w; %w", err, late), true
+			}
+		}
+		switch {
+		case end && doubt:
+			return answer{}, q.unknown(err)
+		case end:
 			return answer{}, err
 		}
-		if end := c.pause(ctx, try, err); end != nil {
-			return answer{}, fmt.Errorf("%w; %w", err, end)
-		}
 	}
+}
+
+// unknown is the error of a request that may have been carried out. A read changes nothing, so there is
+// nothing to be in doubt about.
+func (q request) unknown(err error) error {
+	if q.method == http.MethodGet {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnknown, err)
+}
+
+// inDoubt reports whether a try may have been carried out although it ended in an error.
+func inDoubt(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok:
+		return !isUnsent(err)
+	case e.saysNothingStored():
+		return false
+	}
+	return e.Status < 300 || e.Status >= 500 // also a success that is not the service's: who knows what it did
+}
+
+// settles reports whether an answer ends the doubt that an earlier try has left. Only a create is tried
+// again after one. When its id has another plant then, this one is not there, whatever has happened
+// meanwhile. What a 401 or 404 refuses is only the later try.
+func settles(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Number == taken
+}
+
+// saysNothingStored reports whether it is a 503 of the service's catalogue, all of which but one say that.
+func (e *Error) saysNothingStored() bool {
+	return e.Number/100 == http.StatusServiceUnavailable && e.Number != unknownYet
+}
+
+// unsent is an error from before a connection was there to send a request on.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
+
+func isUnsent(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return true
+	}
+	_, ok := errors.AsType[unsent](err)
+	return ok
 }
 
 // repeatable reports whether a request may be sent again after an error.
@@ -94,15 +161,12 @@ func (q request) repeatable(err error) bool {
 			return false
 		case e.Status == http.StatusTooManyRequests:
 			return true
-		case e.Status == http.StatusServiceUnavailable && e.Number/100 == http.StatusServiceUnavailable && e.Number != unknownYet:
-			return true // nothing was stored
+		case e.saysNothingStored():
+			return true
 		}
 		return q.safe && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return true // nothing was sent
-	}
-	return q.safe && !errors.Is(err, errTooLarge)
+	return isUnsent(err) || q.safe && !errors.Is(err, errTooLarge)
 }
 
 // pause waits before the next try. It returns an error when the context ends before that.
@@ -132,9 +196,17 @@ var errTooLarge = fmt.Errorf("the answer is larger than %d bytes: ask for smalle
 
 // send makes one try. An answer that is not the success that is wanted is an *Error.
 func (c *Client) send(ctx context.Context, q request) (answer, error) {
-	r, err := http.NewRequestWithContext(ctx, q.method, q.url.String(), bytes.NewReader(q.body))
+	if err := ctx.Err(); err != nil {
+		return answer{}, unsent{err}
+	}
+	var asked, got atomic.Bool // for a connection; neither with a transport that does not tell
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
+	})
+	r, err := http.NewRequestWithContext(traced, q.method, q.url.String(), bytes.NewReader(q.body))
 	if err != nil {
-		return answer{}, err
+		return answer{}, unsent{err}
 	}
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	for name, value := range map[string]string{"If-Match": q.ifMatch, "Prefer": q.prefer} {
@@ -146,7 +218,10 @@ func (c *Client) send(ctx context.Context, q request) (answer, error) {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	response, err := c.http.Do(r)
-	if err != nil {
+	switch {
+	case err != nil && asked.Load() && !got.Load(): // the name, the dial or TLS failed, or took too long
+		return answer{}, unsent{err}
+	case err != nil:
 		return answer{}, err
 	}
 	defer response.Body.Close()
