@@ -34,7 +34,7 @@ func plantsCreate(ctx context.Context, env environment, args []string) error {
 	}
 	p, err := c.Create(ctx, client.NewPlant{ID: **id, Plant: client.Plant{Name: **name, Tag: *tag}})
 	if err != nil {
-		return err
+		return advise(err, "run the same command again: that is safe, and tells")
 	}
 	return s.print(env, client.Stored{NewPlant: client.NewPlant{ID: **id, Plant: p}})
 }
@@ -93,7 +93,7 @@ func plantsReplace(ctx context.Context, env environment, args []string) error {
 	}
 	p, err := c.Replace(ctx, id, client.Plant{Name: **name, Tag: *tag}, quoteETag(*match))
 	if err != nil {
-		return err
+		return advise(err, seeFirst)
 	}
 	return s.print(env, p)
 }
@@ -106,7 +106,17 @@ func plantsRemove(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	return c.Remove(ctx, id, quoteETag(*match))
+	return advise(c.Remove(ctx, id, quoteETag(*match)), seeFirst)
+}
+
+const seeFirst = "look with plants get before you run it again"
+
+// advise says what to do where it is not known whether a change was made.
+func advise(err error, what string) error {
+	if errors.Is(err, client.ErrUnknown) {
+		return fmt.Errorf("%w; %s", err, what)
+	}
+	return err
 }
 
 // service is how a command reaches a running service, and how it prints what it hears.

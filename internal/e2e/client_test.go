@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -274,6 +276,39 @@ func TestClientCommands(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who runs a command is told in words when it is not known what has come of it, and what to do.
+func TestClientCommandsDoNotKnow(t *testing.T) {
+	var asked atomic.Int32
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			io.Copy(io.Discard, r.Body)
+			panic(http.ErrAbortHandler) // it may have been stored
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		io.WriteString(w, `{"error":50301,"message":"busy"}`)
+	}))
+	defer broken.Close()
+	p := &process{url: broken.URL, token: fixedToken}
+	const unknown, again, look = "it is not known whether the change was made: ", "run the same command again: that is safe", "look with plants get"
+	for args, want := range map[string][]string{
+		"create --id 7 --name Fern": {unknown, "50301: busy (tried 4 times)", again},
+		"replace 7 --name Fern":     {unknown, "EOF", look},
+		"remove 7":                  {unknown, "EOF", look},
+	} {
+		asked.Store(0)
+		stdout, stderr, code := p.run(t, strings.Fields(args)...)
+		for _, words := range want {
+			if !strings.Contains(stderr, words) || stdout != "" || code != 1 || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("plants %s: exit %d\n%s%s\nwant exit 1 and a line with %q", args, code, stdout, stderr, words)
+			}
+		}
+		// The service refuses from now on, and has never had the change.
+		if _, stderr, code := p.run(t, strings.Fields(args)...); strings.Contains(stderr, unknown) || !strings.Contains(stderr, "50301: busy") || code != 1 {
+			t.Errorf("plants %s: exit %d\n%s\nwant exit 1 and a certain refusal", args, code, stderr)
+		}
+	}
 }
 
 // A list is printed whole over many pages; a reader that has enough ends it in silence, and a disk
