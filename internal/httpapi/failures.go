@@ -215,7 +215,7 @@ func LibraryFailure(status int) (f Failure, body []byte, ok bool) {
 	return f, appendError(nil, f.Number, message), true
 }
 
-var refusalBody = appendError(nil, 50301, plant.ErrBusy.Error())
+var refusalBody = appendError(nil, 50301, "as many connections as there may be are at work")
 
 // Refusal is a whole answer for a connection that there is no room for: what it asks is not read.
 func Refusal() []byte {

@@ -44,6 +44,7 @@ const (
 // crowd is the part of a listener that bounds connections and shares them out.
 type crowd struct {
 	max     int
+	bound   string        // what that is called where somebody can change it
 	count   atomic.Int32  // connections
 	crowded atomic.Int64  // when somebody was last refused, in ns since 1970; 0 when that is long ago
 	freed   chan struct{} // holds something when a connection has ended
@@ -65,7 +66,7 @@ type share struct {
 }
 
 func newCrowd(most int) crowd {
-	return crowd{max: most, freed: make(chan struct{}, 1), shares: map[token.Hash]*share{}, door: door{most: leavingConns(most, maxFiles())}}
+	return crowd{max: most, bound: "--max-conns", freed: make(chan struct{}, 1), shares: map[token.Hash]*share{}, door: door{most: leavingConns(most, maxFiles())}}
 }
 
 // acceptAll is how connections come in. It ends with the listener.
@@ -151,7 +152,7 @@ func (l *listener) look(now time.Time) {
 // answerDoor lets in who waits, as long as there is room, and refuses the others.
 func (l *listener) answerDoor(now time.Time) {
 	if refused := l.door.answer(l, now); refused > 0 {
-		l.log("refused connections", "connections", refused, "reason", "as many as --max-conns are at work", "most", l.max)
+		l.log("refused connections", "connections", refused, "reason", "as many as "+l.bound+" are at work", "most", l.max)
 	}
 }
 

@@ -140,7 +140,8 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 		if err != nil {
 			return fmt.Errorf("listen for health on %s: %w", cfg.OpsListen, cause(err))
 		}
-		watched := newListener(l, opsConns, ofHealth(logRequest))
+		watched := newListener(l, opsConns, logRequest)
+		watched.bound = "health may have"
 		defer func() {
 			watched.draining.Store(true)
 			ops.Close()
@@ -169,18 +170,6 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	}
 	cfg.Log.Info("stopped")
 	return nil
-}
-
-// ofHealth is the log of a listener whose bound is not --max-conns: who reads that would raise the wrong one.
-func ofHealth(log func(string, ...any)) func(string, ...any) {
-	return func(message string, attrs ...any) {
-		for i := range attrs {
-			if text, ok := attrs[i].(string); ok {
-				attrs[i] = strings.ReplaceAll(text, "--max-conns", "health may have")
-			}
-		}
-		log(message, attrs...)
-	}
 }
 
 // listen opens an address, unless there is a listener already.
