@@ -20,8 +20,10 @@ const (
 	defaultLimit = 100
 	maxLimit     = 1000
 
-	maxPage = 256 << 10 // bytes after which a page ends: each client that reads slowly holds as many
-	maxRead = 100       // plants that are read at once
+	maxPage = plant.ListBytes // bytes after which a page ends: each client that reads slowly holds as many
+	maxRead = 100             // plants that are read at once
+
+	members = len(`{"id":-9223372036854775808,"name":"","tag":""},`) // what a plant has besides its text
 )
 
 func (a *API) createPlant(x *exchange, r *http.Request, t *token.Token) error {
@@ -110,13 +112,21 @@ func (a *API) count(ctx context.Context, store string) (int64, error) {
 // appendPage appends at most limit plants, and fewer where they are large: what a request can make the
 // service hold is bounded. next is the cursor of the page that follows, nil where there is none.
 func (a *API) appendPage(x *exchange, ctx context.Context, b []byte, store string, after *int64, limit int) (_ []byte, next *int64, err error) {
-	for written := 0; written < limit && len(b) < maxPage; {
+	for written := 0; ; {
 		n := min(limit-written, maxRead)
 		// One more than is written tells whether anything follows.
 		plants, err := a.reader.List(ctx, store, after, n+1)
 		if err != nil {
 			return b, nil, err
 		}
+		size := 0
+		for _, p := range plants {
+			size += p.Size() + members
+		}
+		if err := x.hold(len(b) + size); err != nil {
+			return b, nil, err
+		}
+		b = slices.Grow(b, size)
 		read := 0
 		for ; read < min(n, len(plants)) && len(b) < maxPage; read++ {
 			if written > 0 {
@@ -128,13 +138,21 @@ func (a *API) appendPage(x *exchange, ctx context.Context, b []byte, store strin
 		if err := x.hold(cap(b)); err != nil {
 			return b, nil, err
 		}
-		if read == len(plants) {
+		follows := read < len(plants)
+		if !follows && len(b) < maxPage { // it would have had more
 			return b, nil, nil
 		}
-		next = &plants[read-1].ID
-		after = next
+		last := plants[read-1].ID // and not a pointer into plants, which would keep all their text
+		after = &last
+		if !follows { // a list that is large ends whether more is there or not
+			if plants, err = a.reader.List(ctx, store, after, 1); err != nil || len(plants) == 0 {
+				return b, nil, err
+			}
+		}
+		if written == limit || len(b) >= maxPage {
+			return b, after, nil
+		}
 	}
-	return b, next, nil
 }
 
 func (a *API) replacePlant(x *exchange, r *http.Request, t *token.Token) error {

@@ -50,6 +50,9 @@ type Plants interface {
 	// id or, where after is not nil, from the first id above it. Its cost depends on limit, not on
 	// where the page is. Pages are stable under concurrent creates: walking them by the last id
 	// meets every plant that was there all the time exactly once.
+	//
+	// It ends early with the plant that makes it plant.ListBytes or more, whatever follows, and
+	// reads no other into memory: it has none only where none is left.
 	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
 
 	// Count returns how many plants a store has.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"plantstore/internal/plant"
 )
@@ -23,8 +24,14 @@ const (
 		FROM unnest($1::text[], $2::bigint[]) AS sent (store, id)
 		JOIN plants ON plants.store = sent.store AND plants.id = sent.id`
 
+	// The server sends all rows of a statement, wanted or not. So a list has large plants without their
+	// text (the name is null), and each that is wanted is read by itself. No length needs the text.
+	listPlants = `
+		SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END,
+			CASE WHEN octet_length(tag) <= 65536 THEN tag END
+		FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3`
+
 	getPlant       = "SELECT name, tag FROM plants WHERE store = $1 AND id = $2"
-	listPlants     = "SELECT id, name, tag FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3"
 	countPlants    = "SELECT count(*) FROM plants WHERE store = $1"
 	replacePlant   = "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2"
 	replaceIfEqual = replacePlant + " AND name = $5 AND tag IS NOT DISTINCT FROM $6"
@@ -87,23 +94,57 @@ func (s *Store) Get(ctx context.Context, store string, id int64) (plant.New, err
 
 // List implements store.Plants.
 func (s *Store) List(ctx context.Context, store string, after *int64, limit int) (page []plant.New, err error) {
-	first, ok := plant.FirstAfter(after)
-	if !ok {
-		return nil, nil
-	}
 	err = s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, listPlants, store, first, limit)
-		if err != nil {
-			return err
-		}
-		page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p plant.New, err error) {
-			err = row.Scan(&p.ID, &p.Name, &p.Tag)
-			return p, err
-		})
+		page, err = list(ctx, conn, store, after, limit)
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	return page, nil
+}
+
+// list takes one statement, and two more for each large plant.
+func list(ctx context.Context, conn *pgx.Conn, store string, after *int64, limit int) (page []plant.New, err error) {
+	for size := 0; len(page) < limit && size < plant.ListBytes; {
+		first, ok := plant.FirstAfter(after)
+		if !ok {
+			break
+		}
+		rows, err := conn.Query(ctx, listPlants, store, first, limit-len(page))
+		if err != nil {
+			return nil, err
+		}
+		var large *int64
+		for size < plant.ListBytes && large == nil && rows.Next() {
+			var p plant.New
+			var name pgtype.Text
+			if err := rows.Scan(&p.ID, &name, &p.Tag); err != nil {
+				return nil, err
+			}
+			if !name.Valid {
+				large = &p.ID
+				continue
+			}
+			p.Name = name.String
+			page = append(page, p)
+			size += p.Size()
+		}
+		rows.Close() // reads what is left, and keeps nothing
+		if err := rows.Err(); err != nil || large == nil {
+			return page, err
+		}
+		after = large
+		p := plant.New{ID: *large}
+		err = conn.QueryRow(ctx, getPlant, store, p.ID).Scan(&p.Name, &p.Tag)
+		if errors.Is(err, pgx.ErrNoRows) { // removed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, p)
+		size += p.Size()
 	}
 	return page, nil
 }

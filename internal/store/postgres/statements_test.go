@@ -25,8 +25,10 @@ var allowed = map[string]string{
 	"selectPlants": "SELECT plants.store, plants.id, plants.name, plants.tag " +
 		"FROM unnest($1::text[], $2::bigint[]) AS sent (store, id) " +
 		"JOIN plants ON plants.store = sent.store AND plants.id = sent.id",
-	"getPlant":       "SELECT name, tag FROM plants WHERE store = $1 AND id = $2",
-	"listPlants":     "SELECT id, name, tag FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3",
+	"getPlant": "SELECT name, tag FROM plants WHERE store = $1 AND id = $2",
+	"listPlants": "SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END, " +
+		"CASE WHEN octet_length(tag) <= 65536 THEN tag END " +
+		"FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3",
 	"countPlants":    "SELECT count(*) FROM plants WHERE store = $1",
 	"replacePlant":   "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2",
 	"replaceIfEqual": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2 AND name = $5 AND tag IS NOT DISTINCT FROM $6",

@@ -171,12 +171,13 @@ func (s *Store) List(ctx context.Context, store string, after *int64, limit int)
 	}
 	defer rows.Close()
 	var page []plant.New
-	for rows.Next() {
+	for size := 0; size < plant.ListBytes && rows.Next(); { // each step reads one row
 		var p plant.New
 		if err := rows.Scan(&p.ID, &p.Name, &p.Tag); err != nil {
 			return nil, translate(err)
 		}
 		page = append(page, p)
+		size += p.Size()
 	}
 	return page, translate(rows.Err())
 }

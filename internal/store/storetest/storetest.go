@@ -40,6 +40,7 @@ func Run(t *testing.T, open Open) {
 		{"racing creates have one winner", race},
 		{"list walks in order", list},
 		{"list is stable under creates", stable},
+		{"list of large plants ends early", listLarge},
 		{"replace", replace},
 		{"remove", remove},
 		{"racing editors have one winner", editors},
@@ -350,6 +351,56 @@ func list(t *testing.T, open Open) {
 	between := int64(5)
 	if page, err := s.List(t.Context(), "main", &between, 1); err != nil || len(page) != 1 || page[0].ID != 90 {
 		t.Errorf("List(after=5, limit=1) = %v, %v, want plant 90", page, err)
+	}
+}
+
+// listLarge walks plants of all sizes, in turn below and above what an engine may find large. Every list ends with
+// the plant that fills it, and no earlier.
+func listLarge(t *testing.T, open Open) {
+	s := opened(t, open)
+	const kib = 1 << 10
+	sizes := []struct{ name, tag int }{ // a tag of -1 means none
+		{10, -1}, {300 * kib, -1}, {300 * kib, 0}, {1, 300 * kib}, {200 * kib, 200 * kib}, {1 << 20, 5}, {256 * kib, -1}, {256*kib - 1, -1}, {1, -1}, {1, 0},
+		{65536, -1}, {65536, 0}, {65537, -1}, {1, 65536}, {1, 65535}, {32769, 32768}, {60_000, 3}, {60_000, -1}, {100_000, 7}, {100_000, -1},
+		{3, 100_000}, {10, 10}, {10, -1}, {2 << 20, -1}, {2, 2},
+	}
+	var all []plant.Record
+	for i, size := range sizes {
+		r := Record("main", int64(i)*3-20, strings.Repeat(string(rune('a'+i)), size.name), "-")
+		if size.tag >= 0 {
+			tag := strings.Repeat("t", size.tag)
+			r.Tag = &tag
+		}
+		all = append(all, r)
+		create(t, s, r, Record("other", r.ID+1, "n", "-"))
+	}
+	for _, limit := range []int{1, 2, 3, 5, len(all), 1000} {
+		rest := all
+		var after *int64
+		for {
+			page, err := s.List(t.Context(), "main", after, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, size := 0, 0
+			for want < min(limit, len(rest)) && size < plant.ListBytes {
+				size += rest[want].Size()
+				want++
+			}
+			if len(page) != want {
+				t.Fatalf("List(limit=%d) before plant %d has %d plants, want %d of %d bytes", limit, rest[0].ID, len(page), want, size)
+			}
+			if len(page) == 0 {
+				break
+			}
+			for i, p := range page {
+				if p.ID != rest[i].ID || !p.Equal(rest[i].Plant) {
+					t.Fatalf("List(limit=%d) = %.100s at %d, want %.100s", limit, show(p), i, show(rest[i].New))
+				}
+			}
+			rest = rest[want:]
+			after = &page[want-1].ID
+		}
 	}
 }
 
