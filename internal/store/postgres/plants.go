@@ -116,9 +116,9 @@ func list(ctx context.Context, conn *pgx.Conn, store string, after *int64, limit
 			return nil, err
 		}
 		var large *int64
+		var name pgtype.Text // null where the plant is large
 		for size < plant.ListBytes && large == nil && rows.Next() {
 			var p plant.New
-			var name pgtype.Text
 			if err := rows.Scan(&p.ID, &name, &p.Tag); err != nil {
 				return nil, err
 			}
