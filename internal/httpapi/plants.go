@@ -60,6 +60,9 @@ func (a *API) getPlant(x *exchange, r *http.Request, t *token.Token) error {
 	if err != nil {
 		return about(id, err)
 	}
+	if err := x.hold(2 * p.Size()); err != nil { // as it is, and as JSON until a slow client has read it
+		return err
+	}
 	tag := etag(p.Plant)
 	x.Header().Set("ETag", tag)
 	if tags, err := entityTags(r.Header["If-None-Match"]); err == nil && (matches(tags, tag) || matches(tags, "W/"+tag)) {
