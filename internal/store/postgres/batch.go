@@ -66,7 +66,8 @@ var errVanished = fmt.Errorf("%w: other plants of the same id are created and re
 
 const maxRounds = 3
 
-// create stores the plants that have no outcome yet and sets the outcomes.
+// create stores the plants that have no outcome yet and sets the outcomes. An error comes with
+// whether something may be stored all the same, by this attempt or before it.
 //
 // The insert is a transaction by itself, so that a batch costs one round trip. What shall be stored
 // with the plants goes between a BEGIN that is sent with the insert and a COMMIT that is sent with
@@ -88,14 +89,18 @@ func (b *batch) create(ctx context.Context, conn *pgx.Conn, outcomes []plant.Out
 		if len(b.returned) == len(undecided) {
 			break
 		}
-		if err := b.find(ctx, conn, withoutOutcome(undecided, outcomes), outcomes); err != nil {
+		err = b.find(ctx, conn, withoutOutcome(undecided, outcomes), outcomes)
+		// A plant that was found the same is there, whatever fails from here on: of it nobody may
+		// say that it is not stored.
+		stored = b.decideRest(outcomes) || stored
+		if err != nil {
 			return stored, err
 		}
 		undecided = withoutOutcome(undecided, outcomes)
 	}
 	if same := b.decideRest(outcomes); same {
 		// Same says that the plant is as safe as if it had been created now.
-		return stored, confirm(ctx, conn)
+		return true, confirm(ctx, conn)
 	}
 	return stored, nil
 }

@@ -189,6 +189,7 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	defer conn.Release()
 	if err := checkSettings(ctx, conn.Conn(), s.opts); err != nil {
+		s.distrust(err)
 		return err
 	}
 	// A batch of no plants meets every lock, right and read-only mode that a create would meet.
@@ -223,7 +224,17 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if s.closed.Load() {
 		return nil, errClosed
 	}
-	return s.pool.Acquire(ctx)
+	conn, err := s.pool.Acquire(ctx)
+	s.distrust(err)
+	return conn, err
+}
+
+// distrust ends the sessions that are open where err says that none of them is safe any more: they were
+// checked when they began, and would go on confirming what the server can lose.
+func (s *Store) distrust(err error) {
+	if _, ok := errors.AsType[unsafeServer](err); ok {
+		s.pool.Reset()
+	}
 }
 
 const warned = "warned" // in a connection's custom data: *bool, whether the server has warned
@@ -260,6 +271,11 @@ const selectSettings = `
 	SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('server_encoding'),
 		set_config('synchronous_commit', current_setting('synchronous_commit'), false)`
 
+// unsafeServer is the refusal of a server for a setting that holds for all its sessions at once.
+type unsafeServer struct{ error }
+
+func (e unsafeServer) Unwrap() error { return e.error }
+
 // checkSettings refuses a server that would confirm what it can lose, or that can't hold every text.
 func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
 	var fsync, fullPages, encoding, commit string
@@ -276,9 +292,9 @@ func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
 	const risk = "%w: the server runs with %s=%s, so %s; set it to on or, if that loss is acceptable, start with --unsafe-durability"
 	switch {
 	case fsync != "on":
-		return fmt.Errorf(risk, plant.ErrUnavailable, "fsync", fsync, "a power loss can destroy the database and plants that were confirmed")
+		return unsafeServer{fmt.Errorf(risk, plant.ErrUnavailable, "fsync", fsync, "a power loss can destroy the database and plants that were confirmed")}
 	case fullPages != "on":
-		return fmt.Errorf(risk, plant.ErrUnavailable, "full_page_writes", fullPages, "a power loss can destroy pages of the database")
+		return unsafeServer{fmt.Errorf(risk, plant.ErrUnavailable, "full_page_writes", fullPages, "a power loss can destroy pages of the database")}
 	case commit != "on" && commit != "remote_apply":
 		// remote_write and local are as good as on without a standby, and lose plants with one.
 		return fmt.Errorf(risk, plant.ErrUnavailable, "synchronous_commit", commit, "plants can be lost after they were confirmed")

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,20 +74,32 @@ func edited(t *testing.T, address string, edit func(u *url.URL, settings url.Val
 	return u.String()
 }
 
+// silentAddress is one that nobody listens at, and that nobody else can begin to listen at during the test:
+// a socket has it and does not listen.
+func silentAddress(t *testing.T) string {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(socket) })
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	address, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", address.(*syscall.SockaddrInet4).Port)
+}
+
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	there := pgtest.Database(t)
 	with := func(edit func(u *url.URL, settings url.Values)) string { return edited(t, there, edit) }
 	setting := func(name, value string) string {
 		return with(func(_ *url.URL, settings url.Values) { settings.Set(name, value) })
 	}
-	closedPort := func(u *url.URL, _ url.Values) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.Host = l.Addr().String()
-		l.Close()
-	}
+	closedPort := func(u *url.URL, _ url.Values) { u.Host = silentAddress(t) }
 	tests := []struct{ name, address, want string }{
 		{"no URL", "plants.db", "expected postgres://"},
 		{"another engine", "mysql://root:not-to-be-seen@127.0.0.1/plants", "expected postgres://"},
@@ -172,15 +184,40 @@ func wantRefusal(t *testing.T, address, setting string) {
 	s.Close()
 }
 
+// reload changes a setting of a running server, or takes the change back where the value is "", and returns
+// when a new session has it. By then every session that is open has been told: it has the setting from its
+// next statement on.
+func reload(t *testing.T, server *pgtest.Server, setting, value string) {
+	t.Helper()
+	change := "RESET " + setting
+	if value != "" {
+		change = "SET " + setting + " = '" + value + "'"
+	}
+	had := server.Query(t, "postgres", "SHOW "+setting)[0][0]
+	server.Exec(t, "ALTER SYSTEM "+change)
+	server.Exec(t, "SELECT pg_reload_conf()")
+	eventually(t, setting+" is changed", func() bool {
+		return server.Query(t, "postgres", "SHOW "+setting)[0][0] != had
+	})
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so after 20s: %s", what)
+		}
+	}
+}
+
 // A server that is made unsafe while the service runs: a session keeps what it was checked with,
-// readiness notices what holds for all sessions, and no new session is made.
+// and no new session is made.
 func TestServerMadeUnsafeLater(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, nil)
 	s := opened(t, server.Database(t))
-	server.Exec(t, "ALTER SYSTEM SET synchronous_commit = off")
-	server.Exec(t, "SELECT pg_reload_conf()")
-	time.Sleep(200 * time.Millisecond)
+	reload(t, server, "synchronous_commit", "off")
 	conn, err := s.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -189,21 +226,71 @@ func TestServerMadeUnsafeLater(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&value); err != nil || value != "on" {
 		t.Errorf("synchronous_commit of a checked session = %s, %v, want on", value, err)
 	}
+	// A new session is refused, and those that were checked serve as before.
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "synchronous_commit=off") {
+		t.Errorf("Check() on a new session = %v, want synchronous_commit=off", err)
+	}
 	conn.Release()
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check() on a checked session = %v", err)
+	}
+	create(t, s, record(1))
 	s.pool.Reset()
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "synchronous_commit=off") {
 		t.Errorf("Check() on a new session = %v, want synchronous_commit=off", err)
 	}
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{record(1)}); !errors.Is(err, plant.ErrUnavailable) {
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); !errors.Is(err, plant.ErrUnavailable) {
 		t.Errorf("CreateBatch() on a new session = %v, want %v", err, plant.ErrUnavailable)
 	}
-	server.Exec(t, "ALTER SYSTEM RESET synchronous_commit")
-	server.Exec(t, "ALTER SYSTEM SET fsync = off")
-	server.Exec(t, "SELECT pg_reload_conf()")
-	time.Sleep(200 * time.Millisecond)
-	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "fsync=off") {
-		t.Errorf("Check() = %v, want fsync=off", err)
+	reload(t, server, "synchronous_commit", "")
+	create(t, s, record(2))
+}
+
+// A setting that holds for all sessions at once: whoever notices it first, readiness on a session that is
+// open or anybody on a new one, ends the sessions that are open, so that nothing more is confirmed.
+func TestServerMadeUnsafeForAllSessions(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, nil)
+	s := opened(t, server.Database(t))
+	for i, setting := range []string{"fsync", "full_page_writes", "fsync"} {
+		useAll(t, s)
+		id := 10 * i
+		create(t, s, record(id))
+		reload(t, server, setting, "off")
+		if i < 2 {
+			if err := s.Check(t.Context()); !errors.Is(err, plant.ErrUnavailable) || !strings.Contains(err.Error(), setting+"=off") {
+				t.Errorf("Check() = %v, want %s=off", err, setting)
+			}
+		} else {
+			noticeOnANewSession(t, s)
+		}
+		for i := range 2 * defaultConns { // whichever session it would be
+			if _, err := s.CreateBatch(t.Context(), []plant.Record{record(id + 1)}); !errors.Is(err, plant.ErrUnavailable) {
+				t.Fatalf("CreateBatch() number %d with %s=off = %v, want %v", i, setting, err, plant.ErrUnavailable)
+			}
+		}
+		reload(t, server, setting, "")
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("Check() with %s=on again = %v", setting, err)
+		}
+		create(t, s, record(id+1))
 	}
+}
+
+// noticeOnANewSession needs one session more than are open, and gives the others back when it was refused.
+func noticeOnANewSession(t *testing.T, s *Store) {
+	t.Helper()
+	for range defaultConns + 1 {
+		conn, err := s.acquire(t.Context())
+		if err != nil {
+			if !errors.Is(err, plant.ErrUnavailable) {
+				t.Errorf("acquire() = %v, want %v", err, plant.ErrUnavailable)
+			}
+			return
+		}
+		defer conn.Release()
+	}
+	t.Error("no session was new: nothing was tested")
 }
 
 func TestEncodingMustHoldEveryText(t *testing.T) {

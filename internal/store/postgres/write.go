@@ -19,7 +19,7 @@ const (
 )
 
 // attempt is one transaction on one connection. When it fails, stored says whether something may
-// have been committed all the same.
+// be there all the same.
 type attempt func(ctx context.Context, conn *pgx.Conn) (stored bool, err error)
 
 // write makes attempts until one succeeds or it is certain that none will soon. It ignores the
