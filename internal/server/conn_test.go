@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -48,19 +49,22 @@ func waits(t *testing.T, c *conn) time.Duration {
 // However deadlines are set, a read ends within a second of the last one, never later.
 func TestDeadlines(t *testing.T) {
 	c, client := pair(t)
+	const stall = 10 * time.Second // of a busy machine
 	now := time.Now()
 	c.SetReadDeadline(now.Add(200 * time.Millisecond))
 	c.SetReadDeadline(now.Add(300 * time.Millisecond)) // near: what is armed stays
-	if took := waits(t, c); took < 100*time.Millisecond || took > time.Second {
-		t.Errorf("two near deadlines: waited %v", took)
+	waits(t, c)
+	if took := time.Since(now); took < 200*time.Millisecond || took > stall {
+		t.Errorf("two near deadlines: the read ended after %v", took)
 	}
-	c.SetReadDeadline(time.Now().Add(2 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // earlier: armed anew
-	if took := waits(t, c); took > time.Second {
+	if took := waits(t, c); took > stall {
 		t.Errorf("an earlier deadline: waited %v", took)
 	}
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	c.SetReadDeadline(time.Unix(1, 0)) // long ago, as the library ends a read
-	if took := waits(t, c); took > 100*time.Millisecond {
+	if took := waits(t, c); took > stall {
 		t.Errorf("a deadline long ago: waited %v", took)
 	}
 	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
@@ -114,8 +118,24 @@ func (l late) Accept() (net.Conn, error) {
 }
 
 // A connection that has left the queue of the kernel when the service is told to stop, and is not counted yet,
-// is waited for and served.
+// is waited for and served. Its request must be read before the drain ends the connections that no request is on:
+// where the machine stalled for longer than that, it shows nothing and is made again.
 func TestDrainWaitsForTheLastAccepted(t *testing.T) {
+	for range 5 {
+		drained := time.Now()
+		err := drainWithOneAccepted(t)
+		if err == nil {
+			return
+		}
+		if took := time.Since(drained); took < linger*9/10 {
+			t.Fatal(err)
+		}
+		t.Logf("too slow to tell: %v", err)
+	}
+	t.Error("the machine was too slow each time")
+}
+
+func drainWithOneAccepted(t *testing.T) error {
 	real, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -131,22 +151,26 @@ func TestDrainWaitsForTheLastAccepted(t *testing.T) {
 	}
 	defer client.Close()
 	<-slow.accepted
+	client.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
 	drained := make(chan int, 1)
 	go func() { drained <- l.drain(context.Background()) }()
 	select {
 	case <-drained:
-		t.Error("the drain is over before the last connection that was accepted")
-		drained <- 0
+		t.Fatal("the drain is over before the last connection that was accepted")
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(slow.goOn)
-	client.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
-	if response, err := http.ReadResponse(bufio.NewReader(client), nil); err != nil || response.StatusCode != 200 {
-		t.Errorf("the last connection that was accepted: %v, %v", response, err)
+	response, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		return fmt.Errorf("the last connection that was accepted: %w", err)
+	}
+	if response.StatusCode != 200 {
+		t.Errorf("the last connection that was accepted is answered %s", response.Status)
 	}
 	if cut := <-drained; cut != 0 {
 		t.Errorf("%d requests were cut off", cut)
 	}
+	return nil
 }
 
 // What a client stored is never taken for an answer of the library.

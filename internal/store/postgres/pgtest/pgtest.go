@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -161,9 +162,6 @@ func build(bin string, settings map[string]string, fill func(s *Server) *exec.Cm
 			err = errors.Join(err, s.remove())
 		}
 	}()
-	if s.Port, err = freePort(); err != nil {
-		return nil, err
-	}
 	if err := os.WriteFile(s.password(), []byte(Password), 0o600); err != nil {
 		return nil, err
 	}
@@ -174,7 +172,25 @@ func build(bin string, settings map[string]string, fill func(s *Server) *exec.Cm
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
 	}
-	return s, s.Start()
+	return s, s.startAt(freePort)
+}
+
+// startAt starts the server at a port that ports gives. Another process may take it before the server does:
+// then it is another one's turn.
+func (s *Server) startAt(ports func() (int, error)) (err error) {
+	for range 10 {
+		if s.Port, err = ports(); err != nil {
+			return err
+		}
+		if err = s.Start(); err == nil || !strings.Contains(err.Error(), "Address already in use") {
+			return err
+		}
+		// The log is read for this reason: the next try has one of its own.
+		if err := os.Remove(s.log()); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
@@ -219,13 +235,17 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort finds one that the system gives to nobody who asks for any: a server that is down for a while
+// has its own again when it is started.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 15000 + rand.IntN(15000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
 
 // Start starts the server again and returns when it answers.
