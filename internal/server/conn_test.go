@@ -57,12 +57,12 @@ func TestDeadlines(t *testing.T) {
 	if took := time.Since(now); took < 200*time.Millisecond || took > stall {
 		t.Errorf("two near deadlines: the read ended after %v", took)
 	}
-	c.SetReadDeadline(time.Now().Add(time.Minute))
+	c.SetReadDeadline(time.Now().Add(2 * stall))
 	c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // earlier: armed anew
 	if took := waits(t, c); took > stall {
 		t.Errorf("an earlier deadline: waited %v", took)
 	}
-	c.SetReadDeadline(time.Now().Add(time.Minute))
+	c.SetReadDeadline(time.Now().Add(2 * stall))
 	c.SetReadDeadline(time.Unix(1, 0)) // long ago, as the library ends a read
 	if took := waits(t, c); took > stall {
 		t.Errorf("a deadline long ago: waited %v", took)
@@ -156,6 +156,7 @@ func drainWithOneAccepted(t *testing.T) error {
 	go func() { drained <- l.drain(context.Background()) }()
 	select {
 	case <-drained:
+		close(slow.goOn)
 		t.Fatal("the drain is over before the last connection that was accepted")
 	case <-time.After(50 * time.Millisecond):
 	}
