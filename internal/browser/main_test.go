@@ -135,11 +135,13 @@ func serve(t *testing.T, args ...string) *service {
 		}
 	})
 	var m []string
+	var token string
 	waitFor(t, 20*time.Second, "the server to be up", func() (bool, string) {
-		m = serving.FindStringSubmatch(stdout.String())
-		return m != nil && strings.Contains(stderr.String(), `"msg":"serving"`), stderr.String()
+		// The log comes through another pipe than the address and the token: each can be read before the others.
+		m, token = serving.FindStringSubmatch(stdout.String()), issued.FindString(stdout.String())
+		return m != nil && token != "" && strings.Contains(stderr.String(), `"msg":"serving"`), stdout.String() + stderr.String()
 	})
-	return &service{url: m[1], token: issued.FindString(stdout.String())}
+	return &service{url: m[1], token: token}
 }
 
 // waitFor asks again and again whether something holds; the text tells what is there instead.

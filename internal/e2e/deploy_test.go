@@ -208,13 +208,9 @@ func TestSocketUnit(t *testing.T) {
 			t.Fatal("systemd-socket-activate does not listen")
 		}
 	}
-	for !strings.Contains(p.stderr.String(), `"msg":"serving"`) {
-		select {
-		case <-p.ended:
-			t.Fatalf("the server ended: %v\n%s", p.err, p.stderr)
-		case <-time.After(5 * time.Millisecond):
-		}
+	p.waitUntilServing()
+	if p.url != "http://"+address {
+		t.Errorf("serves %s, want the socket that was passed on, %s", p.url, address)
 	}
-	p.url, p.token = "http://"+address, issued.FindString(p.stdout.String())
 	wantAnswer(t, "through a socket of systemd", p.create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
 }

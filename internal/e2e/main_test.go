@@ -95,7 +95,30 @@ var (
 	issued  = regexp.MustCompile(`\bplant_[0-9A-Za-z]{36}\b`)
 )
 
+// waitUntilServing waits until the server is up, and for what it says of tokens: a first one, or how to get another.
 func (p *process) waitUntilServing() {
+	p.t.Helper()
+	p.waitUntilUp()
+	if p.hasFixedToken() {
+		return
+	}
+	for deadline := time.Now().Add(tokenPatience); ; time.Sleep(time.Millisecond) {
+		said := p.stdout.String()
+		if p.token = issued.FindString(said); p.token != "" || strings.Contains(said, "Another token") {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("the server says nothing of a token in %v, only %q", tokenPatience, said)
+		}
+	}
+}
+
+// tokenPatience is how long a token may take after the log says that the server is up: it comes through another pipe,
+// and on a busy machine the log can be read earlier.
+const tokenPatience = 10 * time.Second
+
+// waitUntilUp waits until the server is up. What it has printed until then can still be on its way.
+func (p *process) waitUntilUp() {
 	p.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for !strings.Contains(p.stderr.String(), `"msg":"serving"`) || !serving.MatchString(p.stdout.String()) {
@@ -112,17 +135,13 @@ func (p *process) waitUntilServing() {
 	if m := health.FindStringSubmatch(p.stderr.String()); m != nil {
 		p.ops = m[1]
 	}
-	// A token comes through another pipe than the log. With a fixed one there is none to wait for.
-	for patience := time.Now().Add(300 * time.Millisecond); time.Now().Before(patience); time.Sleep(time.Millisecond) {
-		if p.token = issued.FindString(p.stdout.String()); p.token != "" || strings.Contains(p.stdout.String(), "Another token") || p.hasFixedToken() {
-			return
-		}
-	}
 }
 
+// hasFixedToken reports whether the server was started with a token, so that it says nothing of one.
 func (p *process) hasFixedToken() bool {
-	return os.Getenv("PLANTSTORE_TOKEN") != "" || slices.ContainsFunc(slices.Concat(p.cmd.Env, p.cmd.Args), func(s string) bool {
-		return strings.HasPrefix(s, "PLANTSTORE_TOKEN=") || strings.HasPrefix(s, "--token-file")
+	return slices.ContainsFunc(slices.Concat(p.cmd.Environ(), p.cmd.Args), func(s string) bool {
+		name, value, _ := strings.Cut(s, "=")
+		return (name == "PLANTSTORE_TOKEN" || name == "PLANTSTORE_TOKEN_FILE") && value != "" || name == "--token-file" || s == fixedToken // a liar's
 	})
 }
 
