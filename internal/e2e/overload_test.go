@@ -257,8 +257,8 @@ func (p *process) isBack(t *testing.T) time.Duration {
 				return time.Since(ended)
 			}
 		}
-		if time.Since(ended) > 2*time.Second {
-			t.Fatalf("2 s after the load a read is still refused or slow: %v %v", response, err)
+		if time.Since(ended) > 5*time.Second {
+			t.Fatalf("5 s after the load a read is still refused or slow: %v %v", response, err)
 		}
 	}
 }
@@ -337,17 +337,13 @@ func (p *process) others(t *testing.T, n int) {
 	}
 }
 
-// works creates and reads until stop is closed, now and then on a new connection, and returns how long each took.
+// works creates and reads until stop is closed, once at least, now and then on a new connection, and returns how long
+// each took.
 // A refusal is tried again, as Retry-After asks, but at once. One that was there before the request was written, as
 // on a machine so busy that this took longer than the door waits, is an error to the client's library, and a refusal.
 func (p *process) works(t *testing.T, first int, stop chan struct{}) (took []time.Duration) {
 	c := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{}}
 	for id := first; ; id++ {
-		select {
-		case <-stop:
-			return took
-		default:
-		}
 		if id%50 == 0 {
 			c.CloseIdleConnections()
 		}
@@ -386,10 +382,19 @@ func (p *process) works(t *testing.T, first int, stop chan struct{}) (took []tim
 			}
 		}
 		took = append(took, time.Since(start))
+		select {
+		case <-stop:
+			return took
+		default:
+		}
 	}
 }
 
-func p99(took []time.Duration) time.Duration {
+func p99(t *testing.T, took []time.Duration) time.Duration {
+	t.Helper()
+	if len(took) == 0 {
+		t.Fatal("nothing was done that could be measured")
+	}
 	slices.Sort(took)
 	return took[len(took)*99/100]
 }
@@ -409,27 +414,27 @@ func TestIdleConnections(t *testing.T) {
 	go func() { alone <- p.works(t, 1, stop) }()
 	time.Sleep(time.Second) // of work alone, to compare with
 	close(stop)
-	before, memory := p99(<-alone), p.memory(t, "VmRSS")
+	before, memory := p99(t, <-alone), p.memory(t, "VmRSS")
 
 	stop = make(chan struct{})
 	go func() { alone <- p.works(t, 1_000_000, stop) }()
 	p.others(t, idle)
 	open := p.files(t)
-	for patience := time.Now().Add(3 * time.Second); open > 1200 && time.Now().Before(patience); open = p.files(t) {
+	for patience := time.Now().Add(10 * time.Second); open > 1200 && time.Now().Before(patience); open = p.files(t) {
 		time.Sleep(10 * time.Millisecond) // who was refused is still reading why
 	}
 	close(stop)
-	took := <-alone
+	beset := p99(t, <-alone)
 	grown := p.memory(t, "VmRSS") - memory
-	t.Logf("p99 %v, next to %d connections %v; %d MiB and %d files of the server", before, idle, p99(took), grown>>20, open)
+	t.Logf("p99 %v, next to %d connections %v; %d MiB and %d files of the server", before, idle, beset, grown>>20, open)
 	if open < 500 || open > 1200 {
 		t.Errorf("the server has %d files open, want about 1000", open)
 	}
 	if grown > 64<<20 {
 		t.Errorf("%d connections take %d MiB", idle, grown>>20)
 	}
-	if got := p99(took); got > 20*before+2*time.Second {
-		t.Errorf("a create and a read take %v (p99), %v without the connections", got, before)
+	if beset > 20*before+2*time.Second {
+		t.Errorf("a create and a read take %v (p99), %v without the connections", beset, before)
 	}
 }
 
@@ -456,9 +461,10 @@ func TestFewFiles(t *testing.T) {
 	for range 4 {
 		took = append(took, <-done...)
 	}
-	t.Logf("%d creates and reads, p99 %v, max %v; %d files at most, %v of processor while it worked", len(took), p99(took), slices.Max(took), most, processorTime(t, p.cmd.Process.Pid)-busy)
-	if p99(took) > 5*time.Second {
-		t.Errorf("a create and a read take %v (p99)", p99(took))
+	slow := p99(t, took)
+	t.Logf("%d creates and reads, p99 %v, max %v; %d files at most, %v of processor while it worked", len(took), slow, slices.Max(took), most, processorTime(t, p.cmd.Process.Pid)-busy)
+	if slow > 5*time.Second {
+		t.Errorf("a create and a read take %v (p99)", slow)
 	}
 	if most > 64 {
 		t.Errorf("%d files are open", most)
