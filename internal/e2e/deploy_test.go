@@ -64,9 +64,12 @@ func balance(t *testing.T, one, two *process) string {
 func TestBalancer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Database(t)
-	all := replicas(t, db, 2)
+	// What is started again finds its addresses free.
+	addresses := []string{"--listen", quietAddress(t), "--ops-listen", quietAddress(t)}
+	all := []*process{serve(t, db, addresses...), serve(t, db)}
+	all[1].token = all[0].token
 	to := target{balance(t, all[0], all[1]), all[0].token}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if a, err := send(to, `{"id":0,"name":"plant 0"}`); err == nil && a.status == 200 {
 			break
 		}
@@ -91,8 +94,12 @@ func TestBalancer(t *testing.T) {
 		t.Errorf("%d requests failed when one of two servers was killed: %v", killed, tr.count())
 	}
 
-	again := serve(t, db, "--listen", strings.TrimPrefix(all[0].url, "http://"), "--ops-listen", strings.TrimPrefix(all[0].ops, "http://"))
-	time.Sleep(1500 * time.Millisecond) // it is asked each second
+	again := serve(t, db, addresses...)
+	for deadline := time.Now().Add(15 * time.Second); again.connections(t) == 0; time.Sleep(20 * time.Millisecond) { // it is asked each second
+		if time.Now().After(deadline) {
+			t.Fatal("the balancer does not use the server that was started again")
+		}
+	}
 	if code := all[1].stop(15 * time.Second); code != 0 {
 		t.Errorf("stopped with %d", code)
 	}

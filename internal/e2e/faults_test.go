@@ -245,8 +245,8 @@ func serveFixed(t *testing.T, db string, args ...string) (p *process, targets []
 
 const (
 	calm        = 100             // creates that succeed before a fault, and after it
-	healsWithin = 5 * time.Second // after a fault has ended
-	noticed     = 6 * time.Second // after a fault has begun: a statement gives up after 4 s
+	healsWithin = 8 * time.Second // after a fault has ended: an attempt that began before may take 4 s
+	noticed     = 8 * time.Second // after a fault has begun: a statement gives up after 4 s
 
 	mostMemory     = 200 << 20
 	mostGoroutines = 3*trafficClients + 50
@@ -267,7 +267,7 @@ type fault struct {
 func endure(t *testing.T, p *process, tr *traffic, server *pgtest.Server, database string, f fault) {
 	t.Helper()
 	tr.await(calm, 10*time.Second)
-	wantReady(t, p, 200, time.Second)
+	wantReady(t, p, 200, 5*time.Second)
 	f.begin()
 	if !f.partial {
 		wantReady(t, p, 503, noticed)
@@ -336,7 +336,7 @@ func wantBounded(t *testing.T, p *process) {
 	}
 	said := len(p.stderr.String())
 	p.cmd.Process.Signal(syscall.SIGQUIT) // it tells all its goroutines
-	p.exit(5 * time.Second)
+	p.exit(15 * time.Second)
 	goroutines := len(goroutine.FindAllString(p.stderr.String()[said:], -1))
 	p.stderr.buf.Truncate(said) // what is of use in a log ends here
 	if goroutines == 0 || goroutines > mostGoroutines {
@@ -528,11 +528,26 @@ func promote(t *testing.T, standby *pgtest.Server) {
 	}
 }
 
+// awaitStandbys waits until a primary has so many standbys of a kind: a change of the settings takes a moment.
+func awaitStandbys(t *testing.T, primary *pgtest.Server, kind, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		got := primary.Query(t, "postgres", "SELECT count(*) FROM pg_stat_replication WHERE "+kind)[0][0]
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s standbys where %s, want %s", got, kind, want)
+		}
+	}
+}
+
 func TestSynchronousStandbyIsPromoted(t *testing.T) {
 	t.Parallel()
 	primary, standby, p, tr, database := pair(t)
 	primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
 	primary.Exec(t, "SELECT pg_reload_conf()")
+	awaitStandbys(t, primary, "sync_state = 'sync'", "1")
 	endure(t, p, tr, standby, database, fault{begin: try(t, primary.Kill9), end: func() { promote(t, standby) }})
 }
 
@@ -544,6 +559,7 @@ func TestAsynchronousStandbyLosesPlants(t *testing.T) {
 	tr.await(calm, 10*time.Second)
 	standby.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''")
 	standby.Exec(t, "SELECT pg_reload_conf()")
+	awaitStandbys(t, primary, "true", "0")
 	tr.await(5*calm, 10*time.Second)
 	try(t, primary.Kill9)()
 	promote(t, standby)

@@ -221,8 +221,8 @@ func TestRevokedOnEveryServer(t *testing.T) {
 	for i, p := range all {
 		wg.Go(func() {
 			for { // a busy client: what the server believes of its token is as fresh as can be
+				after := time.Since(revoked) // who is let in then may wait for the disk
 				a := p.create(t, `{"id":1,"name":"x"}`)
-				after := time.Since(revoked)
 				if a.status != 200 {
 					wantFailure(t, "after", a, 40106)
 					t.Logf("server %d: revoked after %v", i, after.Round(time.Millisecond))
@@ -252,7 +252,7 @@ func TestServerOfThreeIsKilled(t *testing.T) {
 	all[1].kill()
 	tr.await(5*calm, 10*time.Second)
 	for _, p := range []*process{all[0], all[2]} {
-		wantReady(t, p, 200, 0)
+		wantReady(t, p, 200, 5*time.Second)
 	}
 	for number := range tr.count() {
 		if number/100 == 503 {
@@ -270,7 +270,7 @@ func TestTenStartAtOnce(t *testing.T) {
 	for i, p := range all {
 		p.token = first
 		wantAnswer(t, fmt.Sprint("server ", i), p.create(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, i)), 200, `{"name":"x"}`)
-		wantReady(t, p, 200, 0)
+		wantReady(t, p, 200, 5*time.Second)
 	}
 	if stored := all[0].names(t); len(stored) != len(all) {
 		t.Errorf("%d plants are stored, want %d", len(stored), len(all))
@@ -280,6 +280,20 @@ func TestTenStartAtOnce(t *testing.T) {
 // Servers that all find no token at the same moment still issue one.
 func TestOneFirstToken(t *testing.T) {
 	t.Parallel()
+	for range 3 {
+		all, together := startTogether(t, 4)
+		oneFirstToken(t, all)
+		if together {
+			return
+		}
+	}
+	t.Log("the machine is too slow: the servers never came together")
+}
+
+// startTogether starts servers that wait for each other before they look for a token, and reports whether all did. On a
+// slow machine the first does not wait for the last: it would give up.
+func startTogether(t *testing.T, n int) (all []*process, together bool) {
+	t.Helper()
 	server, db := pgtest.Shared(t), pgtest.Database(t)
 	openDatabase(t, db) // makes the tables
 	other, err := pgx.Connect(t.Context(), db)
@@ -290,18 +304,22 @@ func TestOneFirstToken(t *testing.T) {
 	if _, err := other.Exec(t.Context(), "BEGIN; LOCK TABLE tokens IN ACCESS EXCLUSIVE MODE"); err != nil {
 		t.Fatal(err)
 	}
-	all := launchAll(t, db, 4)
+	all = launchAll(t, db+"&lock_timeout=20s", n) // with which it is 5 s that a server waits
 	waiting := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = '" + databaseOf(t, db) + "'"
-	for range 200 {
-		if server.Query(t, "postgres", waiting)[0][0] == strconv.Itoa(len(all)) {
+	var first time.Time // when one was seen to wait
+	for begun := time.Now(); !together && time.Since(begun) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+		found := server.Query(t, "postgres", waiting)[0][0]
+		if together = found == strconv.Itoa(n); found != "0" && first.IsZero() {
+			first = time.Now()
+		}
+		if !first.IsZero() && time.Since(first) > 2*time.Second {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	if _, err := other.Exec(t.Context(), "COMMIT"); err != nil {
 		t.Fatal(err)
 	}
-	oneFirstToken(t, all)
+	return all, together
 }
 
 func launchAll(t *testing.T, db string, n int) (all []*process) {
