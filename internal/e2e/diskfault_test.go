@@ -124,13 +124,13 @@ func (l *told) check(t *testing.T, path string) {
 	t.Logf("%d sent, %d there; answers: %v; the slowest took %v", len(l.sent), len(there), l.answers, l.slowest.Round(time.Millisecond))
 }
 
-// returns sends plants until one is acknowledged, and fails when that does not come soon.
+// returns sends plants until one is acknowledged, and fails when that takes more than a second.
 func (l *told) returns(t *testing.T, p *process, id int64) {
 	t.Helper()
-	start := time.Now()
+	start, patience := time.Now(), patient(time.Second)
 	for l.send(t, p, id) != 200 {
-		if time.Since(start) > soon {
-			t.Fatalf("no create is answered 200 %v after the fault has ended", soon)
+		if patience.over() {
+			t.Fatalf("no create is answered 200 a second after the fault has ended")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -152,12 +152,12 @@ func (p *process) reads(t *testing.T, id int64) {
 // says waits until the service is not ready for a reason that has these words.
 func (p *process) says(t *testing.T, words string, within time.Duration) {
 	t.Helper()
-	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	for patience := patient(within); ; time.Sleep(20 * time.Millisecond) {
 		status, got := p.health(t, "/readyz")
 		if status == 503 && strings.Contains(got, words) {
 			return
 		}
-		if time.Since(start) >= within {
+		if patience.over() {
 			t.Errorf("/readyz says %d %q, want %q in it", status, got, words)
 			return
 		}
@@ -249,13 +249,13 @@ func TestVolumeFull(t *testing.T) {
 	if file, err := os.Stat(db); err != nil || file.Size() < 1<<20 {
 		t.Errorf("the file has %d bytes: no checkpoint has met the full disk", file.Size())
 	}
-	p.says(t, "full", soon)
+	p.says(t, "full", time.Second)
 	p.reads(t, 1)
 	if err := os.Remove(v.path("filler")); err != nil {
 		t.Fatal(err)
 	}
 	l.returns(t, p, id)
-	p.ready(t, true, soon)
+	p.ready(t, true, time.Second)
 	for id++; id < 600; id++ { // past the next checkpoint
 		if l.send(t, p, id) != 200 {
 			t.Fatalf("answers %v after there was room", l.answers)
@@ -288,11 +288,11 @@ func TestReadOnly(t *testing.T) {
 				}
 				time.Sleep(30 * time.Millisecond)
 			}
-			p.says(t, map[bool]string{true: "read-only file system", false: "can't be written"}[strings.Contains(calls, "rmdir")], soon)
+			p.says(t, map[bool]string{true: "read-only file system", false: "can't be written"}[strings.Contains(calls, "rmdir")], time.Second)
 			p.reads(t, 1)
 			fault.stop()
 			l.returns(t, p, 20)
-			p.ready(t, true, soon)
+			p.ready(t, true, time.Second)
 			p.kill()
 			serveWith(t, db)
 			l.check(t, db)
@@ -323,7 +323,7 @@ func TestReadOnlyByTheKernel(t *testing.T) {
 		}
 		time.Sleep(30 * time.Millisecond)
 	}
-	p.says(t, "written", soon)
+	p.says(t, "written", time.Second)
 	p.reads(t, 1)
 	p.kill()
 	v.unmount()
@@ -555,7 +555,7 @@ func frozen(t *testing.T, first string) {
 	default: // nobody writes
 		p.says(t, "waited", 4*time.Second)
 		<-thawed
-		p.ready(t, true, soon)
+		p.ready(t, true, time.Second)
 		return
 	}
 	for deadline := time.Now().Add(5 * time.Second); !p.blocked(t); time.Sleep(5 * time.Millisecond) {
@@ -592,10 +592,10 @@ func frozen(t *testing.T, first string) {
 	if rss := p.memory(t, "VmRSS"); rss > 200<<20 {
 		t.Errorf("the service has %d MiB", rss>>20)
 	}
-	p.says(t, "waited", soon)
+	p.says(t, "waited", time.Second)
 	<-thawed
 	l.returns(t, p, 1000)
-	p.ready(t, true, soon)
+	p.ready(t, true, time.Second)
 	readers.Wait()
 
 	// Shorter ones, as a snapshot needs, under load: a create takes longer, and no more than that.
@@ -683,7 +683,7 @@ func TestSlowDisk(t *testing.T) {
 	if l.answers[200] != len(l.sent) {
 		t.Errorf("answers %v of %d: want every create answered 200, late", l.answers, len(l.sent))
 	}
-	p.ready(t, true, soon)
+	p.ready(t, true, time.Second)
 	t.Logf("%.0f creates a second one after the other, %d with 64 clients", alone, (l.answers[200]-int(id))/3)
 	p.kill()
 	serveWith(t, db)
