@@ -150,8 +150,8 @@ func New(o Options) *API {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Where the end of a request is open to doubt, nothing after it is read as another one: a proxy before us
-	// may see the end of chunks elsewhere, and HTTP/1.0 knows no chunks.
-	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) || a.stopping() {
+	// may see the end of chunks elsewhere, HTTP/1.0 knows no chunks, and what follows a CONNECT is not HTTP.
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) || r.Method == http.MethodConnect || a.stopping() {
 		w.Header().Set("Connection", "close")
 	}
 	switch {
