@@ -1,7 +1,8 @@
 // Package commit turns many creates into few commits.
 //
 // A lane commits as soon as its previous commit has ended: whoever waits by then is the next batch.
-// There is no timer on that path, so a lone client pays one commit and nothing more.
+// There is no timer on that path, so a lone client pays one commit and nothing more. Only after a large
+// batch is the next one waited for, a moment: see hold.
 package commit
 
 import (
@@ -40,7 +41,9 @@ type Committer struct {
 	active  int      // lanes that commit
 	begun   int      // plants that those commit
 	hurry   bool     // the first of queue has waited too long for those
-	idle    int      // lanes that wait for a wake
+	hold    int      // plants that are waited for while no lane commits
+	grace   *time.Timer
+	idle    int // lanes that wait for a wake
 	closed  bool
 
 	wake chan struct{}
@@ -66,7 +69,9 @@ func New(store Store, opts Options) *Committer {
 	opts.Enough = min(or(opts.Enough, 16), opts.Batch)
 	opts.Queue = or(opts.Queue, 4096)
 	opts.Patience = or(opts.Patience, 10*time.Second)
-	return &Committer{store: store, opts: opts, wake: make(chan struct{}, opts.Lanes)}
+	c := &Committer{store: store, opts: opts, wake: make(chan struct{}, opts.Lanes)}
+	c.grace = time.AfterFunc(graceLasts, c.letGo)
+	return c
 }
 
 func or[T int | time.Duration](value, fallback T) T {
@@ -130,7 +135,35 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 // pays reports whether a lane should begin a batch now. While others commit, fewer plants than those
 // have do better to wait: the lane that is free next takes them. More wait only where a commit takes long.
 func (c *Committer) pays() bool {
-	return c.active == 0 || c.waiting >= max(c.opts.Enough, c.begun/c.active) || c.hurry
+	if c.active == 0 {
+		return c.waiting >= c.hold
+	}
+	return c.waiting >= max(c.opts.Enough, c.begun/c.active) || c.hurry
+}
+
+// graceLasts is how long a lane waits, at most, for as many as it has to hold on for.
+const graceLasts = 500 * time.Microsecond
+
+// holdOn makes the only lane wait for most of as many plants as it takes now, if those are many: the
+// clients that it is about to answer will send the next ones at once, and a commit for the first few of
+// them would cost as much as one for all.
+func (c *Committer) holdOn(taken int) {
+	c.grace.Stop()
+	c.hold = 0
+	if c.opts.Lanes == 1 && taken >= c.opts.Enough && taken < c.opts.Batch { // behind a full one are more already
+		c.hold = taken * 3 / 4
+	}
+}
+
+// letGo ends that. Who has not come by now may never come.
+func (c *Committer) letGo() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hold = 0
+	if c.idle > 0 && c.waiting > 0 {
+		c.idle--
+		c.wake <- struct{}{}
+	}
 }
 
 // stuckAfter is how long a few plants wait for lanes that commit: one may be held up by a lock.
@@ -195,6 +228,7 @@ func (c *Committer) next() *batch {
 				b.begun = true
 				c.active++
 				c.begun += len(b.records)
+				c.holdOn(len(b.records))
 				return b
 			}
 		}
@@ -202,6 +236,9 @@ func (c *Committer) next() *batch {
 			return nil
 		}
 		c.idle++
+		if c.hold > 0 {
+			c.grace.Reset(graceLasts)
+		}
 		c.mu.Unlock()
 		<-c.wake
 		runtime.Gosched()

@@ -157,6 +157,47 @@ func TestAsManyTakeAnotherLane(t *testing.T) {
 	})
 }
 
+// After a large batch the only lane waits for most of as many, for half a millisecond at most; after a small one
+// it waits for nobody.
+func TestManyAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{takes: time.Millisecond}
+		c, stop := run(s, commit.Options{Enough: 4})
+		defer stop()
+		var wg sync.WaitGroup
+		create := func(n int) {
+			for range n {
+				wg.Go(func() { c.Create(t.Context(), record(1)) })
+				synctest.Wait()
+			}
+		}
+		took := func(what string, want time.Duration, do func()) {
+			t.Helper()
+			start := time.Now()
+			do()
+			wg.Wait()
+			if took := time.Since(start); took != want {
+				t.Errorf("%s took %v, want %v", what, took, want)
+			}
+		}
+		took("one, and eight that come meanwhile", 2*time.Millisecond, func() { create(9) })
+		took("three quarters of those", 1200*time.Microsecond, func() {
+			create(5)
+			time.Sleep(200 * time.Microsecond)
+			create(1)
+		})
+		took("fewer than three quarters of those", 1500*time.Microsecond, func() { create(3) })
+		took("one after those", time.Millisecond, func() { create(1) })
+		create(9)
+		wg.Wait()
+		time.Sleep(time.Millisecond)
+		took("one that comes later", time.Millisecond, func() { create(1) })
+		if got, want := fmt.Sprint(s.batches), "[1 8 6 3 1 1 8 1]"; got != want {
+			t.Errorf("batches of %s, want %s", got, want)
+		}
+	})
+}
+
 // A lane that is held up holds up nobody else for long.
 func TestAHeldUpLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
