@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/plant"
@@ -43,7 +44,8 @@ type Committer struct {
 	hurry   bool     // the first of queue has waited too long for those
 	hold    int      // plants that are waited for while no lane commits
 	grace   *time.Timer
-	idle    int // lanes that wait for a wake
+	alone   atomic.Bool // the last batch had one plant
+	idle    int         // lanes that wait for a wake
 	closed  bool
 
 	wake chan struct{}
@@ -148,6 +150,7 @@ const graceLasts = 500 * time.Microsecond
 // clients that it is about to answer will send the next ones at once, and a commit for the first few of
 // them would cost as much as one for all.
 func (c *Committer) holdOn(taken int) {
+	c.alone.Store(taken == 1)
 	c.grace.Stop()
 	c.hold = 0
 	if c.opts.Lanes == 1 && taken >= c.opts.Enough && taken < c.opts.Batch { // behind a full one are more already
@@ -211,7 +214,7 @@ func (c *Committer) lane() {
 
 // next waits for a batch and begins it. It returns nil when there will be none.
 func (c *Committer) next() *batch {
-	runtime.Gosched() // who is about to join gets in first: fewer, larger commits
+	c.giveWay()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -241,8 +244,16 @@ func (c *Committer) next() *batch {
 		}
 		c.mu.Unlock()
 		<-c.wake
-		runtime.Gosched()
+		c.giveWay()
 		c.mu.Lock()
+	}
+}
+
+// giveWay lets who is about to join get in first: fewer, larger commits. A lone client has nobody to
+// wait for, and would be passed on from one processor to another.
+func (c *Committer) giveWay() {
+	if !c.alone.Load() {
+		runtime.Gosched()
 	}
 }
 
