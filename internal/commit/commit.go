@@ -127,9 +127,8 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 	place = len(b.records)
 	b.records = append(b.records, record)
 	c.waiting++
-	if c.idle > 0 && c.pays() {
-		c.idle--
-		c.wake <- struct{}{}
+	if c.pays() {
+		c.rouse()
 	}
 	return b, place, nil
 }
@@ -150,7 +149,6 @@ const graceLasts = 500 * time.Microsecond
 // clients that it is about to answer will send the next ones at once, and a commit for the first few of
 // them would cost as much as one for all.
 func (c *Committer) holdOn(taken int) {
-	c.alone.Store(taken == 1)
 	c.grace.Stop()
 	c.hold = 0
 	if c.opts.Lanes == 1 && taken >= c.opts.Enough && taken < c.opts.Batch { // behind a full one are more already
@@ -163,7 +161,14 @@ func (c *Committer) letGo() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hold = 0
-	if c.idle > 0 && c.waiting > 0 {
+	if c.waiting > 0 {
+		c.rouse()
+	}
+}
+
+// rouse wakes a lane, if one waits. The caller holds mu.
+func (c *Committer) rouse() {
+	if c.idle > 0 {
 		c.idle--
 		c.wake <- struct{}{}
 	}
@@ -179,10 +184,7 @@ func (c *Committer) unstick(b *batch) {
 		return
 	}
 	c.hurry = true // also for a lane that is free later
-	if c.idle > 0 {
-		c.idle--
-		c.wake <- struct{}{}
-	}
+	c.rouse()
 }
 
 // Run commits until ctx ends, then answers everyone who still waits and returns.
@@ -231,6 +233,7 @@ func (c *Committer) next() *batch {
 				b.begun = true
 				c.active++
 				c.begun += len(b.records)
+				c.alone.Store(len(b.records) == 1)
 				c.holdOn(len(b.records))
 				return b
 			}

@@ -84,6 +84,17 @@ func TestWhoeverWaitsIsTheNextBatch(t *testing.T) {
 	})
 }
 
+// oneByOne makes creates that begin one after the other, each when all others wait, and end when they may.
+func oneByOne(t *testing.T, c *commit.Committer) (create func(n int), ended *sync.WaitGroup) {
+	ended = new(sync.WaitGroup)
+	return func(n int) {
+		for range n {
+			ended.Go(func() { c.Create(t.Context(), record(1)) })
+			synctest.Wait()
+		}
+	}, ended
+}
+
 func TestLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowStore{takes: time.Second}
@@ -107,13 +118,7 @@ func TestFewWaitForABusyLane(t *testing.T) {
 		s := &slowStore{takes: 40 * time.Millisecond}
 		c, stop := run(s, commit.Options{Lanes: 2, Enough: 3})
 		defer stop()
-		var wg sync.WaitGroup
-		create := func(n int) {
-			for range n {
-				wg.Go(func() { c.Create(t.Context(), record(1)) })
-				synctest.Wait()
-			}
-		}
+		create, wg := oneByOne(t, c)
 		start := time.Now()
 		create(1) // the first lane
 		create(3) // enough for the second
@@ -134,13 +139,7 @@ func TestAsManyTakeAnotherLane(t *testing.T) {
 		s := &slowStore{takes: 40 * time.Millisecond}
 		c, stop := run(s, commit.Options{Lanes: 2, Enough: 3})
 		defer stop()
-		var wg sync.WaitGroup
-		create := func(n int) {
-			for range n {
-				wg.Go(func() { c.Create(t.Context(), record(1)) })
-				synctest.Wait()
-			}
-		}
+		create, wg := oneByOne(t, c)
 		start := time.Now()
 		create(1) // the first lane
 		create(3) // the second
@@ -164,13 +163,7 @@ func TestManyAreWaitedFor(t *testing.T) {
 		s := &slowStore{takes: time.Millisecond}
 		c, stop := run(s, commit.Options{Enough: 4})
 		defer stop()
-		var wg sync.WaitGroup
-		create := func(n int) {
-			for range n {
-				wg.Go(func() { c.Create(t.Context(), record(1)) })
-				synctest.Wait()
-			}
-		}
+		create, wg := oneByOne(t, c)
 		took := func(what string, want time.Duration, do func()) {
 			t.Helper()
 			start := time.Now()
