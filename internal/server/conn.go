@@ -101,7 +101,7 @@ func (l *listener) drain(ctx context.Context) (cut int) {
 	case <-time.After(linger):
 		l.lingered.Store(true)
 		for _, c := range l.open() {
-			if !c.half.Load() {
+			if !c.half.Load() && silent(c.Conn) { // what has come, and we are late to read, is answered too
 				c.Close()
 			}
 		}

@@ -174,6 +174,38 @@ func drainWithOneAccepted(t *testing.T) error {
 	return nil
 }
 
+// A request that has come, and that a busy process has not read yet, is not cut off when idle connections
+// have had their time.
+func TestDrainLeavesWhatHasCome(t *testing.T) {
+	c, client := pair(t)
+	if _, err := client.Write([]byte("asked")); err != nil {
+		t.Fatal(err)
+	}
+	for silent(c.Conn) {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		c.from.drain(ctx)
+	}()
+	for !c.from.lingered.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case <-drained:
+		t.Error("the connection is gone")
+	case <-time.After(100 * time.Millisecond):
+	}
+	b := make([]byte, 10)
+	if n, err := c.Read(b); string(b[:n]) != "asked" {
+		t.Errorf("Read() = %q, %v", b[:n], err)
+	}
+	cancel()
+	<-drained
+}
+
 // What a client stored is never taken for an answer of the library.
 func TestLibraryAnswersAreRecognised(t *testing.T) {
 	for text, want := range map[string]bool{
