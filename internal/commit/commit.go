@@ -268,7 +268,7 @@ func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, er
 	}()
 	outcomes, err = c.store.CreateBatch(context.Background(), records)
 	if err == nil && len(outcomes) != len(records) {
-		err = fmt.Errorf("the store gave %d outcomes for %d plants", len(outcomes), len(records))
+		err = fmt.Errorf("%w: the store gave %d outcomes for %d plants", plant.ErrUnknown, len(outcomes), len(records))
 	}
 	return outcomes, err
 }

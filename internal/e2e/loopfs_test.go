@@ -21,7 +21,13 @@ type volume struct {
 
 func newVolume(t *testing.T, size int64) *volume {
 	t.Helper()
-	v := &volume{t, filepath.Join(t.TempDir(), "image"), t.TempDir()}
+	return newVolumeIn(t, t.TempDir(), size)
+}
+
+// newVolumeIn has its image in a folder. What the disk holds is taken from there when it is first written.
+func newVolumeIn(t *testing.T, folder string, size int64) *volume {
+	t.Helper()
+	v := &volume{t, filepath.Join(folder, "image"), t.TempDir()}
 	if err := os.WriteFile(v.image, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -206,7 +206,7 @@ func (s *Store) Remove(_ context.Context, store string, id int64, seen *plant.Pl
 
 // change runs do where the plant is there and, if seen is not nil, equal to it.
 func (w *writer) change(store string, id int64, seen *plant.Plant, do func() error) error {
-	return w.txWithin(func() error {
+	return w.edit(func() error {
 		stored, err := w.plant(store, id)
 		if err != nil {
 			return err

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,4 +220,92 @@ func TestLogIsBounded(t *testing.T) {
 		}
 	}
 	logged("30 MB of replaced names")
+}
+
+// Somebody always reads, so the log can't start over by itself.
+func TestLogIsBoundedBesideReaders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plants.db")
+	s := open(t, path)
+	db := other(t, path)
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				tx, err := db.Begin()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var n int
+				if err := tx.QueryRow("SELECT count(*) FROM tokens").Scan(&n); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-stop:
+					tx.Rollback()
+					return
+				case <-time.After(5 * time.Millisecond):
+					tx.Rollback()
+				}
+			}
+		})
+	}
+	large := strings.Repeat("x", 1_000_000)
+	for id := range int64(120) {
+		if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", id, large, "-")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	readers.Wait()
+	// A chance to start over may be missed where a reader is held up.
+	if log, err := os.Stat(path + "-wal"); err != nil || log.Size() > 90<<20 {
+		t.Errorf("after 120 MB the log has %d MiB (%v), want 48 or so", log.Size()>>20, err)
+	}
+}
+
+// Each edit is a commit of its own. However many wait, creates wait for one of them.
+func TestEditsLeaveRoomForCreates(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "plants.db"))
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 0, "x", "-")}); err != nil {
+		t.Fatal(err)
+	}
+	const editors = 200
+	var edited atomic.Int64
+	stop := make(chan struct{})
+	var editing sync.WaitGroup
+	for range editors {
+		editing.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := s.Replace(t.Context(), "main", 0, plant.Plant{Name: "y"}, nil); err != nil {
+					t.Error(err)
+					return
+				}
+				edited.Add(1)
+			}
+		})
+	}
+	for edited.Load() < 2*editors { // all of them are at it
+		time.Sleep(time.Millisecond)
+	}
+	var between []int64
+	for id := range int64(50) {
+		before := edited.Load()
+		if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 1+id, "x", "-")}); err != nil {
+			t.Fatal(err)
+		}
+		between = append(between, edited.Load()-before)
+	}
+	close(stop)
+	editing.Wait()
+	slices.Sort(between)
+	if middle := between[len(between)/2]; middle > 10 {
+		t.Errorf("%d of %d edits went before a create, want one or two", middle, editors)
+	}
 }

@@ -24,7 +24,8 @@ type writer struct {
 	health atomic.Pointer[state]     // what is known of the last write
 	begun  atomic.Pointer[time.Time] // when the write under way began; nil while there is none
 
-	turn chan struct{} // holds a token while somebody writes; guards what follows
+	editing chan struct{} // holds a token while somebody changes a plant, or waits to
+	turn    chan struct{} // holds a token while somebody writes; guards what follows
 	*connection
 	looked time.Time // when the file was last seen in its place
 	logged int       // pages in the log since it was last copied into the file, more or less
@@ -47,11 +48,14 @@ func openWriter(path string) (*writer, error) {
 	if err != nil {
 		return nil, plainly(err)
 	}
+	for _, suffix := range []string{"", "-wal"} {
+		forget(path + suffix)
+	}
 	conn, err := connect(path, settings)
 	if err != nil {
 		return nil, translate(err)
 	}
-	w := &writer{path: path, file: file, turn: make(chan struct{}, 1), connection: conn}
+	w := &writer{path: path, file: file, turn: make(chan struct{}, 1), editing: make(chan struct{}, 1), connection: conn}
 	w.health.Store(&state{})
 	err = w.migrate()
 	if log, err := os.Stat(path + "-wal"); err == nil { // a process that was killed has left it
@@ -71,7 +75,7 @@ func openWriter(path string) (*writer, error) {
 // tx runs do inside a transaction that holds the write lock, and commits. When it returns nil,
 // what do changed is on disk.
 func (w *writer) tx(do func() error) (err error) {
-	if err := w.wait(); err != nil {
+	if err := wait(w.turn); err != nil {
 		return err
 	}
 	defer func() { <-w.turn }()
@@ -97,10 +101,18 @@ func (w *writer) tx(do func() error) (err error) {
 	return w.commit(do)
 }
 
-// txWithin is tx for a caller that waits for the disk no longer than confirm.
-func (w *writer) txWithin(do func() error) error {
+// edit is tx for a caller that waits for the disk no longer than confirm. Each edit is a commit of its own, so
+// they take their turns among themselves first: a batch of creates waits for one of them, not for all.
+func (w *writer) edit(do func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- w.tx(do) }()
+	go func() {
+		if err := wait(w.editing); err != nil {
+			done <- err
+			return
+		}
+		defer func() { <-w.editing }()
+		done <- w.tx(do)
+	}()
 	late := time.NewTimer(confirm)
 	defer late.Stop()
 	select {
@@ -132,15 +144,15 @@ func (w *writer) inPlace() bool {
 	return err == nil && os.SameFile(w.file, now)
 }
 
-// wait takes the turn to write.
-func (w *writer) wait() error {
+// wait takes a turn.
+func wait(turn chan struct{}) error {
 	select {
-	case w.turn <- struct{}{}:
+	case turn <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case w.turn <- struct{}{}:
+	case turn <- struct{}{}:
 		return nil
 	case <-time.After(patience):
 		return fmt.Errorf("%w: other writes take too long", plant.ErrBusy)
@@ -191,9 +203,17 @@ func (w *writer) commitFailed(err error) error {
 
 // checkpoint copies the log into the file. SQLite would do so by itself, and not tell when the sync
 // of the file fails. What has just been committed is safe in the log either way.
+//
+// The log starts over when nobody reads from it. Where there is always somebody, they are waited for, a moment,
+// while nothing is written.
 func (w *writer) checkpoint() {
 	w.logged = 0
-	_, err := w.row("PRAGMA wal_checkpoint(PASSIVE)")
+	status, err := w.row("PRAGMA wal_checkpoint(PASSIVE)")
+	if err == nil && len(status) == 3 && status[1].(int64) > 2*maxLog {
+		w.row("PRAGMA busy_timeout(100)")
+		_, err = w.row("PRAGMA wal_checkpoint(RESTART)")
+		w.row("PRAGMA " + settings[0])
+	}
 	switch code := codeOf(err); {
 	case err == nil, code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_LOCKED, code == sqlite3.SQLITE_FULL, isWrite(err): // the log keeps it, and the next one tries again
 	default:
