@@ -108,7 +108,7 @@ func TestPlants(t *testing.T) {
 	p.add("8", "Aloe", "")
 	p.wantRow("8", "Aloe", "")
 	p.click(row("7") + " .remove")
-	p.click(row("7")+" button", "Remove")
+	p.click(row("7")+" .removal button", "Remove")
 	p.wantText("#status", "Plant 7 is removed.")
 	p.wantGone(row("7"))
 	p.wantText("#count", "1")
