@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,16 +188,30 @@ func TestRetries(t *testing.T) {
 
 // A connection that is refused has carried nothing: also a replace is tried again.
 func TestRefusedConnection(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := dial(t, "http://"+l.Addr().String())
-	l.Close()
-	_, err = c.Replace(t.Context(), 7, fern.Plant, "")
+	c := dial(t, "http://"+silentAddress(t))
+	_, err := c.Replace(t.Context(), 7, fern.Plant, "")
 	if err == nil || !strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), "tried 4 times") || errors.Is(err, client.ErrUnknown) {
 		t.Errorf("got %v, want a refused connection, tried 4 times", err)
 	}
+}
+
+// silentAddress is one that nobody listens at, and that nobody else can begin to listen at during the test:
+// a socket has it and does not listen.
+func silentAddress(t *testing.T) string {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(socket) })
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	address, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", address.(*syscall.SockaddrInet4).Port)
 }
 
 // Where no connection comes about nothing is in doubt, also when it is the time that ends.
@@ -207,26 +222,35 @@ func TestNoConnection(t *testing.T) {
 	defer untrusted.Close()
 	ended, end := context.WithCancel(t.Context())
 	end()
-	hangs := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
 	for _, test := range []struct {
 		what, url, want string
 		ctx             context.Context
-		option          client.Option
 	}{
-		{"a dial that hangs", "http://plants.example", "tried 4 times", t.Context(), client.WithHTTPClient(&http.Client{Transport: hangs, Timeout: 10 * time.Millisecond})},
-		{"a certificate that nobody trusts", untrusted.URL, "certificate", t.Context(), func(*client.Client) {}},
-		{"a call that is over before it begins", untrusted.URL, "canceled", ended, func(*client.Client) {}},
+		{"a certificate that nobody trusts", untrusted.URL, "certificate", t.Context()},
+		{"a call that is over before it begins", untrusted.URL, "canceled", ended},
 	} {
-		c := dial(t, test.url, test.option)
-		_, created := c.Create(test.ctx, fern)
-		_, replaced := c.Replace(test.ctx, 7, fern.Plant, "")
-		for _, err := range []error{created, replaced} {
-			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, client.ErrUnknown) {
-				t.Errorf("%s: %v, want %q and no doubt", test.what, err, test.want)
-			}
+		wantNoDoubt(t, test.what, test.ctx, dial(t, test.url), test.want)
+	}
+	// In a bubble the time ends when the dial hangs, and never before it has begun.
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		defer close(over)
+		hangs := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			<-over
+			return nil, errors.New("the test is over")
+		}}
+		c := dial(t, "http://plants.example", client.WithHTTPClient(&http.Client{Transport: hangs, Timeout: time.Second}))
+		wantNoDoubt(t, "a dial that hangs", t.Context(), c, "tried 4 times")
+	})
+}
+
+func wantNoDoubt(t *testing.T, what string, ctx context.Context, c *client.Client, want string) {
+	t.Helper()
+	_, created := c.Create(ctx, fern)
+	_, replaced := c.Replace(ctx, 7, fern.Plant, "")
+	for _, err := range []error{created, replaced} {
+		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, client.ErrUnknown) {
+			t.Errorf("%s: %v, want %q and no doubt", what, err, want)
 		}
 	}
 }
@@ -332,7 +356,9 @@ func TestTryHangs(t *testing.T) {
 	if _, err := c.Create(t.Context(), fern); err != nil {
 		t.Error(err)
 	}
-	s.wantRequests(t, 2)
+	if got := s.n.Load(); got < 2 { // a slow machine may need more
+		t.Errorf("the service got %d requests, want 2 at least", got)
+	}
 }
 
 func TestWhatIsSent(t *testing.T) {

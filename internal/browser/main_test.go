@@ -77,6 +77,7 @@ func startBrowser(path, profile string) (stop func(), err error) {
 		chromedp.Flag("no-proxy-server", true),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		chromedp.WindowSize(1280, 900),
+		chromedp.WSURLReadTimeout(time.Minute), // it is slow to start on a busy machine
 	)
 	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)

@@ -22,7 +22,7 @@ import (
 )
 
 // limit is the time that a test has for all that it does on a page.
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 // page is one tab with cookies and storage of its own, and what was seen on it.
 type page struct {

@@ -131,8 +131,12 @@ func TestMistypedIsNotLookedUp(t *testing.T) {
 	l := &lookup{}
 	a := token.NewAuthenticator(l, nil, time.Now)
 	c := token.Generate()
+	end := "xx"
+	if strings.HasSuffix(c, end) {
+		end = "yy"
+	}
 	for range 10 {
-		a.Authenticate(t.Context(), []string{"Bearer " + c[:len(c)-2] + "xx"}, here)
+		a.Authenticate(t.Context(), []string{"Bearer " + c[:len(c)-2] + end}, here)
 	}
 	if n := l.asked.Load(); n != 0 {
 		t.Errorf("%d look-ups for a wrong checksum, want none", n)

@@ -115,7 +115,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		{"TLS where the server has none", setting("sslmode", "require"), "refused TLS"},
 		{"nothing listens", with(closedPort), "no server listens"},
 		{"no socket", "postgres://postgres:not-to-be-seen@/plants?host=/not/there", "no server listens"},
-		{"no such host", "postgres://postgres:not-to-be-seen@host.invalid/plants", "host.invalid"},
+		{"no such host", "postgres://postgres:not-to-be-seen@host..invalid/plants", "can't be resolved"}, // no name at all: nobody is asked for it
 		{"a wrong password", with(func(u *url.URL, _ url.Values) { u.User = url.UserPassword(pgtest.User, "not-to-be-seen-either") }), "refuses the user or the password"},
 		{"a user that is not there", with(func(u *url.URL, _ url.Values) { u.User = url.UserPassword("stranger", pgtest.Password) }), "refuses the user or the password"},
 		{"a database that is not there", with(func(u *url.URL, _ url.Values) { u.Path = "/nowhere" }), "no database of this name"},

@@ -4,8 +4,8 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // proxy stands between a store and its server and spoils what passes.
@@ -17,6 +17,9 @@ type proxy struct {
 	fault            fault
 	hangs            int // how often it has hung
 	clients, servers []net.Conn
+
+	goOn chan struct{} // a test closes it to let a delayed request go on
+	late chan []byte   // what the server answered to that
 }
 
 type fault int
@@ -27,7 +30,7 @@ const (
 	cutReply           // once: a request is passed on, and the connection ends before the reply
 	cutReplyGone       // as cutReply, and from then on the server can't be reached
 	cutEndGone         // as cutReplyGone, but only the end of the reply, which tells of the commit, is lost
-	delayRequest       // once: the connection ends, and the request reaches the server half a second later
+	delayRequest       // once: the connection ends, and the request reaches the server when goOn is closed
 	hang               // nothing passes, and no connection ends; those made before are of no use afterwards
 	goneOnce           // once: no connection can be made
 	gone               // no connection can be made
@@ -39,7 +42,10 @@ func newProxy(t *testing.T, port int) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{address: l.Addr().String(), server: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	p := &proxy{
+		address: l.Addr().String(), server: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		goOn: make(chan struct{}), late: make(chan []byte, 1),
+	}
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -119,6 +125,7 @@ func (p *proxy) serve(client net.Conn) {
 	p.clients, p.servers = append(p.clients, client), append(p.servers, server)
 	hangs := p.hangs
 	p.mu.Unlock()
+	var delayed atomic.Bool
 	go func() { // replies
 		defer client.Close()
 		defer server.Close()
@@ -126,6 +133,10 @@ func (p *proxy) serve(client net.Conn) {
 		for {
 			n, err := server.Read(buf)
 			if err != nil || p.take(cutReply, cutReplyGone) != none {
+				return
+			}
+			if delayed.Load() {
+				p.late <- buf[:n]
 				return
 			}
 			if p.hung(hangs) {
@@ -154,7 +165,8 @@ func (p *proxy) serve(client net.Conn) {
 			return
 		case delayRequest:
 			client.Close()
-			time.Sleep(500 * time.Millisecond)
+			<-p.goOn
+			delayed.Store(true)
 			server.Write(buf[:n])
 			return
 		}

@@ -236,10 +236,10 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 }
 
 // freePort finds one that the system gives to nobody who asks for any: a server that is down for a while
-// has its own again when it is started.
+// has its own again when it is started. Other tests draw theirs from 22500 on.
 func freePort() (port int, err error) {
 	for range 100 {
-		port = 15000 + rand.IntN(15000)
+		port = 15000 + rand.IntN(7500)
 		var l net.Listener
 		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()
@@ -256,7 +256,8 @@ func (s *Server) Start() error {
 	}
 	defer log.Close()
 	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.Port), "-k", s.Socket, "-h", "127.0.0.1",
-		"-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB"}
+		"-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB",
+		"-c", "max_connections=400"} // many tests share a server, and some use a hundred
 	for name, value := range s.settings {
 		args = append(args, "-c", name+"="+value)
 	}
