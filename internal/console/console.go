@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed assets
@@ -60,7 +61,7 @@ func Routes(prefix string) map[string]http.Handler {
 		"GET " + prefix + "/docs":              embedded("docs.html", referencePolicy),
 		"GET " + prefix + "/docs/docs.js":      embedded("docs.js", referencePolicy),
 		"GET " + prefix + "/docs/docs.css":     embedded("docs.css", referencePolicy),
-		"GET " + prefix + "/docs/scalar.js":    newAsset("scalar.js", referencePolicy, nil, scalarGzip),
+		"GET " + prefix + "/docs/scalar.js":    newAsset("scalar.js", referencePolicy, unpackOnce(scalarGzip), scalarGzip),
 	}
 	if prefix != "" {
 		// Relative addresses on the page need the slash at the end.
@@ -69,13 +70,12 @@ func Routes(prefix string) map[string]http.Handler {
 	return routes
 }
 
-// asset is one file and what is said with it. The plain form may be absent:
-// then it is unpacked, as it is sent, for the rare client without gzip.
+// asset is one file and what is said with it.
 type asset struct {
 	contentType string
 	policy      string
 	hash        string
-	plain       []byte
+	plain       func() []byte
 	gzipped     []byte
 }
 
@@ -94,10 +94,26 @@ func embedded(name, policy string) *asset {
 	if err := zw.Close(); err != nil {
 		panic(err)
 	}
-	return newAsset(name, policy, plain, packed.Bytes())
+	return newAsset(name, policy, func() []byte { return plain }, packed.Bytes())
 }
 
-func newAsset(name, policy string, plain, gzipped []byte) *asset {
+// unpackOnce is for the rare client without gzip: most processes never unpack. One that does keeps what it has,
+// since anybody may ask, and as often as they like: to unpack takes far longer than to send.
+func unpackOnce(gzipped []byte) func() []byte {
+	return sync.OnceValue(func() []byte {
+		zr, err := gzip.NewReader(bytes.NewReader(gzipped))
+		if err != nil {
+			panic(err)
+		}
+		plain, err := io.ReadAll(zr)
+		if err != nil {
+			panic(err)
+		}
+		return plain
+	})
+}
+
+func newAsset(name, policy string, plain func() []byte, gzipped []byte) *asset {
 	sum := sha256.Sum256(gzipped)
 	return &asset{
 		contentType: contentType(name),
@@ -150,25 +166,19 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	h.Set("Content-Type", a.contentType)
-	body := a.plain
+	var body []byte
 	if packed {
 		h.Set("Content-Encoding", "gzip")
 		body = a.gzipped
+	} else {
+		body = a.plain()
 	}
-	if body != nil {
-		h.Set("Content-Length", strconv.Itoa(len(body)))
-	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method == http.MethodHead {
 		return
 	}
 	// A failed write means that the client has gone: nobody is left to tell.
-	if body != nil {
-		_, _ = w.Write(body)
-		return
-	}
-	if zr, err := gzip.NewReader(bytes.NewReader(a.gzipped)); err == nil {
-		_, _ = io.Copy(w, zr)
-	}
+	_, _ = w.Write(body)
 }
 
 // redirect sends to another path of the same server.

@@ -207,6 +207,41 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
+// parts is a ResponseWriter that keeps where in memory each part of an answer was.
+type parts struct {
+	http.ResponseWriter
+	at []*byte
+}
+
+func (p *parts) Write(b []byte) (int, error) {
+	p.at = append(p.at, &b[0])
+	return len(b), nil
+}
+
+// TestUnpackedOnce: anybody may ask for the bundle without gzip, again and again, and must not make the service
+// unpack it each time.
+func TestUnpackedOnce(t *testing.T) {
+	h := mounted(t, "")
+	var first *byte
+	for _, header := range []string{"", "", "bytes=0-0", "bytes=1-1,3-3"} {
+		r := httptest.NewRequest("GET", "/docs/scalar.js", nil)
+		if header != "" {
+			r.Header.Set("Range", header)
+		}
+		w := &parts{ResponseWriter: httptest.NewRecorder()}
+		h.ServeHTTP(w, r)
+		if len(w.at) != 1 {
+			t.Fatalf("GET /docs/scalar.js with Range %q came in %d parts, want 1", header, len(w.at))
+		}
+		if first == nil {
+			first = w.at[0]
+		}
+		if w.at[0] != first {
+			t.Errorf("GET /docs/scalar.js with Range %q unpacked the bundle once more", header)
+		}
+	}
+}
+
 func TestAcceptsGzip(t *testing.T) {
 	for _, tt := range []struct {
 		header string
