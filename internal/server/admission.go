@@ -200,7 +200,7 @@ func (l *listener) evict(now time.Time) int {
 	for _, c := range l.open() {
 		patience := idleFor
 		switch {
-		case c.busy.Load() && !c.reading.Load():
+		case c.isAnswered():
 			patience = stuckFor
 		case c.half.Load():
 			patience = slowFor
@@ -213,7 +213,10 @@ func (l *listener) evict(now time.Time) int {
 	}
 	slices.SortFunc(idle, func(a, b *conn) int { return cmp.Compare(a.since.Load(), b.since.Load()) })
 	ended := 0
-	for _, c := range idle[:min(len(idle), 1+l.max/64)] {
+	for _, c := range idle { // some of the oldest may not give way
+		if ended > l.max/64 {
+			break
+		}
 		if c.giveWay(now) {
 			ended++
 		}
@@ -224,11 +227,15 @@ func (l *listener) evict(now time.Time) int {
 	return ended
 }
 
-// giveWay ends a connection, unless its client has sent something meanwhile. One that has never asked anything is
-// told why: from here on nothing that it sends is read. To one that has, that would be a lie if its
-// request were being carried out.
+// isAnswered reports whether a handler has the request, and does not wait for more of it.
+func (c *conn) isAnswered() bool { return c.busy.Load() && !c.reading.Load() }
+
+// giveWay ends a connection, unless its client has sent something meanwhile that we are late to read. While it is
+// answered that is not why it is unread: who sends requests ahead, and reads no answer, would never give way.
+// One that has never asked anything is told why: from here on nothing that it sends is read. To one that has, that
+// would be a lie if its request were being carried out.
 func (c *conn) giveWay(now time.Time) bool {
-	if !silent(c.Conn) { // we are late to read it
+	if !c.isAnswered() && !silent(c.Conn) {
 		return false
 	}
 	c.gone.Store(true)

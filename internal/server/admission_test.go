@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/token"
@@ -54,6 +59,113 @@ func TestMemoryLimit(t *testing.T) {
 		if got := memoryLimit(root); got != c.want {
 			t.Errorf("%s: memoryLimit() = %d, want %d", name, got, c.want)
 		}
+	}
+}
+
+// Who sends requests ahead and reads no answer gives way like others, and those who do not give way, because
+// we are late to read what they ask, do not stand before the others.
+func TestEvict(t *testing.T) {
+	if !canRefuse {
+		t.Skip("what is unread can't be seen here")
+	}
+	first, _ := pair(t)
+	l, now := first.from, time.Now() // one gives way at a time
+	conns := map[string]*conn{}
+	for name, has := range map[string]struct {
+		age    time.Duration
+		unread bool
+		set    func(c *conn)
+	}{
+		"late, oldest":          {readTimeout - time.Second, true, nil},
+		"late":                  {readTimeout - 2*time.Second, true, nil},
+		"late, the third":       {readTimeout - 3*time.Second, true, nil},
+		"stuck and ahead":       {stuckFor + 2*time.Second, true, func(c *conn) { c.busy.Store(true) }},
+		"stuck":                 {stuckFor + time.Second, false, func(c *conn) { c.busy.Store(true) }},
+		"being answered, ahead": {stuckFor - time.Second, true, func(c *conn) { c.busy.Store(true) }},
+		"sends its body":        {stuckFor + 3*time.Second, true, func(c *conn) { c.busy.Store(true); c.half.Store(true); c.reading.Store(true) }},
+		"idle":                  {idleFor + time.Second, false, nil},
+		"just answered":         {0, false, nil},
+	} {
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		accepted, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := accepted.(*conn)
+		defer c.Close()
+		if has.unread {
+			client.Write([]byte("GET / HTTP/1.1\r\n"))
+			for silent(c.Conn) {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		c.asked.Store(true)
+		c.since.Store(now.Add(-has.age).UnixNano())
+		if has.set != nil {
+			has.set(c)
+		}
+		conns[name] = c
+	}
+	first.Close()
+	l.door.mu.Lock()
+	defer l.door.mu.Unlock()
+	for _, want := range []string{"stuck and ahead", "stuck", "idle", ""} {
+		before := l.open()
+		ended := l.evict(now)
+		after := l.open()
+		got := ""
+		for name, c := range conns {
+			if slices.Contains(before, c) && !slices.Contains(after, c) {
+				got += name
+			}
+		}
+		if got != want || ended != len(before)-len(after) {
+			t.Errorf("evict() = %d, and %q gave way, want %q", ended, got, want)
+		}
+	}
+}
+
+// A connection whose answer is not read gives way, whichever it is of several requests that came together, and
+// whatever came after them.
+func TestUnreadAnswerGivesWay(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newListener(inner, 10, func(string, ...any) {})
+	answering := make(chan context.Context, 10)
+	service := &http.Server{ConnState: l.state, ConnContext: connContext, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answering <- r.Context()
+		if r.URL.Path == "/long" {
+			w.Write(make([]byte, 64<<20)) // more than any buffer takes
+		}
+	})}
+	defer service.Close()
+	go service.Serve(l)
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const short, long = "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET /long HTTP/1.1\r\nHost: x\r\n\r\n"
+	client.Write([]byte(short + long + strings.Repeat(short, 1000)))
+	<-answering
+	c := connOf(<-answering)
+	for canRefuse && silent(c.Conn) {
+		time.Sleep(time.Millisecond)
+	}
+	now := time.Now()
+	l.door.mu.Lock()
+	defer l.door.mu.Unlock()
+	if n := l.evict(now); n != 0 {
+		t.Errorf("%d connections gave way that are being answered", n)
+	}
+	if n := l.evict(now.Add(stuckFor + time.Second)); n != 1 {
+		t.Errorf("%d connections gave way, want the one whose answer is not read", n)
 	}
 }
 
