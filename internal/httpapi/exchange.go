@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"plantstore/internal/plant"
 	"plantstore/internal/token"
 )
 
@@ -47,7 +46,8 @@ type exchange struct {
 	start   time.Time
 	status  int // zero until the answer has begun
 	buf     []byte
-	held    int64 // of what the API may hold at once: see hold
+	token   *token.Token // nil where none is asked for
+	held    int64        // of what the API may hold at once: see hold
 }
 
 var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0, 1024)} }}
@@ -71,26 +71,49 @@ func (x *exchange) Write(b []byte) (int, error) {
 // small is what every request may have without being counted.
 const small = 4 << 10
 
+// memory counts the bytes of large bodies and pages that exchanges have in memory, all together and of each token.
+type memory struct {
+	most int64 // 0 for any number
+	mu   sync.Mutex
+	held int64
+	by   map[token.Hash]int64 // of held; only of tokens that have some
+}
+
 // hold counts n bytes that an exchange has in memory until it is over. It fails where all exchanges
-// together would have too many.
+// together would have too many, or those of its token more than is left: a body that does not end and a page that
+// nobody reads stay for up to a minute, and may not keep others out meanwhile. So a token has half at most, also
+// where nobody else is there yet. One exchange alone may have all that is left.
 func (x *exchange) hold(n int) error {
-	more := int64(n) - x.held
-	if n <= small || more <= 0 || x.api.maxHeld == 0 {
+	m, more := &x.api.memory, int64(n)-x.held
+	if n <= small || more <= 0 || m.most == 0 {
 		return nil
 	}
-	if x.api.held.Add(more) > x.api.maxHeld {
-		x.api.held.Add(-more)
-		return fmt.Errorf("%w: large bodies and pages fill the memory that they may", plant.ErrBusy)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all, mine := m.held+more, m.by[x.token.Hash]+more
+	switch left := m.most - all; {
+	case left < 0:
+		return busy("large bodies and pages take all the memory that they may")
+	case mine > left && mine > int64(n):
+		return busy("large bodies and pages of the token take as much memory as is left for others")
 	}
+	m.held, m.by[x.token.Hash] = all, mine
 	x.held += more
 	return nil
 }
 
 func (x *exchange) release() {
-	if x.held != 0 {
-		x.api.held.Add(-x.held)
-		x.held = 0
+	if x.held == 0 {
+		return
 	}
+	m := &x.api.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held -= x.held
+	if m.by[x.token.Hash] -= x.held; m.by[x.token.Hash] == 0 {
+		delete(m.by, x.token.Hash)
+	}
+	x.held = 0
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -117,7 +140,7 @@ func (a *API) adapt(h handler, needs token.Scope) http.Handler {
 		a.record(r, x, number, err)
 
 		x.release()
-		x.ResponseWriter, x.request = nil, nil
+		x.ResponseWriter, x.request, x.token = nil, nil, nil
 		if cap(x.buf) <= 64<<10 {
 			exchanges.Put(x)
 		}
@@ -135,6 +158,7 @@ func (a *API) answer(x *exchange, r *http.Request, h handler, needs token.Scope)
 		if t, err = a.auth.Authenticate(r.Context(), r.Header["Authorization"], x); err != nil {
 			return err
 		}
+		x.token = t
 		if err := a.limit(x, t); err != nil {
 			return err
 		}

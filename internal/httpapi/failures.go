@@ -131,6 +131,12 @@ type invalid plant.Reason
 
 func (i invalid) Error() string { return "an invalid body" }
 
+// busy is a plant.ErrBusy that has nothing to do with creates that wait. Its text is for the client.
+type busy string
+
+func (b busy) Error() string { return string(b) }
+func (b busy) Unwrap() error { return plant.ErrBusy }
+
 // classify finds the line of the catalogue and the sentence for the client.
 func classify(err error) (Failure, string) {
 	body, isBody := errors.AsType[*plant.Invalid](err)
@@ -142,6 +148,9 @@ func classify(err error) (Failure, string) {
 			continue
 		}
 		if errors.Is(err, f.err) {
+			if b, ok := errors.AsType[busy](err); ok {
+				return f.Failure, b.Error()
+			}
 			if f.Status() >= 500 {
 				return f.Failure, f.err.Error() // what the database said is for the log
 			}

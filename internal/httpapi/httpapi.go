@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"plantstore/internal/plant"
@@ -84,8 +83,7 @@ type API struct {
 	stopping  func() bool
 	mux       *http.ServeMux
 	admit     func(context.Context, token.Hash) bool
-	maxHeld   int64
-	held      atomic.Int64      // of maxHeld
+	memory    memory
 	counting  chan struct{}     // holds a token for each count under way
 	methods   map[string]string // of each path pattern, as Allow lists them
 }
@@ -122,7 +120,7 @@ func New(o Options) *API {
 		prefix: o.Prefix, maxBody: o.MaxBody, accessLog: o.AccessLog, slow: o.Slow, log: o.Log, origins: o.Origins, stopping: o.Stopping,
 		auth: o.Auth, creator: o.Creator, reader: o.Reader, editor: o.Editor,
 		proxies: o.Proxies, rate: o.Rate, used: rate.NewTable[token.Hash](maxLimited, time.Now),
-		admit: o.Admit, maxHeld: o.MaxHeld,
+		admit: o.Admit, memory: memory{most: o.MaxHeld, by: map[token.Hash]int64{}},
 		mux: http.NewServeMux(), counting: make(chan struct{}, 2), methods: map[string]string{},
 	}
 	methods := map[string][]string{}

@@ -1,13 +1,17 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/token"
 )
 
 // silence is a service that tells no outcome.
@@ -39,6 +43,78 @@ func TestReadsAreHeld(t *testing.T) {
 				t.Errorf("a plant of %d bytes: %d %.100s, want %d", bytes, w.Code, w.Body, want)
 			}
 		}
+	}
+}
+
+func (l large) List(ctx context.Context, store string, _ *int64, _ int) ([]plant.New, error) {
+	p, err := l.Get(ctx, store, 1)
+	return []plant.New{p}, err
+}
+
+// bearers takes every header for a token of its own.
+type bearers struct{}
+
+func (bearers) Authenticate(_ context.Context, headers []string, _ token.Source) (*token.Token, error) {
+	return &token.Token{Hash: token.HashOf(headers[0]), Store: "main", Scopes: token.AllScopes}, nil
+}
+
+// A token that leaves bodies unfinished can't take the memory that others need for bodies and pages.
+func TestMemoryIsShared(t *testing.T) {
+	const most, size = 1 << 20, 60 << 10
+	a := New(Options{
+		MaxBody: 64 << 10, MaxHeld: most, Log: slog.New(slog.DiscardHandler), AccessLog: LogNone,
+		Auth: bearers{}, Creator: outcome{}, Reader: large{bytes: size}, Stopping: func() bool { return false },
+	})
+	ask := func(who, method string, body io.Reader) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, "/plants", body)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", who)
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, r)
+		return w
+	}
+	var unfinished []*io.PipeWriter
+	var under sync.WaitGroup
+	leave := func(who string) (refused string) {
+		body, client := io.Pipe()
+		unfinished = append(unfinished, client)
+		answered := make(chan string, 1)
+		under.Go(func() {
+			answered <- ask(who, "POST", body).Body.String()
+			body.Close() // ends the write below, if it is not read
+		})
+		if _, err := client.Write(bytes.Repeat([]byte(" "), size)); err != nil {
+			return <-answered
+		}
+		return ""
+	}
+	refused := ""
+	for n := 0; refused == ""; n++ {
+		if n > most/size {
+			t.Fatalf("%d bodies of %d bytes were taken, and %d may be held", n, size, most)
+		}
+		refused = leave("greedy")
+	}
+	if want := `"message":"large bodies and pages of the token`; !strings.Contains(refused, want) {
+		t.Errorf("the greedy token is told %s, want %s", refused, want)
+	}
+	if w := ask("greedy", "POST", strings.NewReader(`{"id":1,"name":"small"}`)); w.Code != 200 {
+		t.Errorf("a small body: %d %s", w.Code, w.Body)
+	}
+	for n := range 2 {
+		if w := ask("modest", "GET", nil); w.Code != 200 {
+			t.Errorf("a list of another token: %d %s", w.Code, w.Body)
+		}
+		if refused := leave("modest"); refused != "" {
+			t.Errorf("another token's body, after %d: %s", n, refused)
+		}
+	}
+	for _, client := range unfinished {
+		client.Close()
+	}
+	under.Wait()
+	if a.memory.held != 0 || len(a.memory.by) != 0 {
+		t.Errorf("%d bytes of %d tokens are held when all is over", a.memory.held, len(a.memory.by))
 	}
 }
 

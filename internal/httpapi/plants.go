@@ -106,7 +106,7 @@ func (a *API) count(ctx context.Context, store string) (int64, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	case <-time.After(time.Second):
-		return 0, fmt.Errorf("%w: too many count", plant.ErrBusy)
+		return 0, busy("too many clients have plants counted")
 	}
 	defer func() { <-a.counting }()
 	return a.reader.Count(ctx, store)
