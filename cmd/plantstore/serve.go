@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os/signal"
 	"syscall"
 	"time"
@@ -68,7 +69,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 	log := telemetry.NewLogger(env.stderr)
 	st, err := openStore(ctx, *db, *unsafe)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, log, err)
 	}
 	if !isURL(*db) && sqlite.InMemory(*db) {
 		log.Warn("the database is on a file system in memory: a power loss or restart of the machine loses every plant", "db", *db)
@@ -77,5 +78,15 @@ func serve(ctx context.Context, env environment, args []string) error {
 		Listen: *listen, OpsListen: *opsListen, Public: public, Ops: ops, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, MaxConns: *maxConns, Token: fixed,
 		AccessLog: accessLog, Rate: defaultRate, Proxies: trusted, Origins: origins, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: log,
 	}, st)
-	return errors.Join(err, st.Close())
+	return errors.Join(unlessStopped(ctx, log, err), st.Close())
+}
+
+// unlessStopped is no error where a start failed only because the signal to stop came in the midst of it: nobody was
+// served yet, so nothing was cut off.
+func unlessStopped(ctx context.Context, log *slog.Logger, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	log.Info("stopped", "reason", "the signal came before the service was up")
+	return nil
 }
