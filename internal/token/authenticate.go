@@ -58,7 +58,7 @@ type Authenticator struct {
 }
 
 type entry struct {
-	loaded time.Time // zero until the look-up has ended
+	loaded time.Time // when the look-up began
 	token  Token
 	err    error
 	done   chan struct{} // closed when the look-up has ended
@@ -100,12 +100,12 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 		return a.fixed, nil
 	}
 	var t *Token
-	if e := a.remembered(hash); e == nil {
+	switch e := a.remembered(hash); {
+	case e == nil:
 		t, err = a.meet(ctx, credential, hash, from)
-	} else {
-		if a.stale(e) {
-			e = a.load(ctx, hash)
-		}
+	case a.isOld(e):
+		t, err = a.renew(ctx, hash, e)
+	default:
 		t, err = e.wait(ctx)
 	}
 	switch {
@@ -213,20 +213,33 @@ func (e *entry) wait(ctx context.Context) (*Token, error) {
 	}
 }
 
-func (a *Authenticator) stale(e *entry) bool {
+func (e *entry) isDone() bool {
 	select {
 	case <-e.done:
-		return a.now().Sub(e.loaded) > freshFor
+		return true
 	default:
 		return false
 	}
+}
+
+// isOld reports whether a look-up began too long ago to be believed by a request that comes now, also where it
+// is still under way.
+func (a *Authenticator) isOld(e *entry) bool { return a.now().Sub(e.loaded) > freshFor }
+
+// renew looks a hash up of which what is known is old. Where that is under way it is waited for: a database that is
+// slow is not asked the same twice at once.
+func (a *Authenticator) renew(ctx context.Context, hash Hash, e *entry) (*Token, error) {
+	if t, err := e.wait(ctx); err != nil {
+		return t, err
+	}
+	return a.load(ctx, hash).wait(ctx)
 }
 
 // load looks a hash up, unless somebody has begun to.
 func (a *Authenticator) load(ctx context.Context, hash Hash) *entry {
 	a.mu.Lock()
 	was := a.known[hash]
-	if was != nil && !a.stale(was) {
+	if was != nil && !(was.isDone() && a.isOld(was)) {
 		a.mu.Unlock()
 		return was
 	}
@@ -236,13 +249,12 @@ func (a *Authenticator) load(ctx context.Context, hash Hash) *entry {
 		}
 		delete(a.known, other)
 	}
-	e := &entry{done: make(chan struct{})}
+	// Its age counts from before it was asked: it may not have seen what happened since.
+	e := &entry{loaded: a.now(), done: make(chan struct{})}
 	a.known[hash] = e
 	a.mu.Unlock()
 
-	// The look-up serves others too, so it outlives the request that began it. Its age
-	// counts from before it was asked: it may not have seen what happened since.
-	e.loaded = a.now()
+	// The look-up serves others too, so it outlives the request that began it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 	defer cancel()
 	e.err = errors.New("the look-up panicked")

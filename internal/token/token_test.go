@@ -167,6 +167,53 @@ func TestRevocationHoldsWithinTwoSeconds(t *testing.T) {
 	})
 }
 
+// slow is a database that answers with what it had when it was asked, a while ago.
+type slow struct {
+	lookup
+	takes time.Duration
+}
+
+func (s *slow) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
+	found, err := s.lookup.TokenByHash(ctx, hash)
+	time.Sleep(s.takes)
+	return found, err
+}
+
+// Who joins a look-up that began before the revocation is not let in by it, however long it takes.
+func TestRevocationHoldsThoughLookupsAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known, credential := token.New("known", "main", token.Create, time.Now(), time.Time{})
+		l := &slow{lookup: lookup{token: known}}
+		a := token.NewAuthenticator(l, nil, time.Now)
+		if _, err := a.Authenticate(t.Context(), bearer(credential), here); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		l.takes = 4 * time.Second
+		var waiting sync.WaitGroup
+		ask := func(want error) {
+			waiting.Go(func() {
+				if _, err := a.Authenticate(t.Context(), bearer(credential), here); !errors.Is(err, want) {
+					t.Errorf("Authenticate() = %v, want %v", err, want)
+				}
+			})
+		}
+		ask(nil)
+		time.Sleep(500 * time.Millisecond)
+		ask(nil) // at once with the first, nearly
+		synctest.Wait()
+		l.token.Revoked = time.Now()
+		time.Sleep(1999 * time.Millisecond)
+		for range 10 {
+			ask(token.ErrRevoked)
+		}
+		waiting.Wait()
+		if n := l.asked.Load(); n != 3 {
+			t.Errorf("%d look-ups, want one at first, one that was too early, and one for all who came late", n)
+		}
+	})
+}
+
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known, credential := token.New("known", "main", token.Create, time.Now(), time.Now().Add(500*time.Millisecond))
