@@ -58,6 +58,7 @@ type client struct {
 	fd      int
 	good    bool // something was answered 200 on this connection
 	arrival time.Time
+	since   time.Time // it was not yet idle then
 	answer  []byte
 }
 
@@ -78,15 +79,17 @@ type load struct {
 	free            []int // clients without a request, those with a connection last
 	resting         []rest
 	stubborn, turns bool
-	once            bool  // a connection for each request
-	dialing         []int // in the order in which they began
-	closed          bool  // not by the clock: each client sends again when it is answered
+	once            bool      // a connection for each request
+	dialing         []int     // in the order in which they began
+	closed          bool      // not by the clock: each client sends again when it is answered
+	looked          time.Time // every answer that was there before is taken
 	ending          bool
 }
 
 const (
 	digits   = "000000000000000"
 	patience = time.Second
+	stale    = 500 * time.Millisecond // the server may end a connection that was idle for twice as long
 )
 
 func main() {
@@ -131,6 +134,7 @@ func run(address, token string, rate float64, clients int, lasts time.Duration, 
 	end := counted.Add(lasts)
 	used := -1.0
 	events := make([]syscall.EpollEvent, 512)
+	l.looked = begin
 	for now := begin; ; now = time.Now() {
 		if used < 0 && !now.Before(counted) {
 			used, counted = processor(pid), now
@@ -159,6 +163,7 @@ func run(address, token string, rate float64, clients int, lasts time.Duration, 
 			// Answers are taken together, so that little is taken from the server: processors may share a core.
 			time.Sleep(time.Millisecond)
 		}
+		asked := time.Now()
 		n, err := syscall.EpollWait(l.epoll, events, wait)
 		if err != nil && !errors.Is(err, syscall.EINTR) {
 			return err
@@ -166,6 +171,9 @@ func run(address, token string, rate float64, clients int, lasts time.Duration, 
 		now = time.Now()
 		for _, e := range events[:max(n, 0)] {
 			l.event(int(e.Fd), now)
+		}
+		if n >= 0 && n < len(events) { // else there is more
+			l.looked = asked
 		}
 	}
 	l.Late = len(l.clients) - len(l.free) - len(l.resting)
@@ -197,8 +205,14 @@ func (l *load) arrive(begin, now time.Time, rate float64) {
 		}
 		i := l.free[place]
 		l.free = slices.Delete(l.free, place, place+1)
-		l.clients[i].arrival = at
-		if l.clients[i].state == idle {
+		c := &l.clients[i]
+		c.arrival = at
+		if c.state == idle && time.Since(c.since) > stale {
+			// This process stood still, or has little to do. The server may be ending this connection just now, which is
+			// its right, and only what is sent on a fresh one must be answered.
+			l.close(i)
+		}
+		if c.state == idle {
 			l.send(i)
 		} else {
 			l.dial(i, now)
@@ -314,7 +328,7 @@ func (l *load) answered(i int, now time.Time) {
 		l.fail(&l.Wrong, i, answer)
 		return
 	}
-	c.state = idle
+	c.state, c.since = idle, l.looked
 	if l.once || strings.Contains(answer, "\r\nConnection: close\r\n") {
 		syscall.Close(c.fd)
 		c.state = unconnected
