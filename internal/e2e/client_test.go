@@ -169,11 +169,14 @@ func TestClientOutlivesKills(t *testing.T) {
 }
 
 // quietAddress is one that nothing listens on, below the ports that the system gives to clients:
-// it stays free while the service is down.
+// it stays free while the service is down. None is given twice, and the databases of the tests have theirs below these.
 func quietAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))
+		address := fmt.Sprintf("127.0.0.1:%d", 22500+rand.IntN(7500))
+		if _, given := quiet.LoadOrStore(address, true); given {
+			continue
+		}
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
 			return address
@@ -182,6 +185,8 @@ func quietAddress(t *testing.T) string {
 	t.Fatal("no free port")
 	return ""
 }
+
+var quiet sync.Map // addresses that were given
 
 // run runs plantstore plants against the service.
 func (p *process) run(t *testing.T, args ...string) (stdout, stderr string, code int) {

@@ -282,6 +282,17 @@ func during(t *testing.T, p *process, next *atomic.Int64, do func()) time.Durati
 	return took[len(took)*99/100]
 }
 
+// awaitCreates waits until so many more creates have been begun.
+func awaitCreates(t *testing.T, next *atomic.Int64, more int64) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for want := next.Load() + more; next.Load() < want && !t.Failed(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d creates take more than a minute", more)
+		}
+	}
+}
+
 // wrongTokens have the right form, and nobody issued them.
 func wrongTokens(n int) []string {
 	wrong := make([]string, n)
@@ -352,7 +363,7 @@ func TestWrongTokensAndADistantDatabase(t *testing.T) {
 	}
 	var next atomic.Int64
 	wantUnharmed(t, func() (with, without time.Duration) {
-		without = during(t, p, &next, func() { time.Sleep(time.Second) })
+		without = during(t, p, &next, func() { awaitCreates(t, &next, 50) })
 		with = during(t, p, &next, func() { wantRefused(t, flood(t, p, 192, wrongTokens(2000), 50*time.Second), 2000, 1500, 100) })
 		return with, without
 	})
