@@ -244,14 +244,14 @@ func serveFixed(t *testing.T, db string, args ...string) (p *process, targets []
 }
 
 const (
-	calm        = 100             // creates that succeed before a fault, and after it
-	healsWithin = 8 * time.Second // after a fault has ended: an attempt that began before may take 4 s
-	noticed     = 8 * time.Second // after a fault has begun: a statement gives up after 4 s
+	calm        = 100              // creates that succeed before a fault, and after it
+	healsWithin = 20 * time.Second // after a fault has ended: an attempt that began before may take 4 s
+	noticed     = 8 * time.Second  // after a fault has begun: a statement gives up after 4 s
 
 	mostMemory     = 200 << 20
 	mostGoroutines = 3*trafficClients + 50
 	mostFiles      = trafficClients + 50
-	mostSessions   = 8 // at the database: the pool's default
+	mostSessions   = 16 // at the database: the pool's default is 8, and as many may be about to close
 )
 
 // fault is something wrong with a database. Each of its two functions returns when it has happened.
@@ -391,6 +391,14 @@ func try(t *testing.T, do func() error) func() {
 // when it is killed is what the ledger must notice.
 func TestUnsafeDurabilityLosesPlants(t *testing.T) {
 	t.Parallel()
+	if !losesPlants(t) && !losesPlants(t) { // once the server may just have written all
+		t.Error("no plant was lost: either the ledger is blind, or the refusal is needless")
+	}
+}
+
+// losesPlants reports whether a server that confirms before it has written loses plants when it is killed.
+func losesPlants(t *testing.T) bool {
+	t.Helper()
 	server := pgtest.Start(t, map[string]string{"synchronous_commit": "off", "wal_writer_delay": "10s"})
 	db := server.Database(t)
 	if _, errs, code := plantstore(t, nil, "serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"); code != 1 || !strings.Contains(errs, "--unsafe-durability") {
@@ -402,10 +410,8 @@ func TestUnsafeDurabilityLosesPlants(t *testing.T) {
 	try(t, server.Kill9)()
 	try(t, server.Start)()
 	lies := tr.settle(db + "&synchronous_commit=on")
-	if len(lies) == 0 {
-		t.Error("no plant was lost: either the ledger is blind, or the refusal is needless")
-	}
 	t.Logf("%d of %d plants answered 200 are lost", len(lies), len(tr.acked))
+	return len(lies) > 0
 }
 
 // proxied starts the product with a proxy between it and a database of the shared server.
@@ -429,29 +435,39 @@ func TestNetworkFails(t *testing.T) {
 		name  string
 		toxic string
 		fault fault
-		want  int // an answer that clients must have got
+		want  int // an answer that clients must get during the fault; 0 where one may come only after it
 	}{
-		{"it resets every connection", `{"type":"reset_peer","attributes":{"timeout":0}}`, fault{}, 200},
+		{"it resets every connection", `{"type":"reset_peer","attributes":{"timeout":0}}`, fault{}, 50303},
 		{"it is slow", `{"type":"latency","attributes":{"latency":100,"jitter":50}}`, fault{partial: true}, 200},
-		{"it is slower than anybody waits", `{"type":"latency","attributes":{"latency":6000}}`, fault{}, 200},
-		{"it carries no requests", `{"type":"timeout","stream":"upstream","attributes":{"timeout":0}}`, fault{}, 200},
-		{"it carries requests and no replies", `{"type":"timeout","attributes":{"timeout":0}}`, fault{lasts: 6 * time.Second}, 200},
+		{"it is slower than anybody waits", `{"type":"latency","attributes":{"latency":6000}}`, fault{}, 0},
+		{"it carries no requests", `{"type":"timeout","stream":"upstream","attributes":{"timeout":0}}`, fault{}, 0},
+		{"it carries requests and no replies", `{"type":"timeout","attributes":{"timeout":0}}`, fault{lasts: 6 * time.Second}, 50303},
 		{"it closes connections in the middle of requests", `{"type":"limit_data","stream":"upstream","attributes":{"bytes":5000}}`, fault{partial: true}, 200},
 		{"it closes connections in the middle of replies", `{"type":"limit_data","attributes":{"bytes":3000}}`, fault{partial: true}, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p, tr, proxy, database := proxied(t)
+			var before int
 			test.fault.begin = func() {
+				before = tr.count()[test.want]
 				if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(test.toxic)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			test.fault.end = func() { proxy.Toxics.ResetToxics(t.Context()) }
-			endure(t, p, tr, pgtest.Shared(t), database, test.fault)
-			if tr.numbers[test.want] == 0 {
-				t.Errorf("nobody was answered %d", test.want)
+			test.fault.end = func() {
+				least := before + 1
+				if test.want == 200 {
+					least += trafficClients // each may have one that was stored before
+				}
+				for deadline := time.Now().Add(20 * time.Second); test.want != 0 && tr.count()[test.want] < least; time.Sleep(5 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatalf("%d creates were answered %d during the fault, want %d at least", tr.count()[test.want]-before, test.want, least-before)
+					}
+				}
+				proxy.Toxics.ResetToxics(t.Context())
 			}
+			endure(t, p, tr, pgtest.Shared(t), database, test.fault)
 		})
 	}
 }
@@ -477,12 +493,14 @@ func TestDatabaseIsOutOfConnections(t *testing.T) {
 // takeAllConnections opens as many sessions as the server has places, and ends those of the service to get them.
 func takeAllConnections(t *testing.T, server *pgtest.Server, places int) (others []*pgx.Conn) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); len(others) < places; {
+	for deadline := time.Now().Add(time.Minute); len(others) < places; {
 		if conn, err := pgx.Connect(t.Context(), server.SocketURL("postgres")); err == nil {
 			others = append(others, conn)
 			continue
 		}
-		if _, err := others[0].Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'plantstore'"); err != nil {
+		if len(others) == 0 {
+			time.Sleep(10 * time.Millisecond) // places that the server keeps for us are still in use
+		} else if _, err := others[0].Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'plantstore'"); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {

@@ -330,7 +330,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	calm := p.p99(t)
 
-	length := max(30, int(slowFor.Seconds())+30)
+	length := max(60, int(slowFor.Seconds())+30)
 	// The tool has no way to send a credential but along with a cookie.
 	credential := "a=b\r\nAuthorization: Bearer " + p.token
 	for _, args := range [][]string{
@@ -346,17 +346,18 @@ func TestSlowClients(t *testing.T) {
 		}
 	}
 	beset, first := p.p99(t), p.memory(t, "VmRSS")
-	again, second := p.p99(t), p.memory(t, "VmRSS")
+	// Later they may not be there: a head that has not come after 30 s is cut off.
 	if n := p.connections(t); n < 3*slowClients*9/10 {
 		t.Errorf("%d connections are left of %d: that was no test of slow clients", n, 3*slowClients)
 	}
+	again, second := p.p99(t), p.memory(t, "VmRSS")
 	// Other programs have their share of the machine: only what is slower each of three times is slower.
 	if most := 10*calm + 200*time.Millisecond; min(beset, again) > most {
 		if third := p.p99(t); third > most {
 			t.Errorf("p99 of an honest client is %v, %v and %v among slow ones, want %v at most", beset, again, third, most)
 		}
 	}
-	if second > flatMemory || second > first*3/2 {
+	if second > flatMemory || second > first*3/2 && second > flatMemory/2 { // little that doubles is no growth
 		t.Errorf("%d MiB and then %d MiB in use among slow clients", first>>20, second>>20)
 	}
 	t.Logf("p99 %v alone, %v and %v among %d slow clients; %d MiB", calm, beset, again, 3*slowClients, second>>20)
@@ -373,13 +374,14 @@ func TestSlowClients(t *testing.T) {
 }
 
 // p99 creates plants, one after the other and every tenth on a new connection, and returns how long all but one in a
-// hundred took at most.
+// hundred took at most. On a slow machine they are fewer: the slow clients beside them stay for half a minute only.
 func (p *process) p99(t *testing.T) time.Duration {
 	t.Helper()
-	const n = 300
-	first := time.Now().UnixNano()
-	took := make([]time.Duration, n)
-	for i := range took {
+	const most, least, lasts = 300, 50, 8 * time.Second
+	begun := time.Now()
+	first := begun.UnixNano()
+	var took []time.Duration
+	for i := 0; i < most && (i < least || time.Since(begun) < lasts); i++ {
 		body := fmt.Sprintf(`{"id":%d,"name":"x"}`, first+int64(i))
 		start := time.Now()
 		if i%10 == 0 {
@@ -388,8 +390,8 @@ func (p *process) p99(t *testing.T) time.Duration {
 		if a, err := send(target{p.url, p.token}, body); err != nil || a.status != 200 {
 			t.Fatalf("an honest client: %d %s %v", a.status, a.body, err)
 		}
-		took[i] = time.Since(start)
+		took = append(took, time.Since(start))
 	}
 	slices.Sort(took)
-	return took[n*99/100-1].Round(time.Microsecond)
+	return took[len(took)*99/100-1].Round(time.Microsecond)
 }

@@ -30,7 +30,8 @@ const (
 	linearClients = 64
 	linearIDs     = 24
 	linearRound   = 3 * time.Second
-	linearLeast   = 2000                  // answers in a round
+	linearLeast   = 6000                  // answers in a round
+	linearLie     = 2000                  // answers that show a lie
 	linearPause   = 40 * time.Millisecond // between two requests of a client, at most
 	linearCheck   = time.Minute           // to judge a round: a right one takes a second
 )
@@ -502,7 +503,7 @@ func TestLinearizableCatchesALiar(t *testing.T) {
 			front := httptest.NewServer(liar)
 			t.Cleanup(front.Close)
 			c := contend(t, n*linearIDs, target{front.URL, p.token})
-			for c.goOn() && c.heard.Load() < linearLeast {
+			for c.goOn() && c.heard.Load() < linearLie {
 				time.Sleep(10 * time.Millisecond)
 			}
 			c.stop()
