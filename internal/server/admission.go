@@ -63,6 +63,7 @@ type share struct {
 	hash     token.Hash
 	conns    atomic.Int32 // connections whose last request had the token
 	creating atomic.Int64 // creates under way
+	editing  atomic.Int64 // edits
 }
 
 func newCrowd(most int) crowd {
@@ -317,28 +318,72 @@ func (l *listener) left(c *conn) {
 	}
 }
 
-// fair is a Creator of whose queue no token can take all: while others are there, it may have as many
-// creates under way as there is room left for.
-type fair struct {
-	httpapi.Creator
-	tokens   *atomic.Int32
-	queue    int64
-	creating atomic.Int64
+// line is a queue of which no token can take all: while others are there, it may have as many under way as
+// there is room left for.
+type line struct {
+	tokens *atomic.Int32
+	room   int64
+	all    atomic.Int64 // under way
 }
 
-func (f *fair) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
-	c := connOf(ctx)
-	if c == nil || c.share == nil {
-		return f.Creator.Create(ctx, record)
+func (l *line) enter(mine *atomic.Int64) error {
+	if m, all := mine.Add(1), l.all.Add(1); m > l.room-all && m > 1 && l.tokens.Load() > 1 {
+		l.leave(mine)
+		return fmt.Errorf("%w: the token has as many under way as there is room left for", plant.ErrBusy)
 	}
-	s := c.share
-	mine, all := s.creating.Add(1), f.creating.Add(1)
-	defer func() {
-		s.creating.Add(-1)
-		f.creating.Add(-1)
-	}()
-	if mine > f.queue-all && mine > 1 && f.tokens.Load() > 1 {
-		return 0, fmt.Errorf("%w: the token has as many under way as there is room left for", plant.ErrBusy)
+	return nil
+}
+
+func (l *line) leave(mine *atomic.Int64) {
+	mine.Add(-1)
+	l.all.Add(-1)
+}
+
+// shareOf is the share of the token that a request has, nil where that is not known.
+func shareOf(ctx context.Context) *share {
+	if c := connOf(ctx); c != nil {
+		return c.share
+	}
+	return nil
+}
+
+type fairCreator struct {
+	httpapi.Creator
+	line
+}
+
+func (f *fairCreator) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
+	if s := shareOf(ctx); s != nil {
+		if err := f.enter(&s.creating); err != nil {
+			return 0, err
+		}
+		defer f.leave(&s.creating)
 	}
 	return f.Creator.Create(ctx, record)
+}
+
+// editsWait is how many edits are waited for at most: each may be a commit of its own.
+const editsWait = 256
+
+type fairEditor struct {
+	httpapi.Editor
+	line
+}
+
+func (f *fairEditor) Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error {
+	return f.fairly(ctx, func() error { return f.Editor.Replace(ctx, store, id, to, seen) })
+}
+
+func (f *fairEditor) Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error {
+	return f.fairly(ctx, func() error { return f.Editor.Remove(ctx, store, id, seen) })
+}
+
+func (f *fairEditor) fairly(ctx context.Context, edit func() error) error {
+	if s := shareOf(ctx); s != nil {
+		if err := f.enter(&s.editing); err != nil {
+			return err
+		}
+		defer f.leave(&s.editing)
+	}
+	return edit()
 }

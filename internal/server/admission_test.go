@@ -178,8 +178,23 @@ func (s stuck) Create(context.Context, plant.Record) (plant.Outcome, error) {
 	return plant.Created, nil
 }
 
+func (s stuck) Replace(context.Context, string, int64, plant.Plant, *plant.Plant) error {
+	_, err := s.Create(nil, plant.Record{})
+	return err
+}
+
+func (s stuck) Remove(context.Context, string, int64, *plant.Plant) error {
+	return s.Replace(nil, "", 0, plant.Plant{}, nil)
+}
+
 // When the database hangs, one token can't fill the queue: there is room for another.
 func TestQueueIsShared(t *testing.T) {
+	for _, what := range []string{"create", "replace", "remove"} {
+		t.Run(what, func(t *testing.T) { sharesQueue(t, what) })
+	}
+}
+
+func sharesQueue(t *testing.T, what string) {
 	c, _ := pair(t)
 	l := c.from
 	requests := func(name byte) context.Context {
@@ -192,12 +207,18 @@ func TestQueueIsShared(t *testing.T) {
 		return ctx
 	}
 	db := stuck{make(chan struct{}, 100), make(chan struct{})}
-	f := &fair{Creator: db, tokens: &l.tokens, queue: 40}
+	creates := &fairCreator{db, line{tokens: &l.tokens, room: 40}}
+	edits := &fairEditor{db, line{tokens: &l.tokens, room: 40}}
+	do := map[string]func(context.Context) error{
+		"create":  func(ctx context.Context) error { _, err := creates.Create(ctx, plant.Record{}); return err },
+		"replace": func(ctx context.Context) error { return edits.Replace(ctx, "", 0, plant.Plant{}, nil) },
+		"remove":  func(ctx context.Context) error { return edits.Remove(ctx, "", 0, nil) },
+	}[what]
 	var waiting sync.WaitGroup
-	create := func(ctx context.Context) bool {
+	enter := func(ctx context.Context) bool {
 		refused := make(chan error, 1)
 		waiting.Go(func() {
-			if _, err := f.Create(ctx, plant.Record{}); err != nil {
+			if err := do(ctx); err != nil {
 				refused <- err
 			}
 		})
@@ -213,23 +234,23 @@ func TestQueueIsShared(t *testing.T) {
 	}
 	greedy := requests('g')
 	for range 30 { // alone, it may have more than half
-		if !create(greedy) {
+		if !enter(greedy) {
 			t.Fatal("refused although nobody else is there")
 		}
 	}
 	modest := requests('m')
-	if create(greedy) {
+	if enter(greedy) {
 		t.Error("the greedy token has 30 of 40 under way, and another was taken while somebody else is there")
 	}
 	for n := range 5 {
-		if !create(modest) {
+		if !enter(modest) {
 			t.Errorf("the modest token was refused with %d under way", n)
 		}
 	}
 	close(db.release)
 	waiting.Wait()
-	if f.creating.Load() != 0 {
-		t.Errorf("%d creates are under way after all", f.creating.Load())
+	if n := creates.all.Load() + edits.all.Load(); n != 0 {
+		t.Errorf("%d are under way after all", n)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

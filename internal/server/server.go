@@ -98,7 +98,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	committer := commit.New(st, cfg.Commit)
 	creator := cfg.Creator
 	if creator == nil {
-		creator = &fair{Creator: committer, tokens: &conns.tokens, queue: int64(committer.Queue())}
+		creator = &fairCreator{committer, line{tokens: &conns.tokens, room: int64(committer.Queue())}}
 	}
 	health := telemetry.NewHealth(st.Check)
 	service := &http.Server{
@@ -107,7 +107,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 			Auth:            token.NewAuthenticator(st, fixed, time.Now),
 			Creator:         creator,
 			Reader:          st,
-			Editor:          st,
+			Editor:          &fairEditor{st, line{tokens: &conns.tokens, room: editsWait}},
 			Origins:         cfg.Origins,
 			Proxies:         cfg.Proxies,
 			Rate:            cfg.Rate,
