@@ -26,22 +26,23 @@ import (
 
 // Report is what came of the load.
 type Report struct {
-	Arrivals, Sent        int
-	OK, Refused           int
-	Unsent                int // arrivals that found no client free
-	Unconnected           int // connections that were not made within a second
-	Broken                int // requests that were sent and got no answer
-	Wrong                 int // answers that are neither 200 nor a 503 as it should be
-	Late                  int // requests that had no answer at the end
-	Reason                string
-	Seconds               float64
-	OK50, OK99, OKMax     time.Duration
-	Refused50, Refused99  time.Duration
-	RefusedMax            time.Duration
-	Accepted              int     // connections on which something was answered 200
-	Server                float64 // seconds of the server on the processor
-	atEnd                 int
-	okTimes, refusedTimes []time.Duration
+	Arrivals, Sent       int
+	OK, Refused          int
+	Unsent               int // arrivals that found no client free
+	Unconnected          int // connections that were not made within a second
+	Broken               int // requests that were sent and got no answer
+	Wrong                int // answers that are neither 200 nor a 503 as it should be
+	Late                 int // requests that had no answer at the end
+	Reason               string
+	Seconds              float64
+	OK50, OK99, OKMax    time.Duration
+	Refused50, Refused99 time.Duration
+	RefusedMax           time.Duration
+	Refusals             []time.Duration // how long each took
+	Accepted             int             // connections on which something was answered 200
+	Server               float64         // seconds of the server on the processor
+	atEnd                int
+	okTimes              []time.Duration
 }
 
 type state uint8
@@ -178,7 +179,7 @@ func run(address, token string, rate float64, clients int, lasts time.Duration, 
 	}
 	l.Late = len(l.clients) - len(l.free) - len(l.resting)
 	l.OK50, l.OK99, l.OKMax = quantiles(l.okTimes)
-	l.Refused50, l.Refused99, l.RefusedMax = quantiles(l.refusedTimes)
+	l.Refused50, l.Refused99, l.RefusedMax = quantiles(l.Refusals)
 	l.OK = l.atEnd
 	return json.NewEncoder(os.Stdout).Encode(l.Report)
 }
@@ -323,7 +324,7 @@ func (l *load) answered(i int, now time.Time) {
 		}
 	case strings.HasPrefix(answer, "HTTP/1.1 503 ") && strings.Contains(answer, "\r\nRetry-After: 1\r\n") && strings.Contains(answer, `{"error":50301,`):
 		l.Refused++
-		l.refusedTimes = append(l.refusedTimes, took)
+		l.Refusals = append(l.Refusals, took)
 	default:
 		l.fail(&l.Wrong, i, answer)
 		return
