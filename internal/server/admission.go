@@ -26,7 +26,7 @@ const (
 	silentFor = 100 * time.Millisecond
 	idleFor   = time.Second
 	slowFor   = 2 * time.Second
-	stuckFor  = 15 * time.Second      // or its answer is not read: longer than any create takes
+	stuckFor  = 25 * time.Second      // or its answer is not read: longer than any create takes
 	sweepGap  = 50 * time.Millisecond // looking for one is not free
 	tellFor   = 20 * time.Millisecond // telling one why
 
@@ -199,16 +199,7 @@ func (l *listener) evict(now time.Time) int {
 	}
 	var idle []*conn
 	for _, c := range l.open() {
-		patience := idleFor
-		switch {
-		case c.isAnswered():
-			patience = stuckFor
-		case c.half.Load():
-			patience = slowFor
-		case !c.asked.Load():
-			patience = silentFor
-		}
-		if now.UnixNano()-c.since.Load() >= int64(patience) {
+		if c.overdue(now) {
 			idle = append(idle, c)
 		}
 	}
@@ -218,7 +209,7 @@ func (l *listener) evict(now time.Time) int {
 		if ended > l.max/64 {
 			break
 		}
-		if c.giveWay(now) {
+		if c.overdue(now) && c.giveWay(now) { // the rest of its request may have come just now
 			ended++
 		}
 	}
@@ -230,6 +221,20 @@ func (l *listener) evict(now time.Time) int {
 
 // isAnswered reports whether a handler has the request, and does not wait for more of it.
 func (c *conn) isAnswered() bool { return c.busy.Load() && !c.reading.Load() }
+
+// overdue reports whether a connection has had its time, as it is used now.
+func (c *conn) overdue(now time.Time) bool {
+	patience := idleFor
+	switch {
+	case c.isAnswered():
+		patience = stuckFor
+	case c.half.Load():
+		patience = slowFor
+	case !c.asked.Load():
+		patience = silentFor
+	}
+	return now.UnixNano()-c.since.Load() >= int64(patience)
+}
 
 // giveWay ends a connection, unless its client has sent something meanwhile that we are late to read. While it is
 // answered that is not why it is unread: who sends requests ahead, and reads no answer, would never give way.

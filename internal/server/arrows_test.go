@@ -38,6 +38,7 @@ var libraries = map[string]string{
 	"github.com/go-json-experiment/json": "internal/plant internal/httpapi cmd/plantstore",
 	"modernc.org/sqlite":                 "internal/store/sqlite",
 	"modernc.org/libc":                   "internal/store/sqlite",
+	"golang.org/x/sys":                   "internal/store/sqlite",
 	"github.com/jackc/pgx/v5":            "internal/store/postgres internal/store/postgres/pgtest",
 }
 

@@ -2,7 +2,8 @@ package sqlite
 
 import (
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // forget makes the kernel read a file from the disk again. After a sync that failed it goes on showing what was
@@ -14,6 +15,5 @@ func forget(path string) {
 		return // who opens it in earnest says why
 	}
 	defer f.Close()
-	const doNotNeed = 4
-	syscall.Syscall6(syscall.SYS_FADVISE64, f.Fd(), 0, 0, doNotNeed, 0, 0)
+	unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }

@@ -75,7 +75,7 @@ func openWriter(path string) (*writer, error) {
 // tx runs do inside a transaction that holds the write lock, and commits. When it returns nil,
 // what do changed is on disk.
 func (w *writer) tx(do func() error) (err error) {
-	if err := wait(w.turn); err != nil {
+	if err := wait(w.turn, patience); err != nil {
 		return err
 	}
 	defer func() { <-w.turn }()
@@ -106,7 +106,7 @@ func (w *writer) tx(do func() error) (err error) {
 func (w *writer) edit(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		if err := wait(w.editing); err != nil {
+		if err := wait(w.editing, patience-time.Second); err != nil { // both waits together end before confirm
 			done <- err
 			return
 		}
@@ -145,7 +145,7 @@ func (w *writer) inPlace() bool {
 }
 
 // wait takes a turn.
-func wait(turn chan struct{}) error {
+func wait(turn chan struct{}, patience time.Duration) error {
 	select {
 	case turn <- struct{}{}:
 		return nil
