@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // Store is what a batch is committed to: see store.Plants for what it promises.
@@ -109,10 +110,10 @@ func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, 0, plant.ErrStopping
+		return nil, 0, store.ErrStopping
 	}
 	if c.waiting >= c.opts.Queue {
-		return nil, 0, plant.ErrBusy
+		return nil, 0, store.ErrBusy
 	}
 	if n := len(c.queue); n > 0 && len(c.queue[n-1].records) < c.opts.Batch && !c.queue[n-1].answered {
 		b = c.queue[n-1]
@@ -263,12 +264,12 @@ func (c *Committer) giveWay() {
 func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: panic in a commit: %v\n%s", plant.ErrUnknown, r, debug.Stack())
+			err = fmt.Errorf("%w: panic in a commit: %v\n%s", store.ErrUnknown, r, debug.Stack())
 		}
 	}()
 	outcomes, err = c.store.CreateBatch(context.Background(), records)
 	if err == nil && len(outcomes) != len(records) {
-		err = fmt.Errorf("%w: the store gave %d outcomes for %d plants", plant.ErrUnknown, len(outcomes), len(records))
+		err = fmt.Errorf("%w: the store gave %d outcomes for %d plants", store.ErrUnknown, len(outcomes), len(records))
 	}
 	return outcomes, err
 }
@@ -290,9 +291,9 @@ func (c *Committer) answer(b *batch, outcomes []plant.Outcome, err error) {
 func (c *Committer) expire(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := plant.ErrBusy
+	err := store.ErrBusy
 	if b.begun {
-		err = fmt.Errorf("%w: the database did not confirm in time", plant.ErrUnknown)
+		err = fmt.Errorf("%w: the database did not confirm in time", store.ErrUnknown)
 	}
 	if b.answer(nil, err) {
 		close(b.done)

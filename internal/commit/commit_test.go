@@ -13,6 +13,7 @@ import (
 
 	"plantstore/internal/commit"
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/store/sqlite"
 )
 
@@ -241,8 +242,8 @@ func TestBusy(t *testing.T) {
 			synctest.Wait()
 		}
 		start := time.Now()
-		if _, err := c.Create(t.Context(), record(9)); !errors.Is(err, plant.ErrBusy) || time.Since(start) != 0 {
-			t.Errorf("Create() with a full queue = %v after %v, want %v at once", err, time.Since(start), plant.ErrBusy)
+		if _, err := c.Create(t.Context(), record(9)); !errors.Is(err, store.ErrBusy) || time.Since(start) != 0 {
+			t.Errorf("Create() with a full queue = %v after %v, want %v at once", err, time.Since(start), store.ErrBusy)
 		}
 	})
 }
@@ -262,8 +263,8 @@ func TestEveryoneIsAnsweredOnStop(t *testing.T) {
 		synctest.Wait()
 		stop()
 		wg.Wait()
-		if _, err := c.Create(t.Context(), record(11)); !errors.Is(err, plant.ErrStopping) {
-			t.Errorf("Create() after the stop = %v, want %v", err, plant.ErrStopping)
+		if _, err := c.Create(t.Context(), record(11)); !errors.Is(err, store.ErrStopping) {
+			t.Errorf("Create() after the stop = %v, want %v", err, store.ErrStopping)
 		}
 	})
 }
@@ -275,7 +276,7 @@ func TestPatience(t *testing.T) {
 		s := &slowStore{takes: time.Minute}
 		c, stop := run(s, commit.Options{Patience: time.Second, Batch: 1})
 		var wg sync.WaitGroup
-		for id, want := range []error{plant.ErrUnknown, plant.ErrBusy, plant.ErrBusy} {
+		for id, want := range []error{store.ErrUnknown, store.ErrBusy, store.ErrBusy} {
 			wg.Go(func() {
 				if _, err := c.Create(context.Background(), record(int64(id))); !errors.Is(err, want) {
 					t.Errorf("Create(%d) = %v, want %v", id, err, want)
@@ -296,11 +297,11 @@ func TestPatience(t *testing.T) {
 }
 
 func TestErrorsReachTheWholeBatch(t *testing.T) {
-	s := &slowStore{err: plant.ErrFull}
+	s := &slowStore{err: store.ErrFull}
 	c, stop := run(s, commit.Options{})
 	defer stop()
-	if _, err := c.Create(t.Context(), record(1)); !errors.Is(err, plant.ErrFull) {
-		t.Errorf("Create() = %v, want %v", err, plant.ErrFull)
+	if _, err := c.Create(t.Context(), record(1)); !errors.Is(err, store.ErrFull) {
+		t.Errorf("Create() = %v, want %v", err, store.ErrFull)
 	}
 }
 

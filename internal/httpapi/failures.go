@@ -14,6 +14,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/rate"
+	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
 
@@ -108,11 +109,11 @@ var failures = []struct {
 
 	{errInternal, Failure{50001, "The service failed.", "Tell the operator the X-Request-Id."}},
 	{errCoding, Failure{50101, "The Transfer-Encoding is not supported.", "Use chunked or Content-Length."}},
-	{plant.ErrUnknown, Failure{50302, "It is not known whether the plant was stored.", "Send the same request again: a create can be repeated safely."}},
-	{plant.ErrBusy, Failure{50301, "The service has as much work as it can take. Nothing was stored.", "Retry after the time that Retry-After gives."}},
-	{plant.ErrFull, Failure{50304, "The disk of the database is full. Nothing was stored.", "Retry later; the operator must make room."}},
-	{plant.ErrUnavailable, Failure{50303, "The database can't be written or reached. Nothing was stored.", "Retry later; the operator sees why on /readyz."}},
-	{plant.ErrStopping, Failure{50305, "The service is stopping. Nothing was stored.", "Retry: another process may answer."}},
+	{store.ErrUnknown, Failure{50302, "It is not known whether the plant was stored.", "Send the same request again: a create can be repeated safely."}},
+	{store.ErrBusy, Failure{50301, "The service has as much work as it can take. Nothing was stored.", "Retry after the time that Retry-After gives."}},
+	{store.ErrFull, Failure{50304, "The disk of the database is full. Nothing was stored.", "Retry later; the operator must make room."}},
+	{store.ErrUnavailable, Failure{50303, "The database can't be written or reached. Nothing was stored.", "Retry later; the operator sees why on /readyz."}},
+	{store.ErrStopping, Failure{50305, "The service is stopping. Nothing was stored.", "Retry: another process may answer."}},
 	{errProtocol, Failure{50501, "The HTTP version is not supported.", "Use HTTP/1.1."}},
 }
 
@@ -131,11 +132,11 @@ type invalid plant.Reason
 
 func (i invalid) Error() string { return "an invalid body" }
 
-// busy is a plant.ErrBusy that has nothing to do with creates that wait. Its text is for the client.
+// busy is a store.ErrBusy that has nothing to do with creates that wait. Its text is for the client.
 type busy string
 
 func (b busy) Error() string { return string(b) }
-func (b busy) Unwrap() error { return plant.ErrBusy }
+func (b busy) Unwrap() error { return store.ErrBusy }
 
 // classify finds the line of the catalogue and the sentence for the client.
 func classify(err error) (Failure, string) {
@@ -161,7 +162,7 @@ func classify(err error) (Failure, string) {
 	case errors.Is(err, context.Canceled):
 		return classify(errBroken)
 	case errors.Is(err, context.DeadlineExceeded):
-		return classify(plant.ErrUnavailable)
+		return classify(store.ErrUnavailable)
 	}
 	return classify(errInternal)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
 
@@ -63,14 +64,14 @@ func TestFaults(t *testing.T) {
 		err    error
 		number int
 	}{
-		{plant.ErrBusy, 50301},
-		{plant.ErrUnknown, 50302},
-		{plant.ErrUnavailable, 50303},
-		{plant.ErrFull, 50304},
-		{plant.ErrStopping, 50305},
+		{store.ErrBusy, 50301},
+		{store.ErrUnknown, 50302},
+		{store.ErrUnavailable, 50303},
+		{store.ErrFull, 50304},
+		{store.ErrStopping, 50305},
 		{context.DeadlineExceeded, 50303},
-		{fmt.Errorf("%w: %w", plant.ErrUnknown, plant.ErrFull), 50302},
-		{fmt.Errorf("%w: %w", plant.ErrUnknown, plant.ErrUnavailable), 50302},
+		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrFull), 50302},
+		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrUnavailable), 50302},
 		{errors.New("something else"), 50001},
 	} {
 		w, log := create(outcome{err: fmt.Errorf("%s: %w", inside, test.err)}, strings.NewReader(`{"id":1,"name":"x"}`))

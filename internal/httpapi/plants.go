@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
 
@@ -20,7 +21,7 @@ const (
 	defaultLimit = 100
 	maxLimit     = 1000
 
-	maxPage = plant.ListBytes // bytes after which a page ends: each client that reads slowly holds as many
+	maxPage = store.PageBytes // bytes after which a page ends: each client that reads slowly holds as many
 	maxRead = 100             // plants that are read at once
 
 	members = len(`{"id":-9223372036854775808,"name":"","tag":""},`) // what a plant has besides its text
@@ -44,7 +45,7 @@ func (a *API) createPlant(x *exchange, r *http.Request, t *token.Token) error {
 	case plant.Taken:
 		return fmt.Errorf("/id: %w: expected an id that is free, or plant %d as it is stored; found it with another name or tag", plant.ErrTaken, p.ID)
 	default: // never 200 without being told so
-		return fmt.Errorf("%w: the outcome is %d", plant.ErrUnknown, outcome)
+		return fmt.Errorf("%w: the outcome is %d", store.ErrUnknown, outcome)
 	}
 	x.buf = p.Plant.AppendJSON(x.buf[:0])
 	writeJSON(x, http.StatusOK, x.buf)

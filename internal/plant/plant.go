@@ -2,10 +2,7 @@
 // and what can become of the attempt. It knows neither HTTP nor a database.
 package plant
 
-import (
-	"errors"
-	"math"
-)
+import "errors"
 
 // Plant is what a client reads back after a create. A nil Tag means that the plant has none,
 // which is not the same as an empty one.
@@ -20,6 +17,14 @@ func (p Plant) Equal(q Plant) bool {
 		return false
 	}
 	return p.Tag == nil || *p.Tag == *q.Tag
+}
+
+// Size is how many bytes the name and the tag have together.
+func (p Plant) Size() int {
+	if p.Tag == nil {
+		return len(p.Name)
+	}
+	return len(p.Name) + len(*p.Tag)
 }
 
 // New is a plant with the identification number that its creator chose.
@@ -62,31 +67,9 @@ func (o Outcome) String() string {
 // What can keep a plant from being created, read or changed.
 var (
 	// ErrTaken: another plant of this store has the id.
-	ErrTaken = errors.New("the id is taken by another plant")
+	ErrTaken = errors.New("the id already belongs to a plant with a different name or tag")
 	// ErrNotFound: no plant of this store has the id.
 	ErrNotFound = errors.New("no plant has this id")
 	// ErrChanged: the plant is no longer the one that the caller has seen.
 	ErrChanged = errors.New("the plant has changed")
-	// ErrBusy: too many wait already; nothing was stored.
-	ErrBusy = errors.New("too many creates are waiting")
-	// ErrStopping: the service takes no more plants; nothing was stored.
-	ErrStopping = errors.New("the service is stopping")
-	// ErrUnknown: it is not known whether the plant was stored, so nobody may be told that it was.
-	ErrUnknown = errors.New("the outcome is not known")
-	// ErrFull: the disk has no space left; nothing was stored.
-	ErrFull = errors.New("the disk of the database is full")
-	// ErrUnavailable: the database can't be written or reached now; nothing was stored.
-	ErrUnavailable = errors.New("the database is not available")
 )
-
-// FirstAfter is the lowest id above after, or the lowest of all where after is nil.
-// It reports false when there is none.
-func FirstAfter(after *int64) (int64, bool) {
-	switch {
-	case after == nil:
-		return math.MinInt64, true
-	case *after == math.MaxInt64:
-		return 0, false
-	}
-	return *after + 1, true
-}

@@ -12,6 +12,7 @@ import (
 
 	"plantstore/internal/httpapi"
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
 
@@ -334,7 +335,7 @@ type line struct {
 func (l *line) enter(mine *atomic.Int64) error {
 	if m, all := mine.Add(1), l.all.Add(1); m > l.room-all && m > 1 && l.tokens.Load() > 1 {
 		l.leave(mine)
-		return fmt.Errorf("%w: the token has as many under way as there is room left for", plant.ErrBusy)
+		return fmt.Errorf("%w: the token has as many under way as there is room left for", store.ErrBusy)
 	}
 	return nil
 }

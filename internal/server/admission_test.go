@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
 
@@ -226,7 +227,7 @@ func sharesQueue(t *testing.T, what string) {
 		case <-db.entered:
 			return true
 		case err := <-refused:
-			if !errors.Is(err, plant.ErrBusy) {
+			if !errors.Is(err, store.ErrBusy) {
 				t.Errorf("refused with %v", err)
 			}
 			return false

@@ -1,8 +1,7 @@
 // Package store is the port between the service and an engine that keeps plants and tokens:
 // what every engine promises, in prose and in Go. The suite in storetest proves the promises.
 //
-// An engine translates its driver's errors in its own package, by code, into those of the domain:
-// plant.ErrUnknown, plant.ErrFull, plant.ErrUnavailable.
+// The errors that an engine returns are in errors.go.
 package store
 
 import (
@@ -38,7 +37,7 @@ type Plants interface {
 	// that stands twice in a batch is decided as if its plants had come one after the other.
 	//
 	// It returns only after every plant whose outcome is Created would survive power loss.
-	// A non-nil error means that none was stored, unless it is plant.ErrUnknown: then the outcome is
+	// A non-nil error means that none was stored, unless it is ErrUnknown: then the outcome is
 	// not known and the caller MUST NOT report success. A plant that this call stored may be
 	// reported Same where the engine had to ask twice. Once begun, a batch ignores the end of ctx.
 	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
@@ -51,7 +50,7 @@ type Plants interface {
 	// where the page is. Pages are stable under concurrent creates: walking them by the last id
 	// meets every plant that was there all the time exactly once.
 	//
-	// It ends early with the plant that makes it plant.ListBytes or more, whatever follows, and
+	// It ends early with the plant that makes it PageBytes or more, whatever follows, and
 	// reads no other into memory: it has none only where none is left.
 	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
 
@@ -60,7 +59,7 @@ type Plants interface {
 
 	// Replace gives the plant a new name and tag, durably as in CreateBatch. Where seen is not nil
 	// and the stored plant is not equal to it, nothing changes and the error is plant.ErrChanged.
-	// An absent id is plant.ErrNotFound; plant.ErrUnknown as in CreateBatch.
+	// An absent id is plant.ErrNotFound; ErrUnknown as in CreateBatch.
 	Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error
 
 	// Remove deletes the plant, durably, under the conditions of Replace.

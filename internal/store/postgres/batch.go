@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // batch is the plants of one CreateBatch, and the memory that it takes to send them.
@@ -62,7 +63,7 @@ func (b *batch) compare(i, j int) int {
 }
 
 // errVanished: plants that stood in the way were removed each time before they could be read.
-var errVanished = fmt.Errorf("%w: other plants of the same id are created and removed all the time", plant.ErrBusy)
+var errVanished = fmt.Errorf("%w: other plants of the same id are created and removed all the time", store.ErrBusy)
 
 const maxRounds = 3
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // Codes of PostgreSQL: appendix A of its manual.
@@ -49,7 +49,7 @@ var unavailableClasses = []string{
 // translate gives an error of the driver the meaning that the port knows, by its code.
 // Errors that are not the driver's pass as they are. None of the texts holds a password.
 func translate(err error) error {
-	if err == nil || errors.Is(err, plant.ErrUnavailable) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -57,18 +57,18 @@ func translate(err error) error {
 	}
 	switch {
 	case isTimeout(err):
-		return fmt.Errorf("%w: it has not answered in time", plant.ErrUnavailable)
+		return fmt.Errorf("%w: it has not answered in time", store.ErrUnavailable)
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
-		return fmt.Errorf("%w: no server listens at its address; start it or correct the address", plant.ErrUnavailable)
+		return fmt.Errorf("%w: no server listens at its address; start it or correct the address", store.ErrUnavailable)
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("%w: the name %q of its host can't be resolved", plant.ErrUnavailable, e.Name)
+		return fmt.Errorf("%w: the name %q of its host can't be resolved", store.ErrUnavailable, e.Name)
 	}
 	if e, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return fmt.Errorf("%w: %s", plant.ErrUnavailable, strings.Join(strings.Fields(e.Unwrap().Error()), " "))
+		return fmt.Errorf("%w: %s", store.ErrUnavailable, strings.Join(strings.Fields(e.Unwrap().Error()), " "))
 	}
 	if isLost(err) {
-		return fmt.Errorf("%w: the connection was lost", plant.ErrUnavailable)
+		return fmt.Errorf("%w: the connection was lost", store.ErrUnavailable)
 	}
 	return err
 }
@@ -76,27 +76,27 @@ func translate(err error) error {
 func translateCode(e *pgconn.PgError) error {
 	switch e.Code {
 	case diskFull:
-		return fmt.Errorf("%w: %w", plant.ErrFull, e)
+		return fmt.Errorf("%w: %w", store.ErrFull, e)
 	case invalidPassword, invalidAuthorization:
-		return fmt.Errorf("%w: the server refuses the user or the password", plant.ErrUnavailable)
+		return fmt.Errorf("%w: the server refuses the user or the password", store.ErrUnavailable)
 	case invalidCatalogName:
-		return fmt.Errorf("%w: the server has no database of this name; create it", plant.ErrUnavailable)
+		return fmt.Errorf("%w: the server has no database of this name; create it", store.ErrUnavailable)
 	case insufficientRights:
-		return fmt.Errorf("%w: the user lacks a right: %w", plant.ErrUnavailable, e)
+		return fmt.Errorf("%w: the user lacks a right: %w", store.ErrUnavailable, e)
 	case undefinedTable:
-		return fmt.Errorf("%w: a table is missing; start the service again: %w", plant.ErrUnavailable, e)
+		return fmt.Errorf("%w: a table is missing; start the service again: %w", store.ErrUnavailable, e)
 	case tooManyConnections:
-		return fmt.Errorf("%w: the server has no connection left: %w", plant.ErrUnavailable, e)
+		return fmt.Errorf("%w: the server has no connection left: %w", store.ErrUnavailable, e)
 	case lockNotAvailable:
-		return fmt.Errorf("%w: another session holds a lock for too long: %w", plant.ErrUnavailable, e)
+		return fmt.Errorf("%w: another session holds a lock for too long: %w", store.ErrUnavailable, e)
 	case readOnlyTransaction:
-		return fmt.Errorf("%w: the server is a standby or read only; connect to the primary: %w", plant.ErrUnavailable, e)
+		return fmt.Errorf("%w: the server is a standby or read only; connect to the primary: %w", store.ErrUnavailable, e)
 	case cannotConnectNow:
-		return fmt.Errorf("%w: the server is starting or stopping: %w", plant.ErrUnavailable, e)
+		return fmt.Errorf("%w: the server is starting or stopping: %w", store.ErrUnavailable, e)
 	}
 	for _, class := range unavailableClasses {
 		if strings.HasPrefix(e.Code, class) {
-			return fmt.Errorf("%w: %w", plant.ErrUnavailable, e)
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, e)
 		}
 	}
 	return e

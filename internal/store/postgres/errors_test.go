@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 func TestTranslate(t *testing.T) {
@@ -28,34 +29,34 @@ func TestTranslate(t *testing.T) {
 	}{
 		{"unique violation is a bug of ours", server("ERROR", uniqueViolation), none, false},
 		{"syntax error is a bug of ours", server("ERROR", "42601"), none, false},
-		{"read only", server("ERROR", readOnlyTransaction), plant.ErrUnavailable, false},
-		{"password", server("FATAL", invalidPassword), plant.ErrUnavailable, true},
-		{"serialization", server("ERROR", serializationFailure), plant.ErrUnavailable, false},
-		{"deadlock", server("ERROR", deadlockDetected), plant.ErrUnavailable, false},
-		{"rights", server("ERROR", insufficientRights), plant.ErrUnavailable, false},
-		{"table dropped", server("ERROR", undefinedTable), plant.ErrUnavailable, false},
-		{"disk full", server("ERROR", diskFull), plant.ErrFull, false},
-		{"out of memory", server("ERROR", "53200"), plant.ErrUnavailable, false},
-		{"connections", server("FATAL", tooManyConnections), plant.ErrUnavailable, true},
-		{"lock", server("ERROR", lockNotAvailable), plant.ErrUnavailable, false},
-		{"cancelled", server("ERROR", queryCanceled), plant.ErrUnavailable, true},
-		{"shut down", server("FATAL", "57P01"), plant.ErrUnavailable, true},
-		{"crash of another session", server("FATAL", "57P02"), plant.ErrUnavailable, true},
-		{"starting", server("FATAL", cannotConnectNow), plant.ErrUnavailable, true},
-		{"disk error", server("ERROR", "58030"), plant.ErrUnavailable, false},
-		{"panic", server("PANIC", "XX000"), plant.ErrUnavailable, true},
-		{"cut", io.ErrUnexpectedEOF, plant.ErrUnavailable, true},
-		{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, plant.ErrUnavailable, true},
-		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, plant.ErrUnavailable, true},
-		{"time-out", context.DeadlineExceeded, plant.ErrUnavailable, true},
+		{"read only", server("ERROR", readOnlyTransaction), store.ErrUnavailable, false},
+		{"password", server("FATAL", invalidPassword), store.ErrUnavailable, true},
+		{"serialization", server("ERROR", serializationFailure), store.ErrUnavailable, false},
+		{"deadlock", server("ERROR", deadlockDetected), store.ErrUnavailable, false},
+		{"rights", server("ERROR", insufficientRights), store.ErrUnavailable, false},
+		{"table dropped", server("ERROR", undefinedTable), store.ErrUnavailable, false},
+		{"disk full", server("ERROR", diskFull), store.ErrFull, false},
+		{"out of memory", server("ERROR", "53200"), store.ErrUnavailable, false},
+		{"connections", server("FATAL", tooManyConnections), store.ErrUnavailable, true},
+		{"lock", server("ERROR", lockNotAvailable), store.ErrUnavailable, false},
+		{"cancelled", server("ERROR", queryCanceled), store.ErrUnavailable, true},
+		{"shut down", server("FATAL", "57P01"), store.ErrUnavailable, true},
+		{"crash of another session", server("FATAL", "57P02"), store.ErrUnavailable, true},
+		{"starting", server("FATAL", cannotConnectNow), store.ErrUnavailable, true},
+		{"disk error", server("ERROR", "58030"), store.ErrUnavailable, false},
+		{"panic", server("PANIC", "XX000"), store.ErrUnavailable, true},
+		{"cut", io.ErrUnexpectedEOF, store.ErrUnavailable, true},
+		{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, store.ErrUnavailable, true},
+		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, store.ErrUnavailable, true},
+		{"time-out", context.DeadlineExceeded, store.ErrUnavailable, true},
 		{"the caller has gone", context.Canceled, none, true},
 		{"domain", plant.ErrNotFound, none, true},
-		{"closed", errClosed, plant.ErrUnavailable, true},
+		{"closed", errClosed, store.ErrUnavailable, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := translate(test.err)
-			for _, meaning := range []error{plant.ErrUnavailable, plant.ErrFull, plant.ErrUnknown} {
+			for _, meaning := range []error{store.ErrUnavailable, store.ErrFull, store.ErrUnknown} {
 				if is, want := errors.Is(got, meaning), meaning == test.want; is != want {
 					t.Errorf("translate() = %v; is it %q? %v", got, meaning, is)
 				}
@@ -79,8 +80,8 @@ func TestTranslate(t *testing.T) {
 // An outcome that is not known is nothing else: whoever asks for ErrUnavailable first would
 // believe that nothing was stored.
 func TestUnknownMeansNothingElse(t *testing.T) {
-	err := fmt.Errorf("%w: %w", plant.ErrUnknown, withoutMeaning(translate(io.ErrUnexpectedEOF)))
-	if errors.Is(err, plant.ErrUnavailable) || !errors.Is(err, plant.ErrUnknown) || !strings.Contains(err.Error(), "lost") {
+	err := fmt.Errorf("%w: %w", store.ErrUnknown, withoutMeaning(translate(io.ErrUnexpectedEOF)))
+	if errors.Is(err, store.ErrUnavailable) || !errors.Is(err, store.ErrUnknown) || !strings.Contains(err.Error(), "lost") {
 		t.Errorf("%v is ErrUnavailable too", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
 )
@@ -122,8 +123,8 @@ func TestConnectionLostWhileChanging(t *testing.T) {
 			t.Error(err)
 		}
 		p.set(cutReply)
-		if err := change(s); !errors.Is(err, plant.ErrUnknown) {
-			t.Errorf("%s() = %v, want %v", name, err, plant.ErrUnknown)
+		if err := change(s); !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("%s() = %v, want %v", name, err, store.ErrUnknown)
 		}
 		if now, err := s.Get(t.Context(), "main", 0); err == nil && now.Equal(seen) {
 			t.Errorf("%s() has changed nothing: nothing was tested", name)
@@ -201,8 +202,8 @@ func unknownOutcome(t *testing.T, f fault) {
 	p.set(f)
 	start := time.Now()
 	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
-	if !errors.Is(err, plant.ErrUnknown) || errors.Is(err, plant.ErrUnavailable) {
-		t.Errorf("CreateBatch() = %v, want %v alone", err, plant.ErrUnknown)
+	if !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("CreateBatch() = %v, want %v alone", err, store.ErrUnknown)
 	}
 	if d := time.Since(start); d > writeTimeout+5*time.Second {
 		t.Errorf("CreateBatch() took %v, want at most %v", d, writeTimeout)
@@ -220,14 +221,14 @@ func TestNoServer(t *testing.T) {
 	p.set(gone)
 	start := time.Now()
 	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
-	if !errors.Is(err, plant.ErrUnavailable) || errors.Is(err, plant.ErrUnknown) {
-		t.Errorf("CreateBatch() = %v, want %v alone", err, plant.ErrUnavailable)
+	if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknown) {
+		t.Errorf("CreateBatch() = %v, want %v alone", err, store.ErrUnavailable)
 	}
 	if d := time.Since(start); d > 2*connectTimeout {
 		t.Errorf("CreateBatch() took %v to find no server", d)
 	}
-	if err := s.Check(t.Context()); !errors.Is(err, plant.ErrUnavailable) {
-		t.Errorf("Check() = %v, want %v", err, plant.ErrUnavailable)
+	if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Check() = %v, want %v", err, store.ErrUnavailable)
 	}
 	p.set(none)
 	create(t, s, record(1))
@@ -314,8 +315,8 @@ func TestNetworkHangs(t *testing.T) {
 		wg.Go(func() {
 			start := time.Now()
 			_, err := s.CreateBatch(t.Context(), []plant.Record{record(100 + i)})
-			if !errors.Is(err, plant.ErrUnknown) && !errors.Is(err, plant.ErrUnavailable) {
-				t.Errorf("CreateBatch() = %v, want %v or %v", err, plant.ErrUnknown, plant.ErrUnavailable)
+			if !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("CreateBatch() = %v, want %v or %v", err, store.ErrUnknown, store.ErrUnavailable)
 			}
 			if d := time.Since(start); d > writeTimeout+5*time.Second {
 				t.Errorf("CreateBatch() took %v, want at most %v", d, writeTimeout)
@@ -324,8 +325,8 @@ func TestNetworkHangs(t *testing.T) {
 	}
 	for range defaultConns - s.Lanes() { // every connection is in use, and hangs
 		wg.Go(func() {
-			if _, err := s.Get(t.Context(), "main", 0); !errors.Is(err, plant.ErrUnavailable) {
-				t.Errorf("Get() = %v, want %v", err, plant.ErrUnavailable)
+			if _, err := s.Get(t.Context(), "main", 0); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("Get() = %v, want %v", err, store.ErrUnavailable)
 			}
 		})
 	}
@@ -404,8 +405,8 @@ func TestTableIsLocked(t *testing.T) {
 		wg.Go(func() {
 			start := time.Now()
 			err := write()
-			if !errors.Is(err, plant.ErrUnavailable) || !strings.Contains(err.Error(), "lock") {
-				t.Errorf("%s = %v, want %v because of a lock", name, err, plant.ErrUnavailable)
+			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "lock") {
+				t.Errorf("%s = %v, want %v because of a lock", name, err, store.ErrUnavailable)
 			}
 			if d := time.Since(start); d > attemptTimeout+2*time.Second {
 				t.Errorf("%s took %v, want less than %v", name, d, attemptTimeout)
@@ -473,11 +474,11 @@ func TestServerHasNoConnectionLeft(t *testing.T) {
 		return len(hogs) == most
 	})
 	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
-	if !errors.Is(err, plant.ErrUnavailable) || !strings.Contains(err.Error(), "no connection left") {
-		t.Errorf("CreateBatch() = %v, want %v because of connections", err, plant.ErrUnavailable)
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "no connection left") {
+		t.Errorf("CreateBatch() = %v, want %v because of connections", err, store.ErrUnavailable)
 	}
-	if err := s.Check(t.Context()); !errors.Is(err, plant.ErrUnavailable) {
-		t.Errorf("Check() = %v, want %v", err, plant.ErrUnavailable)
+	if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Check() = %v, want %v", err, store.ErrUnavailable)
 	}
 	last := hogs[0]
 	defer last.Close(context.Background())
@@ -552,12 +553,12 @@ func TestStandbyDoesNotConfirm(t *testing.T) {
 			}
 			// Of the same plant it would be wrong to say that it is not stored: it is there.
 			for name, want := range map[string]error{
-				"CreateBatch of a new plant":    plant.ErrUnknown,
-				"CreateBatch of the same plant": plant.ErrUnknown,
-				"Replace":                       plant.ErrUnknown,
-				"Check":                         plant.ErrUnavailable,
+				"CreateBatch of a new plant":    store.ErrUnknown,
+				"CreateBatch of the same plant": store.ErrUnknown,
+				"Replace":                       store.ErrUnknown,
+				"Check":                         store.ErrUnavailable,
 			} {
-				if err := errs[name]; !errors.Is(err, want) || errors.Is(err, plant.ErrUnknown) && errors.Is(err, plant.ErrUnavailable) {
+				if err := errs[name]; !errors.Is(err, want) || errors.Is(err, store.ErrUnknown) && errors.Is(err, store.ErrUnavailable) {
 					t.Errorf("%s = %v, want %v alone", name, err, want)
 				}
 			}
@@ -683,9 +684,9 @@ func createSome(t *testing.T, s *Store, ids *atomic.Int64, kept *ledger) {
 	kept.mu.Lock()
 	defer kept.mu.Unlock()
 	switch {
-	case errors.Is(err, plant.ErrUnknown):
+	case errors.Is(err, store.ErrUnknown):
 		kept.unknown++
-	case errors.Is(err, plant.ErrUnavailable):
+	case errors.Is(err, store.ErrUnavailable):
 		kept.refused = append(kept.refused, batch...)
 		time.Sleep(time.Millisecond)
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // Every statement on plants. They must be ones that a table spread over servers by id can run:
@@ -18,7 +19,7 @@ const (
 	insertPlants = `
 		INSERT INTO plants (store, id, name, tag)
 		SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
-	insertAbsent = insertPlants + " ON CONFLICT DO NOTHING RETURNING store, id"
+	insertAbsent = insertPlants + " ON CONFLICT DO NOTHING RETURNING storeName, id"
 	selectPlants = `
 		SELECT plants.store, plants.id, plants.name, plants.tag
 		FROM unnest($1::text[], $2::bigint[]) AS sent (store, id)
@@ -78,10 +79,10 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 }
 
 // Get implements store.Plants.
-func (s *Store) Get(ctx context.Context, store string, id int64) (plant.New, error) {
+func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
 	p := plant.New{ID: id}
 	err := s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, getPlant, store, id).Scan(&p.Name, &p.Tag)
+		return conn.QueryRow(ctx, getPlant, storeName, id).Scan(&p.Name, &p.Tag)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = plant.ErrNotFound
@@ -93,9 +94,9 @@ func (s *Store) Get(ctx context.Context, store string, id int64) (plant.New, err
 }
 
 // List implements store.Plants.
-func (s *Store) List(ctx context.Context, store string, after *int64, limit int) (page []plant.New, err error) {
+func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.New, err error) {
 	err = s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
-		page, err = list(ctx, conn, store, after, limit)
+		page, err = list(ctx, conn, storeName, after, limit)
 		return err
 	})
 	if err != nil {
@@ -105,19 +106,19 @@ func (s *Store) List(ctx context.Context, store string, after *int64, limit int)
 }
 
 // list takes one statement, and two more for each large plant.
-func list(ctx context.Context, conn *pgx.Conn, store string, after *int64, limit int) (page []plant.New, err error) {
-	for size := 0; len(page) < limit && size < plant.ListBytes; {
-		first, ok := plant.FirstAfter(after)
+func list(ctx context.Context, conn *pgx.Conn, storeName string, after *int64, limit int) (page []plant.New, err error) {
+	for size := 0; len(page) < limit && size < store.PageBytes; {
+		first, ok := store.FirstAfter(after)
 		if !ok {
 			break
 		}
-		rows, err := conn.Query(ctx, listPlants, store, first, limit-len(page))
+		rows, err := conn.Query(ctx, listPlants, storeName, first, limit-len(page))
 		if err != nil {
 			return nil, err
 		}
 		var large *int64
 		var name pgtype.Text // null where the plant is large
-		for size < plant.ListBytes && large == nil && rows.Next() {
+		for size < store.PageBytes && large == nil && rows.Next() {
 			var p plant.New
 			if err := rows.Scan(&p.ID, &name, &p.Tag); err != nil {
 				return nil, err
@@ -136,7 +137,7 @@ func list(ctx context.Context, conn *pgx.Conn, store string, after *int64, limit
 		}
 		after = large
 		p := plant.New{ID: *large}
-		err = conn.QueryRow(ctx, getPlant, store, p.ID).Scan(&p.Name, &p.Tag)
+		err = conn.QueryRow(ctx, getPlant, storeName, p.ID).Scan(&p.Name, &p.Tag)
 		if errors.Is(err, pgx.ErrNoRows) { // removed meanwhile
 			continue
 		}
@@ -150,34 +151,34 @@ func list(ctx context.Context, conn *pgx.Conn, store string, after *int64, limit
 }
 
 // Count implements store.Plants.
-func (s *Store) Count(ctx context.Context, store string) (n int64, err error) {
+func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error) {
 	err = s.read(ctx, countTimeout, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, countPlants, store).Scan(&n)
+		return conn.QueryRow(ctx, countPlants, storeName).Scan(&n)
 	})
 	return n, err
 }
 
 // Replace implements store.Plants.
-func (s *Store) Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error {
+func (s *Store) Replace(ctx context.Context, storeName string, id int64, to plant.Plant, seen *plant.Plant) error {
 	if seen == nil {
-		return s.change(ctx, store, id, nil, replacePlant, store, id, to.Name, to.Tag)
+		return s.change(ctx, storeName, id, nil, replacePlant, storeName, id, to.Name, to.Tag)
 	}
-	return s.change(ctx, store, id, seen, replaceIfEqual, store, id, to.Name, to.Tag, seen.Name, seen.Tag)
+	return s.change(ctx, storeName, id, seen, replaceIfEqual, storeName, id, to.Name, to.Tag, seen.Name, seen.Tag)
 }
 
 // Remove implements store.Plants.
-func (s *Store) Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error {
+func (s *Store) Remove(ctx context.Context, storeName string, id int64, seen *plant.Plant) error {
 	if seen == nil {
-		return s.change(ctx, store, id, nil, removePlant, store, id)
+		return s.change(ctx, storeName, id, nil, removePlant, storeName, id)
 	}
-	return s.change(ctx, store, id, seen, removeIfEqual, store, id, seen.Name, seen.Tag)
+	return s.change(ctx, storeName, id, seen, removeIfEqual, storeName, id, seen.Name, seen.Tag)
 }
 
 const maxChanges = 3 // tries of a change of a plant that others change away and back
 
 // change runs a statement on one plant and, where it changed nothing, finds out why. It is not
 // repeated when its outcome is not known: after a success, it would find the plant changed.
-func (s *Store) change(ctx context.Context, store string, id int64, seen *plant.Plant, sql string, args ...any) error {
+func (s *Store) change(ctx context.Context, storeName string, id int64, seen *plant.Plant, sql string, args ...any) error {
 	for range maxChanges {
 		var rows int64
 		err := s.write(s.others, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
@@ -190,7 +191,7 @@ func (s *Store) change(ctx context.Context, store string, id int64, seen *plant.
 		if seen == nil {
 			return plant.ErrNotFound
 		}
-		now, err := s.Get(context.WithoutCancel(ctx), store, id)
+		now, err := s.Get(context.WithoutCancel(ctx), storeName, id)
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
@@ -218,7 +217,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-var errClosed = fmt.Errorf("%w: it was closed", plant.ErrUnavailable)
+var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
 
 func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if s.closed.Load() {
@@ -253,7 +252,7 @@ func noteWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 
 // errWarned: the server has committed and warned. That is how it says that the wait for a
 // standby was cut short, which makes a commit that a failover would lose.
-var errWarned = fmt.Errorf("%w: the server warned that what it committed may not be on its standby", plant.ErrUnavailable)
+var errWarned = fmt.Errorf("%w: the server warned that what it committed may not be on its standby", store.ErrUnavailable)
 
 // sayNothing forgets the warnings of a connection, and heard reports those since as an error.
 func sayNothing(conn *pgx.Conn) { *conn.PgConn().CustomData()[warned].(*bool) = false }
@@ -284,7 +283,7 @@ func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
 		return translate(err)
 	}
 	if encoding != "UTF8" {
-		return fmt.Errorf("%w: its encoding is %s and not every text can be stored in it; create it with ENCODING 'UTF8'", plant.ErrUnavailable, encoding)
+		return fmt.Errorf("%w: its encoding is %s and not every text can be stored in it; create it with ENCODING 'UTF8'", store.ErrUnavailable, encoding)
 	}
 	if opts.UnsafeDurability {
 		return nil
@@ -292,12 +291,12 @@ func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
 	const risk = "%w: the server runs with %s=%s, so %s; set it to on or, if that loss is acceptable, start with --unsafe-durability"
 	switch {
 	case fsync != "on":
-		return unsafeServer{fmt.Errorf(risk, plant.ErrUnavailable, "fsync", fsync, "a power loss can destroy the database and plants that were confirmed")}
+		return unsafeServer{fmt.Errorf(risk, store.ErrUnavailable, "fsync", fsync, "a power loss can destroy the database and plants that were confirmed")}
 	case fullPages != "on":
-		return unsafeServer{fmt.Errorf(risk, plant.ErrUnavailable, "full_page_writes", fullPages, "a power loss can destroy pages of the database")}
+		return unsafeServer{fmt.Errorf(risk, store.ErrUnavailable, "full_page_writes", fullPages, "a power loss can destroy pages of the database")}
 	case commit != "on" && commit != "remote_apply":
 		// remote_write and local are as good as on without a standby, and lose plants with one.
-		return fmt.Errorf(risk, plant.ErrUnavailable, "synchronous_commit", commit, "plants can be lost after they were confirmed")
+		return fmt.Errorf(risk, store.ErrUnavailable, "synchronous_commit", commit, "plants can be lost after they were confirmed")
 	}
 	return nil
 }

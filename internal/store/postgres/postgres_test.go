@@ -239,8 +239,8 @@ func TestServerMadeUnsafeLater(t *testing.T) {
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "synchronous_commit=off") {
 		t.Errorf("Check() on a new session = %v, want synchronous_commit=off", err)
 	}
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); !errors.Is(err, plant.ErrUnavailable) {
-		t.Errorf("CreateBatch() on a new session = %v, want %v", err, plant.ErrUnavailable)
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("CreateBatch() on a new session = %v, want %v", err, store.ErrUnavailable)
 	}
 	reload(t, server, "synchronous_commit", "")
 	create(t, s, record(2))
@@ -258,15 +258,15 @@ func TestServerMadeUnsafeForAllSessions(t *testing.T) {
 		create(t, s, record(id))
 		reload(t, server, setting, "off")
 		if i < 2 {
-			if err := s.Check(t.Context()); !errors.Is(err, plant.ErrUnavailable) || !strings.Contains(err.Error(), setting+"=off") {
+			if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), setting+"=off") {
 				t.Errorf("Check() = %v, want %s=off", err, setting)
 			}
 		} else {
 			noticeOnANewSession(t, s)
 		}
 		for i := range 2 * defaultConns { // whichever session it would be
-			if _, err := s.CreateBatch(t.Context(), []plant.Record{record(id + 1)}); !errors.Is(err, plant.ErrUnavailable) {
-				t.Fatalf("CreateBatch() number %d with %s=off = %v, want %v", i, setting, err, plant.ErrUnavailable)
+			if _, err := s.CreateBatch(t.Context(), []plant.Record{record(id + 1)}); !errors.Is(err, store.ErrUnavailable) {
+				t.Fatalf("CreateBatch() number %d with %s=off = %v, want %v", i, setting, err, store.ErrUnavailable)
 			}
 		}
 		reload(t, server, setting, "")
@@ -283,8 +283,8 @@ func noticeOnANewSession(t *testing.T, s *Store) {
 	for range defaultConns + 1 {
 		conn, err := s.acquire(t.Context())
 		if err != nil {
-			if !errors.Is(err, plant.ErrUnavailable) {
-				t.Errorf("acquire() = %v, want %v", err, plant.ErrUnavailable)
+			if !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("acquire() = %v, want %v", err, store.ErrUnavailable)
 			}
 			return
 		}
@@ -313,11 +313,11 @@ func TestCheckFindsAReadOnlyDatabase(t *testing.T) {
 	server.Exec(t, fmt.Sprintf("ALTER DATABASE %s SET default_transaction_read_only = on", u.Path[1:]))
 	s.pool.Reset()
 	err := s.Check(t.Context())
-	if !errors.Is(err, plant.ErrUnavailable) || !strings.Contains(err.Error(), "read only") {
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "read only") {
 		t.Errorf("Check() = %v, want read only", err)
 	}
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{record(1)}); !errors.Is(err, plant.ErrUnavailable) {
-		t.Errorf("CreateBatch() = %v, want %v", err, plant.ErrUnavailable)
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{record(1)}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("CreateBatch() = %v, want %v", err, store.ErrUnavailable)
 	}
 	server.Exec(t, fmt.Sprintf("ALTER DATABASE %s RESET default_transaction_read_only", u.Path[1:]))
 	// The refusal has closed the session, as a failover asks for: the next one is fine.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 const (
@@ -27,7 +27,7 @@ type attempt func(ctx context.Context, conn *pgx.Conn) (stored bool, err error)
 //
 // Where nothing can have been stored, a lost connection is tried again once, and a conflict with
 // other transactions a few times. Where something may have been stored, the answer is
-// plant.ErrUnknown, unless the attempt is repeatable: then repeating it is how its outcome is
+// store.ErrUnknown, unless the attempt is repeatable: then repeating it is how its outcome is
 // found out. Once there is a doubt, only a success removes it.
 func (s *Store) write(places chan struct{}, repeatable bool, do attempt) error {
 	deadline := time.Now().Add(writeTimeout)
@@ -50,7 +50,7 @@ func (s *Store) write(places chan struct{}, repeatable bool, do attempt) error {
 		case again && time.Until(deadline) > rest && !s.closed.Load():
 			time.Sleep(rest)
 		case doubt:
-			return fmt.Errorf("%w: %w", plant.ErrUnknown, withoutMeaning(translate(err)))
+			return fmt.Errorf("%w: %w", store.ErrUnknown, withoutMeaning(translate(err)))
 		default:
 			return translate(err)
 		}

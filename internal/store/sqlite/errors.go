@@ -7,7 +7,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // coded is an error of the library, as the driver and connection give it.
@@ -25,13 +25,13 @@ func translate(err error) error {
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%w: %w", plant.ErrFull, err)
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
-		return fmt.Errorf("%w: the file is damaged or is not a SQLite database; restore a backup or name another file: %w", plant.ErrUnavailable, err)
+		return fmt.Errorf("%w: the file is damaged or is not a SQLite database; restore a backup or name another file: %w", store.ErrUnavailable, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fmt.Errorf("%w: another process holds it locked: %w", plant.ErrUnavailable, err)
+		return fmt.Errorf("%w: another process holds it locked: %w", store.ErrUnavailable, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:
-		return fmt.Errorf("%w: %w", plant.ErrUnavailable, inWords(err))
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, inWords(err))
 	}
 	return err
 }

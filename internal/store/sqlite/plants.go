@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 const (
@@ -134,8 +135,8 @@ func tagValue(tag *string) any {
 }
 
 // plant reads a plant inside the writer's transaction.
-func (w *writer) plant(store string, id int64) (plant.Plant, error) {
-	row, err := w.row(getPlant, store, id)
+func (w *writer) plant(storeName string, id int64) (plant.Plant, error) {
+	row, err := w.row(getPlant, storeName, id)
 	if err != nil {
 		return plant.Plant{}, err
 	}
@@ -150,9 +151,9 @@ func (w *writer) plant(store string, id int64) (plant.Plant, error) {
 }
 
 // Get implements store.Plants.
-func (s *Store) Get(ctx context.Context, store string, id int64) (plant.New, error) {
+func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
 	p := plant.New{ID: id}
-	err := s.get.QueryRowContext(ctx, store, id).Scan(&p.Name, &p.Tag)
+	err := s.get.QueryRowContext(ctx, storeName, id).Scan(&p.Name, &p.Tag)
 	if errors.Is(err, sql.ErrNoRows) {
 		return plant.New{}, plant.ErrNotFound
 	}
@@ -160,18 +161,18 @@ func (s *Store) Get(ctx context.Context, store string, id int64) (plant.New, err
 }
 
 // List implements store.Plants.
-func (s *Store) List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error) {
-	first, ok := plant.FirstAfter(after)
+func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.New, error) {
+	first, ok := store.FirstAfter(after)
 	if !ok {
 		return nil, nil
 	}
-	rows, err := s.readers.QueryContext(ctx, listPlants, store, first, limit)
+	rows, err := s.readers.QueryContext(ctx, listPlants, storeName, first, limit)
 	if err != nil {
 		return nil, translate(err)
 	}
 	defer rows.Close()
 	var page []plant.New
-	for size := 0; size < plant.ListBytes && rows.Next(); { // each step reads one row
+	for size := 0; size < store.PageBytes && rows.Next(); { // each step reads one row
 		var p plant.New
 		if err := rows.Scan(&p.ID, &p.Name, &p.Tag); err != nil {
 			return nil, translate(err)
@@ -183,31 +184,31 @@ func (s *Store) List(ctx context.Context, store string, after *int64, limit int)
 }
 
 // Count implements store.Plants.
-func (s *Store) Count(ctx context.Context, store string) (n int64, err error) {
-	err = s.readers.QueryRowContext(ctx, countPlants, store).Scan(&n)
+func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error) {
+	err = s.readers.QueryRowContext(ctx, countPlants, storeName).Scan(&n)
 	return n, translate(err)
 }
 
 // Replace implements store.Plants.
-func (s *Store) Replace(_ context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error {
-	return s.writer.change(store, id, seen, func() error {
-		_, err := s.writer.exec(replacePlant, to.Name, tagValue(to.Tag), store, id)
+func (s *Store) Replace(_ context.Context, storeName string, id int64, to plant.Plant, seen *plant.Plant) error {
+	return s.writer.change(storeName, id, seen, func() error {
+		_, err := s.writer.exec(replacePlant, to.Name, tagValue(to.Tag), storeName, id)
 		return err
 	})
 }
 
 // Remove implements store.Plants.
-func (s *Store) Remove(_ context.Context, store string, id int64, seen *plant.Plant) error {
-	return s.writer.change(store, id, seen, func() error {
-		_, err := s.writer.exec(removePlant, store, id)
+func (s *Store) Remove(_ context.Context, storeName string, id int64, seen *plant.Plant) error {
+	return s.writer.change(storeName, id, seen, func() error {
+		_, err := s.writer.exec(removePlant, storeName, id)
 		return err
 	})
 }
 
 // change runs do where the plant is there and, if seen is not nil, equal to it.
-func (w *writer) change(store string, id int64, seen *plant.Plant, do func() error) error {
+func (w *writer) change(storeName string, id int64, seen *plant.Plant, do func() error) error {
 	return w.edit(func() error {
-		stored, err := w.plant(store, id)
+		stored, err := w.plant(storeName, id)
 		if err != nil {
 			return err
 		}

@@ -138,8 +138,8 @@ func TestLockedByAnother(t *testing.T) {
 	}
 	exec(t, db, "BEGIN IMMEDIATE")
 	_, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 2, "x", "-")})
-	if !errors.Is(err, plant.ErrUnavailable) {
-		t.Errorf("CreateBatch() with the file locked = %v, want %v", err, plant.ErrUnavailable)
+	if !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("CreateBatch() with the file locked = %v, want %v", err, store.ErrUnavailable)
 	}
 	exec(t, db, "ROLLBACK")
 	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 2, "x", "-")}); err != nil {

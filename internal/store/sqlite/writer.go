@@ -11,7 +11,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // writer is the one connection that changes the file.
@@ -95,7 +95,7 @@ func (w *writer) tx(do func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // nobody knows what is half done
 			w.stop("a write panicked")
-			err = fmt.Errorf("%w: panic in a write: %v\n%s", plant.ErrUnknown, r, debug.Stack())
+			err = fmt.Errorf("%w: panic in a write: %v\n%s", store.ErrUnknown, r, debug.Stack())
 		}
 	}()
 	return w.commit(do)
@@ -119,7 +119,7 @@ func (w *writer) edit(do func() error) error {
 	case err := <-done:
 		return err
 	case <-late.C:
-		return fmt.Errorf("%w: the disk did not confirm in time", plant.ErrUnknown)
+		return fmt.Errorf("%w: the disk did not confirm in time", store.ErrUnknown)
 	}
 }
 
@@ -134,7 +134,7 @@ func (w *writer) look() error {
 	// frozen it waits, as a system call does. SQLite would wait inside a page fault of the log's index, where
 	// Go can't stop the thread to collect garbage: the whole process would hang with it.
 	if err := syscall.Rmdir(w.path + "-none"); errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%w: %w", plant.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func wait(turn chan struct{}, patience time.Duration) error {
 	case turn <- struct{}{}:
 		return nil
 	case <-time.After(patience):
-		return fmt.Errorf("%w: other writes take too long", plant.ErrBusy)
+		return fmt.Errorf("%w: other writes take too long", store.ErrBusy)
 	}
 }
 
@@ -198,7 +198,7 @@ func (w *writer) commitFailed(err error) error {
 	default:
 		w.stop(fmt.Sprintf("a commit failed (%v)", inWords(err)))
 	}
-	return fmt.Errorf("commit: %w: %w", plant.ErrUnknown, inWords(err))
+	return fmt.Errorf("commit: %w: %w", store.ErrUnknown, inWords(err))
 }
 
 // checkpoint copies the log into the file. SQLite would do so by itself, and not tell when the sync
@@ -231,7 +231,7 @@ func (w *writer) rollback() {
 // stop makes this the last write.
 func (w *writer) stop(why string) error {
 	w.broken = true
-	err := fmt.Errorf("%w: %s, so nothing more is written until the service is started again", plant.ErrUnavailable, why)
+	err := fmt.Errorf("%w: %s, so nothing more is written until the service is started again", store.ErrUnavailable, why)
 	w.health.Store(&state{err})
 	return err
 }
@@ -240,7 +240,7 @@ func (w *writer) stop(why string) error {
 func (w *writer) note(err *error) {
 	switch {
 	case w.broken:
-	case errors.Is(*err, plant.ErrFull), errors.Is(*err, plant.ErrUnavailable), errors.Is(*err, plant.ErrUnknown):
+	case errors.Is(*err, store.ErrFull), errors.Is(*err, store.ErrUnavailable), errors.Is(*err, store.ErrUnknown):
 		w.health.Store(&state{*err})
 	case w.health.Load().err != nil:
 		w.health.Store(&state{})
@@ -252,10 +252,10 @@ func (w *writer) note(err *error) {
 func (w *writer) check() error {
 	err := w.health.Load().err
 	if err == nil && !w.inPlace() {
-		return fmt.Errorf("%w: %s", plant.ErrUnavailable, removed)
+		return fmt.Errorf("%w: %s", store.ErrUnavailable, removed)
 	}
 	if begun := w.begun.Load(); err == nil && begun != nil && time.Since(*begun) > tooLong {
-		return fmt.Errorf("%w: a write has waited %d s for the disk", plant.ErrUnavailable, time.Since(*begun)/time.Second)
+		return fmt.Errorf("%w: a write has waited %d s for the disk", store.ErrUnavailable, time.Since(*begun)/time.Second)
 	}
 	if len(w.turn) == 0 {
 		go w.tx(func() error {
@@ -279,6 +279,6 @@ func (w *writer) close() error {
 		return nil // the last connection to go would sync: the end of the process closes it as it is
 	}
 	w.broken = true
-	w.health.Store(&state{fmt.Errorf("%w: it was closed", plant.ErrUnavailable)})
+	w.health.Store(&state{fmt.Errorf("%w: it was closed", store.ErrUnavailable)})
 	return w.connection.close()
 }

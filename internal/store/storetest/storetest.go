@@ -288,7 +288,7 @@ func race(t *testing.T, open Open) {
 				}
 				out, err := openers[c%2].CreateBatch(context.Background(), batch)
 				// Who waits for too long on a slow machine is refused, and has stored nothing.
-				for deadline := time.Now().Add(time.Minute); errors.Is(err, plant.ErrUnavailable) && time.Now().Before(deadline); {
+				for deadline := time.Now().Add(time.Minute); errors.Is(err, store.ErrUnavailable) && time.Now().Before(deadline); {
 					out, err = openers[c%2].CreateBatch(context.Background(), batch)
 				}
 				if err != nil {
@@ -387,7 +387,7 @@ func listLarge(t *testing.T, open Open) {
 				t.Fatal(err)
 			}
 			want, size := 0, 0
-			for want < min(limit, len(rest)) && size < plant.ListBytes {
+			for want < min(limit, len(rest)) && size < store.PageBytes {
 				size += rest[want].Size()
 				want++
 			}
