@@ -19,7 +19,7 @@ const (
 	insertPlants = `
 		INSERT INTO plants (store, id, name, tag)
 		SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
-	insertAbsent = insertPlants + " ON CONFLICT DO NOTHING RETURNING storeName, id"
+	insertAbsent = insertPlants + " ON CONFLICT DO NOTHING RETURNING store, id"
 	selectPlants = `
 		SELECT plants.store, plants.id, plants.name, plants.tag
 		FROM unnest($1::text[], $2::bigint[]) AS sent (store, id)
