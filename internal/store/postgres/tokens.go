@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"plantstore/internal/rate"
 	"plantstore/internal/token"
 )
 
@@ -23,11 +22,11 @@ const (
 
 // AddToken implements store.Tokens.
 func (s *Store) AddToken(_ context.Context, t token.Token) error {
+	r := t.Row()
 	var rows int64
 	err := s.write(s.others, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 		rows, stored, err = exec(ctx, conn, addToken,
-			t.Name, t.Hash[:], t.Store, t.Scopes.String(), t.Tail, millis(t.Created), millis(t.Expires),
-			orNull(t.Rate.String()), orNull(t.Rate.Burst))
+			r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, r.Expires, r.Rate, r.Burst)
 		return stored, err
 	})
 	if err == nil && rows == 0 {
@@ -40,7 +39,7 @@ func (s *Store) AddToken(_ context.Context, t token.Token) error {
 func (s *Store) RevokeToken(_ context.Context, name string, at time.Time) error {
 	var rows int64
 	err := s.write(s.others, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-		rows, stored, err = exec(ctx, conn, revokeToken, millis(at), name)
+		rows, stored, err = exec(ctx, conn, revokeToken, at.UnixMilli(), name)
 		return stored, err
 	})
 	if err == nil && rows == 0 {
@@ -75,43 +74,10 @@ func (s *Store) Tokens(ctx context.Context) (all []token.Token, err error) {
 }
 
 func scanToken(row pgx.Row) (token.Token, error) {
-	var t token.Token
-	var hash []byte
-	var scopes string
-	var created, expires, revoked, burst *int64
-	var limit *string
-	err := row.Scan(&t.Name, &hash, &t.Store, &scopes, &t.Tail, &created, &expires, &revoked, &limit, &burst)
-	if err == nil && limit != nil && burst != nil {
-		t.Rate, err = rate.Parse(*limit, *burst)
-	}
+	var r token.Row
+	err := row.Scan(&r.Name, &r.Hash, &r.Store, &r.Scopes, &r.Tail, &r.Created, &r.Expires, &r.Revoked, &r.Rate, &r.Burst)
 	if err != nil {
 		return token.Token{}, err
 	}
-	copy(t.Hash[:], hash)
-	t.Created, t.Expires, t.Revoked = fromMillis(created), fromMillis(expires), fromMillis(revoked)
-	t.Scopes = token.StoredScopes(scopes)
-	return t, nil
-}
-
-// orNull points to a value; for the zero value it is NULL.
-func orNull[T string | int64](v T) *T {
-	if v == *new(T) {
-		return nil
-	}
-	return &v
-}
-
-func millis(t time.Time) *int64 {
-	if t.IsZero() {
-		return nil
-	}
-	n := t.UnixMilli()
-	return &n
-}
-
-func fromMillis(n *int64) time.Time {
-	if n == nil {
-		return time.Time{}
-	}
-	return time.UnixMilli(*n).UTC()
+	return r.Token()
 }

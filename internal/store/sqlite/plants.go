@@ -127,13 +127,6 @@ func (s *statement) row(p *plant.Record) {
 	}
 }
 
-func tagValue(tag *string) any {
-	if tag == nil {
-		return nil
-	}
-	return *tag
-}
-
 // plant reads a plant inside the writer's transaction.
 func (w *writer) plant(storeName string, id int64) (plant.Plant, error) {
 	row, err := w.row(getPlant, storeName, id)
@@ -192,7 +185,7 @@ func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error
 // Replace implements store.Plants.
 func (s *Store) Replace(_ context.Context, storeName string, id int64, to plant.Plant, seen *plant.Plant) error {
 	return s.writer.change(storeName, id, seen, func() error {
-		_, err := s.writer.exec(replacePlant, to.Name, tagValue(to.Tag), storeName, id)
+		_, err := s.writer.exec(replacePlant, to.Name, orNil(to.Tag), storeName, id)
 		return err
 	})
 }

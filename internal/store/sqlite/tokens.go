@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"plantstore/internal/rate"
 	"plantstore/internal/token"
 )
 
@@ -21,8 +20,8 @@ const (
 // AddToken implements store.Tokens.
 func (s *Store) AddToken(_ context.Context, t token.Token) error {
 	return s.writer.tx(func() error {
-		n, err := s.writer.exec(addToken, t.Name, t.Hash[:], t.Store, t.Scopes.String(), t.Tail, millis(t.Created), millis(t.Expires),
-			orNull(t.Rate.String()), orNull(t.Rate.Burst))
+		r := t.Row()
+		n, err := s.writer.exec(addToken, r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, orNil(r.Expires), orNil(r.Rate), orNil(r.Burst))
 		if err == nil && n == 0 {
 			err = token.ErrNameTaken
 		}
@@ -33,7 +32,7 @@ func (s *Store) AddToken(_ context.Context, t token.Token) error {
 // RevokeToken implements store.Tokens.
 func (s *Store) RevokeToken(_ context.Context, name string, at time.Time) error {
 	return s.writer.tx(func() error {
-		n, err := s.writer.exec(revokeToken, millis(at), name)
+		n, err := s.writer.exec(revokeToken, at.UnixMilli(), name)
 		if err == nil && n == 0 {
 			err = token.ErrUnknown
 		}
@@ -69,42 +68,18 @@ func (s *Store) Tokens(ctx context.Context) ([]token.Token, error) {
 }
 
 func scanToken(row interface{ Scan(...any) error }) (token.Token, error) {
-	var t token.Token
-	var hash []byte
-	var scopes string
-	var created, expires, revoked, burst sql.NullInt64
-	var limit sql.NullString
-	err := row.Scan(&t.Name, &hash, &t.Store, &scopes, &t.Tail, &created, &expires, &revoked, &limit, &burst)
-	if err == nil {
-		t.Rate, err = rate.Parse(limit.String, burst.Int64)
-	}
+	var r token.Row
+	err := row.Scan(&r.Name, &r.Hash, &r.Store, &r.Scopes, &r.Tail, &r.Created, &r.Expires, &r.Revoked, &r.Rate, &r.Burst)
 	if err != nil {
 		return token.Token{}, err
 	}
-	copy(t.Hash[:], hash)
-	t.Created, t.Expires, t.Revoked = fromMillis(created), fromMillis(expires), fromMillis(revoked)
-	t.Scopes = token.StoredScopes(scopes)
-	return t, nil
+	return r.Token()
 }
 
-// orNull is a value, or NULL for the zero value.
-func orNull[T string | int64](v T) any {
-	if v == *new(T) {
+// orNil is the value that p points to, or nil.
+func orNil[T any](p *T) any {
+	if p == nil {
 		return nil
 	}
-	return v
-}
-
-func millis(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixMilli()
-}
-
-func fromMillis(n sql.NullInt64) time.Time {
-	if !n.Valid {
-		return time.Time{}
-	}
-	return time.UnixMilli(n.Int64).UTC()
+	return *p
 }
