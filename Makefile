@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: run build test needs vet lint generate fuzz linear bench profile screenshot clean soak restarts slow overload
+.PHONY: run build test needs vet lint generate fuzz linear bench profile screenshot clean soak restarts slow overload mutate
 
 run: build ## serve on the embedded database
 	bin/plantstore serve
@@ -68,6 +68,14 @@ slow: needs ## let slow clients be until they are cut off, in about two minutes
 
 overload: ## ten times what it can do for 30 s, in 256 MiB, on a machine that does nothing else
 	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e -count=1 -v -run 'TestOverload$$'
+
+# make mutate PKG=./internal/rate N=100 SEED=2 MIN=90
+PKG ?= $(shell go list ./client ./cmd/... ./internal/... | grep -v -e /e2e -e /browser -e /testkit)
+N ?= 40
+SEED ?= 1
+MIN ?= 0
+mutate: ## count the random faults that the tests of each package detect (PKG, N, SEED, MIN)
+	cd bench && go run ./mutate -dir .. -n $(N) -seed $(SEED) -min $(MIN) $(PKG)
 
 bench: ## compare with others, about 6 minutes on a machine that does nothing else
 	cd bench && go run . --out ../docs
