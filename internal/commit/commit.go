@@ -1,11 +1,11 @@
-// Package commit turns many creates into few commits.
+// Package commit groups creates into batches, so that many of them share one commit.
 //
-// A lane commits as soon as its previous commit has ended: whoever waits by then is the next batch.
-// There is no timer on that path, so a lone client pays one commit and nothing more. Only after a large
-// batch is the next one waited for, a moment: see hold.
+// A lane is a goroutine that commits one batch after the other. As soon as its commit has ended it takes the
+// plants that are waiting by then as its next batch; the policy in policy.go names the exceptions.
 package commit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -25,77 +25,72 @@ type Store interface {
 
 // Options bound a Committer. A zero field takes its default.
 type Options struct {
-	Lanes    int           // batches under way at once; 1
-	Batch    int           // plants in one batch at most; 512
-	Enough   int           // plants that are worth a lane of their own, at least, while others commit; 16
-	Queue    int           // plants that may wait at most; 4096
-	Patience time.Duration // how long a caller waits at most; 10 s
+	Lanes   int           // batches in flight at most; 1
+	Batch   int           // plants in a batch at most; 512
+	Large   int           // plants from which a batch is large, see policy; 16
+	Queue   int           // plants waiting for a lane at most; 4096
+	Timeout time.Duration // how long Create waits for an outcome at most; 10 s
 }
 
 // Committer groups creates into batches. It is safe for concurrent use.
 type Committer struct {
-	store Store
-	opts  Options
+	store  Store
+	opts   Options
+	policy policy
 
-	mu      sync.Mutex
-	queue   []*batch // not begun, the oldest first; all but the last are full
-	waiting int      // plants in queue
-	active  int      // lanes that commit
-	begun   int      // plants that those commit
-	hurry   bool     // the first of queue has waited too long for those
-	hold    int      // plants that are waited for while no lane commits
-	grace   *time.Timer
-	alone   atomic.Bool // the last batch had one plant
-	idle    int         // lanes that wait for a wake
-	closed  bool
+	mu       sync.Mutex
+	queue    []*batch // not started, the oldest first; only the last one can be joined
+	state    state
+	expected *time.Timer // ends the wait for state.expected
+	sleeping int         // lanes that wait for wake
 
-	wake chan struct{}
+	wake      chan struct{}
+	lastBatch atomic.Int64 // plants in the batch that started last
 }
 
-// batch is what its callers share: each remembers its place in records and finds its outcome there.
+// batch is shared by its callers. Each knows its index in records and finds its outcome at the same index.
 type batch struct {
 	records []plant.Record
-	late    *time.Timer
-	stuck   *time.Timer // nil where no other lane could help
+	timeout *time.Timer // ends the wait of the callers
+	overdue *time.Timer // sets state.overdue; nil with a single lane
 
-	done     chan struct{} // closed when what follows is set
+	done     chan struct{} // closed when outcomes and err are set
 	outcomes []plant.Outcome
 	err      error
 
-	begun, answered bool // guarded by Committer.mu
+	started, finished bool // guarded by Committer.mu
 }
 
-// New makes a Committer on a store. Run makes it work.
+// New returns a Committer that commits to store while Run runs.
 func New(store Store, opts Options) *Committer {
-	opts.Lanes = or(opts.Lanes, 1)
-	opts.Batch = or(opts.Batch, 512)
-	opts.Enough = min(or(opts.Enough, 16), opts.Batch)
-	opts.Queue = or(opts.Queue, 4096)
-	opts.Patience = or(opts.Patience, 10*time.Second)
-	c := &Committer{store: store, opts: opts, wake: make(chan struct{}, opts.Lanes)}
-	c.grace = time.AfterFunc(graceLasts, c.letGo)
+	opts.Lanes = cmp.Or(opts.Lanes, 1)
+	opts.Batch = cmp.Or(opts.Batch, 512)
+	opts.Large = min(cmp.Or(opts.Large, 16), opts.Batch)
+	opts.Queue = cmp.Or(opts.Queue, 4096)
+	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
+	c := &Committer{
+		store: store, opts: opts, policy: policy{lanes: opts.Lanes, batch: opts.Batch, large: opts.Large},
+		wake: make(chan struct{}, opts.Lanes),
+	}
+	c.expected = time.AfterFunc(expectedFor, c.stopExpecting)
 	return c
 }
 
-func or[T int | time.Duration](value, fallback T) T {
-	if value == 0 {
-		return fallback
-	}
-	return value
-}
-
-// Queue is how many plants may wait at most.
+// Queue returns how many plants may wait at most.
 func (c *Committer) Queue() int { return c.opts.Queue }
 
 // Create stores a plant and returns its outcome once that would survive power loss.
 //
-// A caller that has gone away before its plant joins a batch stores nothing; after that the
-// batch goes on without it. Everyone who has joined is answered, on shutdown too.
+// It stores nothing if ctx has ended when it is called. Later the end of ctx changes nothing: the plant is part
+// of a batch with others, and Create returns the outcome of that batch, also while the Committer stops.
+//
+// ErrBusy and ErrStopping mean that nothing was stored, ErrUnknown that the outcome is unknown; any other error
+// is that of the store.
 func (c *Committer) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	b, place, err := c.join(record)
+	b, i, err := c.join(record)
 	if err != nil {
 		return 0, err
 	}
@@ -103,162 +98,149 @@ func (c *Committer) Create(ctx context.Context, record plant.Record) (plant.Outc
 	if b.err != nil {
 		return 0, b.err
 	}
-	return b.outcomes[place], nil
+	return b.outcomes[i], nil
 }
 
-func (c *Committer) join(record plant.Record) (b *batch, place int, err error) {
+// join adds a record to the last batch of the queue, or to a new one, and returns that batch and the record's index.
+func (c *Committer) join(record plant.Record) (*batch, int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.state.closed {
 		return nil, 0, store.ErrStopping
 	}
-	if c.waiting >= c.opts.Queue {
+	if c.state.waiting >= c.opts.Queue {
 		return nil, 0, store.ErrBusy
 	}
-	if n := len(c.queue); n > 0 && len(c.queue[n-1].records) < c.opts.Batch && !c.queue[n-1].answered {
+	var b *batch
+	if n := len(c.queue); n > 0 && len(c.queue[n-1].records) < c.opts.Batch && !c.queue[n-1].finished {
 		b = c.queue[n-1]
 	} else {
-		b = &batch{done: make(chan struct{})}
-		b.late = time.AfterFunc(c.opts.Patience, func() { c.expire(b) })
-		if c.opts.Lanes > 1 {
-			b.stuck = time.AfterFunc(stuckAfter, func() { c.unstick(b) })
-		}
+		b = c.newBatch()
 		c.queue = append(c.queue, b)
 	}
-	place = len(b.records)
 	b.records = append(b.records, record)
-	c.waiting++
-	if c.pays() {
-		c.rouse()
+	c.state.waiting++
+	if c.policy.starts(c.state) {
+		c.wakeLane()
 	}
-	return b, place, nil
+	return b, len(b.records) - 1, nil
 }
 
-// pays reports whether a lane should begin a batch now. While others commit, fewer plants than those
-// have do better to wait: the lane that is free next takes them. More wait only where a commit takes long.
-func (c *Committer) pays() bool {
-	if c.active == 0 {
-		return c.waiting >= c.hold
+func (c *Committer) newBatch() *batch {
+	b := &batch{done: make(chan struct{})}
+	b.timeout = time.AfterFunc(c.opts.Timeout, func() { c.expire(b) })
+	if c.opts.Lanes > 1 {
+		b.overdue = time.AfterFunc(overdueAfter, func() { c.setOverdue(b) })
 	}
-	return c.waiting >= max(c.opts.Enough, c.begun/c.active) || c.hurry
+	return b
 }
 
-// graceLasts is how long a lane waits, at most, for as many as it has to hold on for.
-const graceLasts = 500 * time.Microsecond
-
-// holdOn makes the only lane wait for most of as many plants as it takes now, if those are many: the
-// clients that it is about to answer will send the next ones at once, and a commit for the first few of
-// them would cost as much as one for all.
-func (c *Committer) holdOn(taken int) {
-	c.grace.Stop()
-	c.hold = 0
-	if c.opts.Lanes == 1 && taken >= c.opts.Enough && taken < c.opts.Batch { // behind a full one are more already
-		c.hold = taken * 3 / 4
-	}
-}
-
-// letGo ends that. Who has not come by now may never come.
-func (c *Committer) letGo() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hold = 0
-	if c.waiting > 0 {
-		c.rouse()
-	}
-}
-
-// rouse wakes a lane, if one waits. The caller holds mu.
-func (c *Committer) rouse() {
-	if c.idle > 0 {
-		c.idle--
+// wakeLane wakes a lane if one is sleeping. The caller holds mu.
+func (c *Committer) wakeLane() {
+	if c.sleeping > 0 {
+		c.sleeping--
 		c.wake <- struct{}{}
 	}
 }
 
-// stuckAfter is how long a few plants wait for lanes that commit: one may be held up by a lock.
-const stuckAfter = 50 * time.Millisecond
-
-func (c *Committer) unstick(b *batch) {
+func (c *Committer) stopExpecting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b.begun || b.answered {
-		return
+	c.state.expected = 0
+	if c.state.waiting > 0 {
+		c.wakeLane()
 	}
-	c.hurry = true // also for a lane that is free later
-	c.rouse()
 }
 
-// Run commits until ctx ends, then answers everyone who still waits and returns.
+func (c *Committer) setOverdue(b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.started || b.finished {
+		return
+	}
+	c.state.overdue = true // until a lane takes a batch, now or when one is free
+	c.wakeLane()
+}
+
+// Run commits until ctx ends. It then commits what is still waiting and returns.
 func (c *Committer) Run(ctx context.Context) {
 	var lanes sync.WaitGroup
 	for range c.opts.Lanes {
-		lanes.Go(c.lane)
+		lanes.Go(c.runLane)
 	}
 	<-ctx.Done()
 	c.mu.Lock()
-	c.closed = true
-	for ; c.idle > 0; c.idle-- {
-		c.wake <- struct{}{}
+	c.state.closed = true
+	for c.sleeping > 0 {
+		c.wakeLane()
 	}
 	c.mu.Unlock()
 	lanes.Wait()
 }
 
-func (c *Committer) lane() {
+func (c *Committer) runLane() {
 	for {
 		b := c.next()
 		if b == nil {
 			return
 		}
 		outcomes, err := c.commit(b.records)
-		c.answer(b, outcomes, err)
+		c.finish(b, outcomes, err)
 	}
 }
 
-// next waits for a batch and begins it. It returns nil when there will be none.
+// next waits for a batch and starts it. It returns nil when the Committer is closed and the queue is empty.
 func (c *Committer) next() *batch {
-	c.giveWay()
+	c.letOthersJoin()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		for len(c.queue) > 0 && (c.pays() || c.closed) {
-			b := c.queue[0]
-			c.queue[0] = nil
-			c.queue = c.queue[1:]
-			c.waiting -= len(b.records)
-			c.hurry = false
-			if b.stuck != nil {
-				b.stuck.Stop()
-			}
-			if !b.answered {
-				b.begun = true
-				c.active++
-				c.begun += len(b.records)
-				c.alone.Store(len(b.records) == 1)
-				c.holdOn(len(b.records))
+		for c.policy.starts(c.state) {
+			if b := c.take(); b != nil {
 				return b
 			}
 		}
-		if c.closed {
+		if c.state.closed {
 			return nil
 		}
-		c.idle++
-		if c.hold > 0 {
-			c.grace.Reset(graceLasts)
+		c.sleeping++
+		if c.state.expected > 0 {
+			c.expected.Reset(expectedFor)
 		}
 		c.mu.Unlock()
 		<-c.wake
-		c.giveWay()
+		c.letOthersJoin()
 		c.mu.Lock()
 	}
 }
 
-// giveWay lets who is about to join get in first: fewer, larger commits. A lone client has nobody to
-// wait for, and would be passed on from one processor to another.
-func (c *Committer) giveWay() {
-	if !c.alone.Load() {
+func (c *Committer) letOthersJoin() {
+	if c.policy.yields(int(c.lastBatch.Load())) {
 		runtime.Gosched()
 	}
+}
+
+// take removes the oldest batch from the queue and starts it. It returns nil if that batch has expired.
+func (c *Committer) take() *batch {
+	b := c.queue[0]
+	c.queue[0] = nil
+	c.queue = c.queue[1:]
+	n := len(b.records)
+	c.state.waiting -= n
+	c.state.overdue = false
+	if b.overdue != nil {
+		b.overdue.Stop()
+	}
+	if b.finished {
+		return nil
+	}
+	b.started = true
+	c.state.active++
+	c.state.inFlight += n
+	c.lastBatch.Store(int64(n))
+	c.expected.Stop()
+	c.state.expected = c.policy.expect(n)
+	return b
 }
 
 func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, err error) {
@@ -269,43 +251,43 @@ func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, er
 	}()
 	outcomes, err = c.store.CreateBatch(context.Background(), records)
 	if err == nil && len(outcomes) != len(records) {
-		err = fmt.Errorf("%w: the store gave %d outcomes for %d plants", store.ErrUnknown, len(outcomes), len(records))
+		err = fmt.Errorf("%w: the store returned %d outcomes for %d plants", store.ErrUnknown, len(outcomes), len(records))
 	}
 	return outcomes, err
 }
 
-// answer tells every caller of a batch what became of it, unless they were told already.
-func (c *Committer) answer(b *batch, outcomes []plant.Outcome, err error) {
-	b.late.Stop()
+// finish hands the outcomes of a batch to its callers, unless the batch has expired.
+func (c *Committer) finish(b *batch, outcomes []plant.Outcome, err error) {
+	b.timeout.Stop()
 	c.mu.Lock()
-	c.active--
-	c.begun -= len(b.records)
-	told := b.answer(outcomes, err)
+	c.state.active--
+	c.state.inFlight -= len(b.records)
+	first := b.finish(outcomes, err)
 	c.mu.Unlock()
-	if told {
-		close(b.done) // outside of mu, which those who join next want
+	if first {
+		close(b.done) // without mu, which the callers need to join again
 	}
 }
 
-// expire ends the wait of a batch that took too long. One that has not begun is never begun.
+// expire ends the wait for a batch that took too long. If it has not started, it never will.
 func (c *Committer) expire(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := store.ErrBusy
-	if b.begun {
+	if b.started {
 		err = fmt.Errorf("%w: the database did not confirm in time", store.ErrUnknown)
 	}
-	if b.answer(nil, err) {
+	if b.finish(nil, err) {
 		close(b.done)
 	}
 }
 
-// answer sets what the callers find when done is closed. It reports false where that was set before.
-func (b *batch) answer(outcomes []plant.Outcome, err error) bool {
-	if b.answered {
+// finish sets what the callers find once done is closed. It reports false if that was set before.
+func (b *batch) finish(outcomes []plant.Outcome, err error) bool {
+	if b.finished {
 		return false
 	}
-	b.answered = true
+	b.finished = true
 	b.outcomes, b.err = outcomes, err
 	return true
 }

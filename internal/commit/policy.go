@@ -1,0 +1,67 @@
+package commit
+
+import "time"
+
+// policy decides when a batch starts. It is pure: the Committer owns the state, the timers and the queue.
+//
+// A batch starts as soon as a lane is free and takes everything that is waiting. The three exceptions below
+// make batches larger where that pays, and none of them delays a single client.
+type policy struct {
+	lanes int // batches in flight at most
+	batch int // plants in a batch at most
+	large int // plants from which a batch is large
+}
+
+// state is what the policy decides on.
+type state struct {
+	waiting  int  // plants in the queue
+	active   int  // lanes that are committing
+	inFlight int  // plants that those lanes are committing
+	expected int  // plants to wait for before the next batch, while no lane is committing
+	overdue  bool // the oldest batch of the queue has waited overdueAfter
+	closed   bool // no more plants will join
+}
+
+const (
+	// expectedFor is how long a lane waits, at most, for the plants that it expects.
+	expectedFor = 500 * time.Microsecond
+
+	// overdueAfter is how long a few plants wait, at most, for a lane that is committing: a lock in the
+	// database may block that lane for seconds.
+	overdueAfter = 50 * time.Millisecond
+)
+
+// starts reports whether a free lane should start a batch now.
+//
+// While other lanes commit, a batch starts only for as many plants as one of their batches has on average, and
+// no fewer than a large batch has: fewer are cheaper in the batch of the lane that is free next. That gave 4 to
+// 8 % more creates on PostgreSQL.
+func (p policy) starts(s state) bool {
+	switch {
+	case s.waiting == 0:
+		return false
+	case s.closed:
+		return true
+	case s.active == 0:
+		return s.waiting >= s.expected
+	}
+	return s.waiting >= max(p.large, s.inFlight/s.active) || s.overdue
+}
+
+// expect returns how many plants to wait for after a batch of n has started.
+//
+// The clients of a large batch send their next plants as soon as they have their responses, and a commit of the
+// first few costs as much as one of all. So a single lane waits for three quarters of them: a tenth more creates
+// at 64 connections and a third fewer syncs. Behind a full batch others are waiting already.
+func (p policy) expect(n int) int {
+	if p.lanes > 1 || n < p.large || n >= p.batch {
+		return 0
+	}
+	return n * 3 / 4
+}
+
+// yields reports whether a lane lets other goroutines run before it takes a batch, where last is the size of the
+// previous one. Some goroutines are about to join, which makes the batch larger. After a batch of one there is
+// probably a single client, and yielding would only move its commit to another processor, which cost an eighth of
+// the time of its create.
+func (p policy) yields(last int) bool { return last != 1 }

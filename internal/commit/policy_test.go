@@ -1,0 +1,73 @@
+package commit
+
+import "testing"
+
+func TestPolicyStarts(t *testing.T) {
+	one := policy{lanes: 1, batch: 512, large: 16}
+	four := policy{lanes: 4, batch: 512, large: 16}
+	for _, test := range []struct {
+		name   string
+		policy policy
+		state  state
+		want   bool
+	}{
+		{"nothing is waiting", one, state{}, false},
+		{"one plant, free lanes", one, state{waiting: 1}, true},
+
+		{"fewer than expected", one, state{waiting: 11, expected: 12}, false},
+		{"as many as expected", one, state{waiting: 12, expected: 12}, true},
+		{"more than expected", one, state{waiting: 13, expected: 12}, true},
+		{"fewer than expected while closing", one, state{waiting: 1, expected: 12, closed: true}, true},
+
+		{"less than a large batch beside a busy lane", four, state{waiting: 15, active: 1, inFlight: 1}, false},
+		{"a large batch beside a busy lane", four, state{waiting: 16, active: 1, inFlight: 1}, true},
+		{"less than the average in flight", four, state{waiting: 39, active: 2, inFlight: 80}, false},
+		{"the average in flight", four, state{waiting: 40, active: 2, inFlight: 80}, true},
+		{"the average in flight, rounded down", four, state{waiting: 40, active: 2, inFlight: 81}, true},
+		{"the average of one lane", four, state{waiting: 79, active: 1, inFlight: 80}, false},
+		{"a large batch beside a full one", four, state{waiting: 511, active: 1, inFlight: 512}, false},
+		{"a full batch beside a full one", four, state{waiting: 512, active: 1, inFlight: 512}, true},
+		{"expected does not count beside a busy lane", four, state{waiting: 16, active: 1, inFlight: 1, expected: 17}, true},
+
+		{"overdue beside a busy lane", four, state{waiting: 1, active: 3, inFlight: 300, overdue: true}, true},
+		{"overdue with nothing waiting", four, state{active: 1, inFlight: 1, overdue: true}, false},
+		{"closing beside a busy lane", four, state{waiting: 1, active: 1, inFlight: 1, closed: true}, true},
+		{"closing with nothing waiting", four, state{closed: true}, false},
+	} {
+		if got := test.policy.starts(test.state); got != test.want {
+			t.Errorf("%s: %+v starts = %v, want %v", test.name, test.state, got, test.want)
+		}
+	}
+}
+
+func TestPolicyExpects(t *testing.T) {
+	one := policy{lanes: 1, batch: 512, large: 16}
+	two := policy{lanes: 2, batch: 512, large: 16}
+	small := policy{lanes: 1, batch: 16, large: 16}
+	for _, test := range []struct {
+		name    string
+		policy  policy
+		n, want int
+	}{
+		{"a batch of one", one, 1, 0},
+		{"just not large", one, 15, 0},
+		{"large", one, 16, 12},
+		{"three quarters, rounded down", one, 19, 14},
+		{"just not full", one, 511, 383},
+		{"full", one, 512, 0},
+		{"two lanes", two, 16, 0},
+		{"full as soon as it is large", small, 16, 0},
+	} {
+		if got := test.policy.expect(test.n); got != test.want {
+			t.Errorf("%s: expect(%d) = %d, want %d", test.name, test.n, got, test.want)
+		}
+	}
+}
+
+func TestPolicyYields(t *testing.T) {
+	for last, want := range map[int]bool{0: true, 1: false, 2: true, 512: true} {
+		if got := (policy{}).yields(last); got != want {
+			t.Errorf("yields(%d) = %v, want %v", last, got, want)
+		}
+	}
+}
