@@ -16,14 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
 	"github.com/jackc/pgx/v5"
-	"github.com/rs/zerolog"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/testkit/proxy"
 )
 
 // traffic is clients that create plants until they are told to stop, and note in a ledger what they
@@ -415,45 +414,38 @@ func losesPlants(t *testing.T) bool {
 }
 
 // proxied starts the product with a proxy between it and a database of the shared server.
-func proxied(t *testing.T) (p *process, tr *traffic, proxy *toxiproxy.Proxy, database string) {
+func proxied(t *testing.T) (p *process, tr *traffic, network *proxy.Proxy, database string) {
 	t.Helper()
 	server := pgtest.Shared(t)
 	database = databaseOf(t, server.Database(t))
-	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	proxy = toxiproxy.NewProxy(api, "database", "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", server.Port))
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Stop)
-	p, targets := serveFixed(t, server.Through(proxy.Listen, database))
-	return p, drive(t, false, targets...), proxy, database
+	network = proxy.New(t, fmt.Sprintf("127.0.0.1:%d", server.Port))
+	p, targets := serveFixed(t, server.Through(network.Address, database))
+	return p, drive(t, false, targets...), network, database
 }
 
 func TestNetworkFails(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name  string
-		toxic string
-		fault fault
-		want  int // an answer that clients must get during the fault; 0 where one may come only after it
+		name    string
+		network proxy.Fault
+		fault   fault
+		want    int // an answer that clients must get during the fault; 0 where one may come only after it
 	}{
-		{"it resets every connection", `{"type":"reset_peer","attributes":{"timeout":0}}`, fault{}, 50303},
-		{"it is slow", `{"type":"latency","attributes":{"latency":100,"jitter":50}}`, fault{partial: true}, 200},
-		{"it is slower than anybody waits", `{"type":"latency","attributes":{"latency":6000}}`, fault{}, 0},
-		{"it carries no requests", `{"type":"timeout","stream":"upstream","attributes":{"timeout":0}}`, fault{}, 0},
-		{"it carries requests and no replies", `{"type":"timeout","attributes":{"timeout":0}}`, fault{lasts: 6 * time.Second}, 50303},
-		{"it closes connections in the middle of requests", `{"type":"limit_data","stream":"upstream","attributes":{"bytes":5000}}`, fault{partial: true}, 200},
-		{"it closes connections in the middle of replies", `{"type":"limit_data","attributes":{"bytes":3000}}`, fault{partial: true}, 200},
+		{"it resets every connection", proxy.Reset(proxy.Replies), fault{}, 50303},
+		{"it is slow", proxy.Delay(proxy.Replies, 100*time.Millisecond, 50*time.Millisecond), fault{partial: true}, 200},
+		{"it is slower than anybody waits", proxy.Delay(proxy.Replies, 6*time.Second, 0), fault{}, 0},
+		{"it carries no requests", proxy.Drop(proxy.Requests), fault{}, 0},
+		{"it carries requests and no replies", proxy.Drop(proxy.Replies), fault{lasts: 6 * time.Second}, 50303},
+		{"it closes connections in the middle of requests", proxy.Limit(proxy.Requests, 5000), fault{partial: true}, 200},
+		{"it closes connections in the middle of replies", proxy.Limit(proxy.Replies, 3000), fault{partial: true}, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			p, tr, proxy, database := proxied(t)
+			p, tr, network, database := proxied(t)
 			var before int
 			test.fault.begin = func() {
 				before = tr.count()[test.want]
-				if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(test.toxic)); err != nil {
-					t.Fatal(err)
-				}
+				network.Set(test.network)
 			}
 			test.fault.end = func() {
 				least := before + 1
@@ -465,7 +457,7 @@ func TestNetworkFails(t *testing.T) {
 						t.Fatalf("%d creates were answered %d during the fault, want %d at least", tr.count()[test.want]-before, test.want, least-before)
 					}
 				}
-				proxy.Toxics.ResetToxics(t.Context())
+				network.Set(nil)
 			}
 			endure(t, p, tr, pgtest.Shared(t), database, test.fault)
 		})

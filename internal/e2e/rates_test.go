@@ -15,11 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
-
 	plants "plantstore/client"
 	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/testkit/proxy"
 	"plantstore/internal/token"
 )
 
@@ -351,16 +349,9 @@ func TestWrongTokensAndADistantDatabase(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
 	database := databaseOf(t, server.Database(t))
-	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	proxy := toxiproxy.NewProxy(api, "far", "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", server.Port))
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Stop)
-	p := serve(t, server.Through(proxy.Listen, database), "--access-log", "off")
-	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type":"latency","attributes":{"latency":20}}`)); err != nil {
-		t.Fatal(err)
-	}
+	network := proxy.New(t, fmt.Sprintf("127.0.0.1:%d", server.Port))
+	p := serve(t, server.Through(network.Address, database), "--access-log", "off")
+	network.Set(proxy.Delay(proxy.Replies, 20*time.Millisecond, 0))
 	var next atomic.Int64
 	wantUnharmed(t, func() (with, without time.Duration) {
 		without = during(t, p, &next, func() { awaitCreates(t, &next, 50) })

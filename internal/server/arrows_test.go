@@ -31,6 +31,7 @@ var arrows = map[string]string{
 	"internal/e2e":                   "",
 	"internal/e2e/openload":          "",
 	"internal/ledger":                "",
+	"internal/testkit/proxy":         "",
 }
 
 // libraries is which packages may use what is not the standard library.
