@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"plantstore/internal/httpapi"
+	"plantstore/internal/machine"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
@@ -68,7 +69,7 @@ type share struct {
 }
 
 func newCrowd(most int) crowd {
-	return crowd{max: most, bound: "--max-conns", freed: make(chan struct{}, 1), shares: map[token.Hash]*share{}, door: door{most: leavingConns(most, maxFiles())}}
+	return crowd{max: most, bound: "--max-conns", freed: make(chan struct{}, 1), shares: map[token.Hash]*share{}, door: door{most: leavingConns(most, machine.Read().Files)}}
 }
 
 // acceptAll is how connections come in. It ends with the listener.

@@ -6,14 +6,13 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"plantstore/internal/machine"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
@@ -33,32 +32,8 @@ func TestMaxConns(t *testing.T) {
 		{2, 10, math.MaxInt64, 4},
 		{2, 1 << 20, 1 << 20, 8},
 	} {
-		if got := maxConns(c.processors, c.files, c.memory); got != c.want {
+		if got := maxConns(machine.Limits{Processors: c.processors, Files: c.files, Memory: c.memory}); got != c.want {
 			t.Errorf("maxConns(%d, %d, %d) = %d, want %d", c.processors, c.files, c.memory, got, c.want)
-		}
-	}
-}
-
-// The smallest limit of the groups that hold the process counts, in both versions of control groups.
-func TestMemoryLimit(t *testing.T) {
-	for name, c := range map[string]struct {
-		files map[string]string
-		want  int64
-	}{
-		"none":         {nil, math.MaxInt64},
-		"second":       {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "1000\n"}, 1000},
-		"first":        {map[string]string{"proc/self/cgroup": "5:cpu:/x\n4:memory:/a\n0::/\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "2000\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "1\n"}, 2000},
-		"in container": {map[string]string{"proc/self/cgroup": "4:memory:/docker/1\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "3000\n"}, 3000},
-	} {
-		root := t.TempDir()
-		for path, text := range c.files {
-			path = filepath.Join(root, path)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := memoryLimit(root); got != c.want {
-			t.Errorf("%s: memoryLimit() = %d, want %d", name, got, c.want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -13,8 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"plantstore/internal/framing"
 	"plantstore/internal/httpapi"
 )
+
+var errFraming = errors.New("the request can be read in two ways")
 
 // linger is how long a connection that no request is on is kept after the signal to stop. Its client
 // does not know yet, and may be sending: what comes is answered, and the answer says that it is the last.
@@ -47,7 +51,7 @@ type conn struct {
 	half atomic.Bool // from the first byte of a request until its answer is written
 	busy atomic.Bool // while a handler has the request
 
-	framing framing // of what is read
+	framing framing.Checker // of what is read
 
 	since   atomic.Int64 // when it was accepted, or idle, or a request began to arrive; in ns since 1970
 	asked   atomic.Bool  // something has been sent on it
@@ -81,7 +85,7 @@ func (l *listener) state(nc net.Conn, s http.ConnState) {
 		c.half.Store(true) // also where it was read together with the request before
 	case http.StateIdle:
 		c.busy.Store(false)
-		c.half.Store(c.framing.within())
+		c.half.Store(c.framing.InRequest())
 		c.awaits(time.Now())
 		// In a crowd, who has shown no token has one answer.
 		if l.lingered.Load() || c.share == nil && l.crowded.Load() != 0 && l.isFull() {
@@ -146,7 +150,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	if len(b) == 1 && c.busy.Load() {
 		return 0, nil
 	}
-	if c.framing.broken {
+	if c.framing.Broken() {
 		return 0, errFraming
 	}
 	if c.busy.Load() {
@@ -165,7 +169,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	if c.gone.Load() {
 		return 0, net.ErrClosed
 	}
-	if n = c.framing.follow(b[:n]); n == 0 {
+	if n = c.framing.Check(b[:n]); n == 0 {
 		return 0, errFraming
 	}
 	return n, err

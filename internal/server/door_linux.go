@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"math"
 	"net"
 	"os"
 	"sync"
@@ -156,15 +155,6 @@ func control(of any, do func(fd int)) {
 			raw.Control(func(fd uintptr) { do(int(fd)) })
 		}
 	}
-}
-
-// maxFiles is how many files the process may have open.
-func maxFiles() uint64 {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return math.MaxUint64
-	}
-	return limit.Cur
 }
 
 func outOfFiles(err error) bool {

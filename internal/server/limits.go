@@ -3,10 +3,9 @@ package server
 import (
 	"math"
 	"os"
-	"path"
 	"runtime/debug"
-	"strconv"
-	"strings"
+
+	"plantstore/internal/machine"
 )
 
 const (
@@ -21,12 +20,12 @@ const (
 )
 
 // maxConns is how many connections processors, files and memory allow.
-func maxConns(processors int, files uint64, memory int64) int {
-	n := int64(min(manyConns, connsOfOne*processors))
-	if files < manyConns*2 {
-		n = min(n, (int64(files)-otherFiles)*8/9) // a ninth for those that are being refused: see leavingConns
+func maxConns(m machine.Limits) int {
+	n := int64(min(manyConns, connsOfOne*m.Processors))
+	if m.Files < manyConns*2 {
+		n = min(n, (int64(m.Files)-otherFiles)*8/9) // a ninth for those that are being refused: see leavingConns
 	}
-	return int(max(fewConns, min(n, memory/memoryOfOne)))
+	return int(max(fewConns, min(n, m.Memory/memoryOfOne)))
 }
 
 // leavingConns is how many connections may be open beside those, to be told that there is no room.
@@ -39,37 +38,6 @@ func leavingConns(conns int, files uint64) int {
 // need as much again, twice.
 func maxHeld(memory, maxBody int64) int64 {
 	return max(4*maxBody, min(memoryOfBodies, memory/8))
-}
-
-// memoryLimit is the limit of the control group that the process is in, of either version of control
-// groups, or the largest number.
-func memoryLimit(root string) int64 {
-	limit := int64(math.MaxInt64)
-	text, _ := os.ReadFile(path.Join(root, "proc/self/cgroup"))
-	for line := range strings.Lines(string(text)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		folder, file := "sys/fs/cgroup", "memory.max"
-		if parts[1] == "memory" {
-			folder, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		} else if parts[1] != "" {
-			continue
-		}
-		// Every group above counts too. In a container the path may be that of the host, and only
-		// the last of them, the root, be there.
-		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
-			value, _ := os.ReadFile(path.Join(root, folder, group, file))
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(value)), 10, 64); err == nil && n > 0 {
-				limit = min(limit, n)
-			}
-			if group == "/" {
-				break
-			}
-		}
-	}
-	return limit
 }
 
 // limitMemory makes the collector work harder before the group's limit ends the process. SQLite's memory

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"plantstore/internal/commit"
 	"plantstore/internal/console"
 	"plantstore/internal/httpapi"
+	"plantstore/internal/machine"
 	"plantstore/internal/rate"
 	"plantstore/internal/store"
 	"plantstore/internal/telemetry"
@@ -74,9 +74,9 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	if cfg.AccessLog == httpapi.LogNone {
 		logRequest = func(string, ...any) {}
 	}
-	memory := memoryLimit("/")
-	limitMemory(memory)
-	most := maxConns(runtime.GOMAXPROCS(0), maxFiles(), memory)
+	limits := machine.Read()
+	limitMemory(limits.Memory)
+	most := maxConns(limits)
 	if cfg.MaxConns > 0 {
 		most = cfg.MaxConns
 	}
@@ -116,7 +116,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 			Pages:           console.Routes(base.Path),
 			Stopping:        conns.draining.Load,
 			Admit:           conns.admit,
-			MaxHeld:         maxHeld(memory, cfg.MaxBody),
+			MaxHeld:         maxHeld(limits.Memory, cfg.MaxBody),
 		}),
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: readTimeout,
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ConnState: conns.state, ConnContext: connContext,

@@ -1,0 +1,156 @@
+package framing
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const (
+	get  = "GET /plants HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n"
+	post = "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\ncontent-length: 19\r\n\r\n" +
+		`{"id":1,"name":"x"}`
+	start   = "POST /plants HTTP/1.1\r\nHost: x\r\n"
+	chunked = start + "Transfer-Encoding: chunked\r\n"
+)
+
+var streams = []struct {
+	name, stream string
+	passes       bool
+}{
+	{"requests without a body", get + get, true},
+	{"requests with a body", post + post + get, true},
+	{"an empty line between requests", post + "\r\n" + post, true},
+	{"a body that looks like a head", start + "Content-Length: 11\r\n\r\nx\ny: z\n \n\n\n" + get, true},
+	{"chunks, then unchecked bytes", chunked + "\r\n0\r\n\r\n" + post + "\n\n", true},
+	{"headers with similar names", start + "Content-Length-Of: a, b\r\nTransfer-Encoding-Of: c\r\nT: u\r\n\r\n", true},
+	{"a header that is shorter", start + "Content: 1\r\nTransfer: 2\r\n\r\n" + get, true},
+	{"a similar header of the same length", start + "Content-Lengti: 7\r\nTransfer-Encodinh: y\r\n\r\n" + get, true},
+	{"a length with white space", start + "Content-Length: \t 2 \t\r\n\r\nab" + get, true},
+	{"the largest length", start + "Content-Length: 999999999999999999\r\n\r\n" + get + "\n", true},
+
+	{"a transfer coding, then a length", chunked + "Content-Length: 5\r\n\r\n", false},
+	{"a length, then a transfer coding", start + "CONTENT-LENGTH: 5\r\ntransfer-encoding:\tidentity\r\n\r\n", false},
+	{"two lengths", start + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n", false},
+	{"the same length twice", start + "Content-Length: 5\r\nContent-Length: 5\r\n\r\n", false},
+	{"a list of lengths", start + "Content-Length: 5, 5\r\n\r\n", false},
+	{"a length with a sign", start + "Content-Length: +5\r\n\r\n", false},
+	{"a length with a character before the digits", start + "Content-Length: 5/\r\n\r\n", false},
+	{"a length with a character after the digits", start + "Content-Length: 5:\r\n\r\n", false},
+	{"a length of 19 digits", start + "Content-Length: 1000000000000000000\r\n\r\n", false},
+	{"an empty length", start + "Content-Length:\r\n\r\n", false},
+	{"a folded header", start + "X: a\r\n b\r\n\r\n", false},
+	{"a header folded with a tab", start + "Transfer-Encoding:\r\n\tchunked\r\n\r\n", false},
+	{"a header line that ends with LF", start + "X: a\nY: b\r\n\r\n", false},
+	{"a head that ends with LF", start + "X: a\r\n\n", false},
+	{"a request line that ends with LF", "GET / HTTP/1.1\nX: a\r\n\r\n", false},
+	{"an LF between requests", get + "\n" + get, false},
+}
+
+// However the bytes of a stream are cut into reads, the verdict is the same.
+func TestChecker(t *testing.T) {
+	for _, test := range streams {
+		for _, before := range []string{"", post} {
+			c, stream := new(Checker), []byte(before+test.stream)
+			n := c.Check(stream)
+			if c.Broken() == test.passes || test.passes != (n == len(stream)) {
+				t.Errorf("%s: Check() = %d of %d bytes, Broken() = %v", test.name, n, len(stream), c.Broken())
+			}
+			if n < len(before) {
+				t.Errorf("%s: Check() = %d, less than the %d bytes of the request before", test.name, n, len(before))
+			}
+			for size := 1; size < 40; size++ {
+				checkInPieces(t, test.name, before, test.stream, size, test.passes)
+			}
+		}
+	}
+}
+
+func checkInPieces(t *testing.T, name, before, stream string, size int, passes bool) {
+	t.Helper()
+	c, passed := new(Checker), ""
+	for rest := []byte(before + stream); len(rest) > 0; {
+		n := min(size, len(rest))
+		wasBroken := c.Broken()
+		ok := c.Check(rest[:n])
+		if passed += string(rest[:ok]); wasBroken && ok > 0 {
+			t.Errorf("%s, %d bytes at a time: Check() = %d after a fault", name, size, ok)
+		}
+		rest = rest[n:]
+	}
+	if c.Broken() == passes {
+		t.Errorf("%s, %d bytes at a time: Broken() = %v", name, size, c.Broken())
+	}
+	if passes {
+		return
+	}
+	// net/http must not find the ambiguous request in what it gets; the first of these streams is a whole GET.
+	in := bufio.NewReader(strings.NewReader(strings.TrimPrefix(strings.TrimPrefix(passed, before), get)))
+	if r, err := http.ReadRequest(in); err == nil {
+		t.Errorf("%s, %d bytes at a time: net/http finds %s %s in %q", name, size, r.Method, r.URL, passed)
+	}
+}
+
+func TestInRequest(t *testing.T) {
+	var c Checker
+	for _, step := range []struct {
+		bytes string
+		want  bool
+	}{
+		{"", false}, {"\r\n", false}, {"P", true}, {"OST / HTTP/1.1\r\n", true}, {"Content-Length: 2\r\n", true},
+		{"\r\n", true}, {"a", true}, {"b", false}, {get, false}, {"GET / HTTP/1.1\r\n", true}, {"\r", true}, {"\n", false},
+	} {
+		if c.Check([]byte(step.bytes)); c.InRequest() != step.want {
+			t.Errorf("after %q: InRequest() = %v, want %v", step.bytes, c.InRequest(), step.want)
+		}
+	}
+}
+
+// FuzzFraming checks that net/http reads every stream that passes as the same requests: it finds as many as the
+// Checker, and each body ends in the same place.
+func FuzzFraming(f *testing.F) {
+	for _, s := range streams {
+		f.Add([]byte(s.stream))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		in := bufio.NewReader(strings.NewReader(string(stream)))
+		var c Checker
+		rest := stream
+		for {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil || len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+				return // the connection ends here
+			}
+			left, _ := io.ReadAll(in)
+			size := len(rest) - len(left)
+			if c.Check(rest[:size]); c.Broken() {
+				return
+			}
+			if c.InRequest() {
+				t.Fatalf("net/http reads %q with a body of %d bytes; the Checker is within a request: %+v",
+					rest[:size], len(body), c)
+			}
+			rest, in = left, bufio.NewReader(strings.NewReader(string(left)))
+		}
+	})
+}
+
+func BenchmarkCheck(b *testing.B) {
+	request := fmt.Appendf(nil, "POST /plants HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: Go-http-client/1.1\r\n"+
+		"Content-Length: 19\r\nAuthorization: Bearer plant_%036d\r\nContent-Type: application/json\r\n"+
+		"Accept-Encoding: gzip\r\n\r\n%s", 0, `{"id":1,"name":"x"}`)
+	var c Checker
+	b.ReportAllocs()
+	for b.Loop() {
+		if c.Check(request); c.Broken() {
+			b.Fatal("refused")
+		}
+	}
+}
