@@ -1,9 +1,16 @@
-// Package client talks to a Plant Store service.
+// Package client calls a Plant Store service.
 //
-// Every call takes a context and ends when it ends. A call that failed for a passing reason is
-// repeated where that is safe, with growing pauses: see WithRetries. What the service refuses is
-// an *Error. Whether a change that failed may have been made all the same is one question:
-// errors.Is(err, ErrUnknown). The token is in no error.
+// Every call takes a context and returns when the context ends. A call that fails for a temporary
+// reason is retried where that is safe, with growing pauses:
+//
+//   - Create, Get, Plants and Count are retried after the statuses 429, 502, 503 and 504, when no
+//     connection could be made, and when a connection was lost before the response was complete.
+//   - Replace and Remove are retried only when the service cannot have made the change: after 429,
+//     after a 503 of the service that says that nothing was stored, and when no connection could
+//     be made.
+//
+// Use WithRetries to configure this. A response that is not a success is an *Error. A change
+// that failed may still have been made if errors.Is(err, ErrUnknown). No error contains the token.
 package client
 
 import (
@@ -21,32 +28,33 @@ import (
 	"unicode/utf8"
 )
 
-// Plant is a plant without its id. A nil Tag means that it has none, which is not the same as an
-// empty one. Both are kept character for character.
+// Plant is a plant without its id. A nil Tag means that the plant has no tag, which differs from an
+// empty tag. Name and Tag are stored and returned unchanged.
 type Plant struct {
 	Name string  `json:"name"`
 	Tag  *string `json:"tag,omitzero"`
 }
 
-// NewPlant is a plant with the id that its creator chose. Every int64 is one.
+// NewPlant is a plant with its id, which the client chooses. Every int64 is a valid id.
 type NewPlant struct {
 	ID int64 `json:"id"`
 	Plant
 }
 
-// Stored is a plant as the service has it. ETag names its content, for Replace and Remove.
+// Stored is a plant as the service stores it. ETag identifies its content, for Replace and Remove.
 type Stored struct {
 	NewPlant
 	ETag string `json:"etag,omitzero"`
 }
 
-// Page says where Plants begins. Its zero value is the first plant of all.
+// Page sets where Plants starts and how much it fetches at a time. The zero value starts at the
+// lowest id.
 type Page struct {
-	Size  int    // plants to fetch at a time, 1 to 1000; 0 leaves it to the service
-	After *int64 // only plants with higher ids
+	Size  int    // plants per request, 1 to 1000; 0 for the default of the service
+	After *int64 // return only plants with higher ids; nil for all
 }
 
-// Client is safe for use by many goroutines.
+// Client calls one service with one token. It is safe for concurrent use.
 type Client struct {
 	base    *url.URL
 	token   string
@@ -55,40 +63,45 @@ type Client struct {
 	backoff time.Duration
 }
 
-// Option changes a Client that is being made.
+// Option configures a Client.
 type Option func(*Client)
 
-// WithHTTPClient sets what carries the requests, for another transport or timeout. It is copied;
-// the copy follows no redirect, since a redirected create would become a read.
-// Without this option a try may take 30 seconds.
+// WithHTTPClient sets the HTTP client that sends requests, for a different transport or timeout. It
+// is copied, and the copy follows no redirects, because a redirected create would become a read.
+// The default has a timeout of 30 seconds for each attempt.
 func WithHTTPClient(h *http.Client) Option {
 	return func(c *Client) { c.http = h }
 }
 
-// WithRetries sets how often a call is repeated at most, and the first pause. Pauses double up to
-// 5 seconds, are shortened at random by up to a half, and come on top of what Retry-After asks
-// for. A call is given up at once where the pause would outlast its context, or where Retry-After
-// is more than a minute. Without this option it is 5 times from 100 milliseconds; n = 0 repeats nothing.
+// WithRetries sets how many times a call is retried and the pause before the first retry. Pauses
+// double up to 5 seconds, are shortened at random by up to half, and are added to the time that
+// Retry-After asks for. A call fails without waiting if the pause would outlast its context or if
+// Retry-After is more than a minute. The default is 5 retries from 100 milliseconds; 0 retries
+// nothing.
 func WithRetries(n int, backoff time.Duration) Option {
 	return func(c *Client) { c.retries, c.backoff = n, max(backoff, 0) }
 }
 
-// New makes a client of the service at a base URL such as http://127.0.0.1:8080. It does not
-// connect yet.
+// New returns a client of the service at a base URL such as http://127.0.0.1:8080, which may have a
+// path. It does not connect.
 func New(baseURL, token string, options ...Option) (*Client, error) {
 	base, err := url.Parse(baseURL)
 	switch {
 	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Hostname() == "":
-		return nil, fmt.Errorf("the address of the service is %q: expected one such as http://127.0.0.1:8080", baseURL)
+		return nil, fmt.Errorf("base URL %q is invalid: use one such as http://127.0.0.1:8080", baseURL)
 	case base.User != nil || base.RawQuery != "" || base.Fragment != "":
-		return nil, errors.New("the address of the service has a user, a query or a fragment: expected none")
+		return nil, errors.New("the base URL must have no user, query or fragment")
 	case token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, errors.New("the token: expected visible ASCII characters")
+		return nil, errors.New("the token must consist of visible ASCII characters")
 	}
-	c := &Client{base: base, token: token, http: &http.Client{Timeout: 30 * time.Second}, retries: 5, backoff: 100 * time.Millisecond}
+	c := &Client{
+		base: base, token: token, http: &http.Client{Timeout: 30 * time.Second},
+		retries: 5, backoff: 100 * time.Millisecond,
+	}
 	if shared, ok := http.DefaultTransport.(*http.Transport); ok {
 		own := shared.Clone()
-		own.MaxIdleConns, own.MaxIdleConnsPerHost = 256, 256 // the service commits what arrives together together
+		// Many concurrent creates share a commit, so many connections are worth keeping.
+		own.MaxIdleConns, own.MaxIdleConnsPerHost = 256, 256
 		c.http.Transport = own
 	}
 	for _, option := range options {
@@ -100,66 +113,75 @@ func New(baseURL, token string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Create stores a plant and returns it as the service has it; it would then survive power loss.
-// The same plant again is no error and stores nothing, so Create is repeated after 429, 502, 503,
-// 504 and a lost connection. Another plant under the id is an *Error with the number 40009, and certain:
-// this plant is not there, or, after a lost answer, not any more, since it was replaced meanwhile.
+// Create stores a plant and returns it as stored. When it returns without an error, the plant would
+// survive power loss. Creating the same plant again succeeds and stores nothing, so Create is
+// retried after 429, 502, 503, 504 and a lost connection.
 //
-// Where errors.Is(err, ErrUnknown) it is not known whether the plant is stored: Create it again. After
-// any other error it is not.
+// An *Error with the number 40009 means that the id belongs to a plant with a different name or tag.
+// It is final: this plant is not stored, or, if an earlier attempt stored it, it was replaced since.
+//
+// If errors.Is(err, ErrUnknown), the plant may have been stored: call Create again. After any other
+// error it was not stored.
 func (c *Client) Create(ctx context.Context, p NewPlant) (Plant, error) {
 	body, err := encode(p, p.Plant)
 	if err != nil {
 		return Plant{}, err
 	}
-	q := request{method: http.MethodPost, url: c.base.JoinPath("plants"), body: body, want: http.StatusOK, safe: true}
-	a, err := c.do(ctx, q)
+	req := request{
+		method: http.MethodPost, url: c.base.JoinPath("plants"), body: body,
+		success: http.StatusOK, idempotent: true,
+	}
+	resp, err := c.do(ctx, req)
 	if err != nil {
 		return Plant{}, err
 	}
-	var w wire
-	if json.Unmarshal(a.body, &w) != nil || w.Name == nil {
-		return Plant{}, q.unknown(errNotOurs)
+	var got plantJSON
+	if json.Unmarshal(resp.body, &got) != nil || got.Name == nil {
+		return Plant{}, req.unknown(errNotPlantStore)
 	}
-	return Plant{*w.Name, w.Tag}, nil
+	return Plant{*got.Name, got.Tag}, nil
 }
 
-// Get reads a plant. It is repeated as Create is.
+// Get returns a plant. It is retried like Create. An *Error with the number 40401 means that no plant
+// has the id.
 func (c *Client) Get(ctx context.Context, id int64) (Stored, error) {
-	return c.stored(ctx, request{method: http.MethodGet, url: c.plant(id), want: http.StatusOK, safe: true})
+	return c.stored(ctx, request{method: http.MethodGet, url: c.plantURL(id), success: http.StatusOK, idempotent: true})
 }
 
-// Replace gives a plant that is there another name and tag. With an ifMatch that is not empty it
-// does so only where the plant still has that ETag, and is otherwise an *Error with the number 41201.
+// Replace changes the name and the tag of an existing plant. If ifMatch is not empty, the plant is
+// changed only if it still has that ETag.
 //
-// It is repeated only when nothing can have happened: after 429, after a 503 that says that
-// nothing was stored, and when no connection was made. So an error with the number 40401 or 41201
-// is certain: nothing was replaced.
+// Replace is retried only if nothing can have been changed: after 429, after a 503 of the service
+// that says that nothing was stored, and when no connection could be made. So an *Error with the
+// number 40401 (no such plant) or 41201 (a different ETag) is final: nothing was replaced.
 //
-// Where errors.Is(err, ErrUnknown) it is not known whether the plant was replaced: Get it. To Replace it
-// again might undo what somebody else has done since; with the same ifMatch it does not, but a 41201 then
-// may come from the change that the first call has made, and a 40401 says only that the plant is gone now.
+// If errors.Is(err, ErrUnknown), the plant may have been replaced: Get it. Calling Replace again
+// could overwrite a later change of another client. With the same ifMatch it cannot, but then 41201
+// may be caused by the first call's own change, and 40401 means only that the plant no longer exists.
 func (c *Client) Replace(ctx context.Context, id int64, to Plant, ifMatch string) (Stored, error) {
 	body, err := encode(to, to)
 	if err != nil {
 		return Stored{}, err
 	}
-	return c.stored(ctx, request{method: http.MethodPut, url: c.plant(id), body: body, ifMatch: ifMatch, want: http.StatusOK})
+	return c.stored(ctx, request{
+		method: http.MethodPut, url: c.plantURL(id), body: body, ifMatch: ifMatch, success: http.StatusOK,
+	})
 }
 
-// Remove removes a plant. ifMatch and repetition are as in Replace, and so is an error with the number
-// 40401 or 41201: certain, nothing was removed.
+// Remove removes a plant. ifMatch, retries and the numbers 40401 and 41201 are as in Replace.
 //
-// Where errors.Is(err, ErrUnknown) it is not known whether the plant was removed: Get it; 40401 says that it
-// is gone. To Remove it again might remove one that was created since.
+// If errors.Is(err, ErrUnknown), the plant may have been removed: Get it; 40401 means that it no
+// longer exists. Calling Remove again could remove a plant that was created since.
 func (c *Client) Remove(ctx context.Context, id int64, ifMatch string) error {
-	_, err := c.do(ctx, request{method: http.MethodDelete, url: c.plant(id), ifMatch: ifMatch, want: http.StatusNoContent})
+	_, err := c.do(ctx, request{
+		method: http.MethodDelete, url: c.plantURL(id), ifMatch: ifMatch, success: http.StatusNoContent,
+	})
 	return err
 }
 
-// Plants walks through the plants of the store in the order of their ids. It fetches a page when
-// the walk gets there, holds one at a time and no connection between them, and ends with the
-// first error. Each page is repeated as Create is. Plants created behind the walk are not seen.
+// Plants returns the plants of the store in the order of their ids. It requests a page when the
+// iteration reaches it, keeps one page in memory, and stops after the first error. Each request is
+// retried like Create. Plants created with an id that the iteration has passed are not returned.
 func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, error] {
 	return func(yield func(NewPlant, error) bool) {
 		query := url.Values{}
@@ -178,8 +200,8 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 				return
 			}
 			for _, p := range page {
-				if last != nil && p.ID <= *last { // such a walk might never end
-					yield(NewPlant{}, fmt.Errorf("the service lists plant %d after plant %d", p.ID, *last))
+				if last != nil && p.ID <= *last { // otherwise the iteration might never end
+					yield(NewPlant{}, fmt.Errorf("the service listed plant %d after plant %d", p.ID, *last))
 					return
 				}
 				if !yield(p, nil) {
@@ -191,64 +213,65 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 	}
 }
 
-// Count is how many plants the store has. The service reads them all to know. It is repeated as Create is.
+// Count returns the number of plants in the store. The service reads every plant to count them. Count
+// is retried like Create.
 func (c *Client) Count(ctx context.Context) (int64, error) {
-	a, err := c.do(ctx, c.list("limit=1", "count=exact"))
+	resp, err := c.do(ctx, c.list("limit=1", "count=exact"))
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseInt(a.header.Get("Plants-Count"), 10, 64)
+	n, err := strconv.ParseInt(resp.header.Get("Plants-Count"), 10, 64)
 	if err != nil {
-		return 0, errNotOurs
+		return 0, errNotPlantStore
 	}
 	return n, nil
 }
 
-func (c *Client) plant(id int64) *url.URL {
+func (c *Client) plantURL(id int64) *url.URL {
 	return c.base.JoinPath("plants", strconv.FormatInt(id, 10))
 }
 
 func (c *Client) list(query, prefer string) request {
 	u := c.base.JoinPath("plants")
 	u.RawQuery = query
-	return request{method: http.MethodGet, url: u, prefer: prefer, want: http.StatusOK, safe: true}
+	return request{method: http.MethodGet, url: u, prefer: prefer, success: http.StatusOK, idempotent: true}
 }
 
 func (c *Client) page(ctx context.Context, query string) (page []NewPlant, next string, more bool, err error) {
-	a, err := c.do(ctx, c.list(query, ""))
+	resp, err := c.do(ctx, c.list(query, ""))
 	if err != nil {
 		return nil, "", false, err
 	}
-	var all []wire
-	if json.Unmarshal(a.body, &all) != nil {
-		return nil, "", false, errNotOurs
+	var all []plantJSON
+	if json.Unmarshal(resp.body, &all) != nil {
+		return nil, "", false, errNotPlantStore
 	}
-	for _, w := range all {
-		if w.ID == nil || w.Name == nil {
-			return nil, "", false, errNotOurs
+	for _, p := range all {
+		if p.ID == nil || p.Name == nil {
+			return nil, "", false, errNotPlantStore
 		}
-		page = append(page, NewPlant{*w.ID, Plant{*w.Name, w.Tag}})
+		page = append(page, NewPlant{*p.ID, Plant{*p.Name, p.Tag}})
 	}
-	next, more = nextQuery(a.header)
+	next, more = nextQuery(resp.header)
 	return page, next, more && len(page) > 0, nil
 }
 
-func (c *Client) stored(ctx context.Context, q request) (Stored, error) {
-	a, err := c.do(ctx, q)
+func (c *Client) stored(ctx context.Context, req request) (Stored, error) {
+	resp, err := c.do(ctx, req)
 	if err != nil {
 		return Stored{}, err
 	}
-	var w wire
-	if json.Unmarshal(a.body, &w) != nil || w.ID == nil || w.Name == nil {
-		return Stored{}, q.unknown(errNotOurs)
+	var got plantJSON
+	if json.Unmarshal(resp.body, &got) != nil || got.ID == nil || got.Name == nil {
+		return Stored{}, req.unknown(errNotPlantStore)
 	}
-	return Stored{NewPlant{*w.ID, Plant{*w.Name, w.Tag}}, a.header.Get("ETag")}, nil
+	return Stored{NewPlant{*got.ID, Plant{*got.Name, got.Tag}}, resp.header.Get("ETag")}, nil
 }
 
 var nextLink = regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?next"?`)
 
-// nextQuery is the query of the next page. Only the query is taken from the link, so the token
-// goes to no other host, and a proxy that mounts the service elsewhere does no harm.
+// nextQuery returns the query of the link to the next page. The rest of the link is ignored, so the
+// token is never sent to another host, and a proxy may serve the API under a different path.
 func nextQuery(h http.Header) (query string, ok bool) {
 	m := nextLink.FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
 	if m == nil {
@@ -258,19 +281,20 @@ func nextQuery(h http.Header) (query string, ok bool) {
 	return query, ok
 }
 
-// wire is what an answer may hold of a plant.
-type wire struct {
+// plantJSON is a plant in a response. A nil field is absent.
+type plantJSON struct {
 	ID   *int64  `json:"id"`
 	Name *string `json:"name"`
 	Tag  *string `json:"tag"`
 }
 
-var errNotOurs = errors.New("the answer is not one of a Plant Store: check the address")
+var errNotPlantStore = errors.New("the response is not from a Plant Store: check the base URL")
 
-// encode makes a body. The JSON library would put another character for what is not UTF-8.
+// encode returns v as a request body. It refuses a plant whose text is not UTF-8, which
+// encoding/json would change silently.
 func encode(v any, p Plant) ([]byte, error) {
 	if !utf8.ValidString(p.Name) || p.Tag != nil && !utf8.ValidString(*p.Tag) {
-		return nil, errors.New("the name and the tag: expected UTF-8")
+		return nil, errors.New("the name and the tag must be valid UTF-8")
 	}
 	return json.Marshal(v)
 }

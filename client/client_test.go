@@ -526,9 +526,9 @@ func TestErrorText(t *testing.T) {
 	for want, step := range map[string]http.HandlerFunc{
 		"40009: /id: taken":                      wrong,
 		"50001: the service failed (request r1)": fault,
-		"40001: \ufffd[31m red":                  reply(400, `{"error":40001,"message":"\u001b[31m red"}`),
-		"HTTP status 404: the answer is not one of a Plant Store: check the address":                        reply(404, "no such page"),
-		"HTTP status 302: the service redirects to \"/elsewhere\", which is not followed: use that address": redirect,
+		"40001: \x1b[31m red":                    reply(400, `{"error":40001,"message":"\u001b[31m red"}`),
+		"HTTP status 404: the response is not from a Plant Store: check the base URL": reply(404, "no such page"),
+		"HTTP status 302: the service redirects to \"/elsewhere\": use that base URL": redirect,
 	} {
 		c, _ := start(t, step)
 		if _, err := c.Get(t.Context(), 1); err == nil || err.Error() != want {

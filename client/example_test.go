@@ -11,7 +11,8 @@ import (
 	"plantstore/client"
 )
 
-// A plant is created, read, changed where nobody else has changed it, and removed.
+// Create, read, replace and remove a plant. The ETag makes sure that no other client has changed it in
+// between.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -22,9 +23,9 @@ func Example() {
 	tag := "climber"
 	_, err = c.Create(ctx, client.NewPlant{ID: 1, Plant: client.Plant{Name: "Monstera deliciosa", Tag: &tag}})
 	if e, ok := errors.AsType[*client.Error](err); ok && e.Number == 40009 {
-		log.Fatal("plant 1 is another one")
+		log.Fatal("id 1 belongs to a different plant")
 	} else if errors.Is(err, client.ErrUnknown) {
-		log.Fatal("plant 1 may be stored: to create it again is safe, and tells: ", err)
+		log.Fatal("plant 1 may have been stored; creating it again is safe: ", err)
 	} else if err != nil {
 		log.Fatal(err)
 	}

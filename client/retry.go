@@ -13,40 +13,41 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 )
 
 const (
-	maxAnswer  = 80 << 20 // a page of 1000 plants of the largest size that the service takes by default
-	maxError   = 64 << 10
-	maxPause   = 5 * time.Second
-	maxAsked   = time.Minute // the longest Retry-After that is waited for
-	taken      = 40009       // the number of an id that another plant has
-	unknownYet = 50302       // the number of an outcome that the service does not know
+	maxResponse   = 80 << 20 // more than a page of 1000 plants of the largest default size
+	maxErrorBody  = 64 << 10
+	maxPause      = 5 * time.Second
+	maxRetryAfter = time.Minute // a call that is asked to wait longer fails at once
+
+	numberTaken   = 40009 // the id belongs to a different plant
+	numberUnknown = 50302 // the service does not know the outcome
 )
 
-// ErrUnknown is in the chain of an error of Create, Replace and Remove when the change may have been made
-// although the call failed: a try has had no answer, or one that does not rule it out, such as 50302 or
-// the 502 of a proxy, and no later one has told. An error without it is a certain failure.
+// ErrUnknown is in the chain of an error of Create, Replace or Remove if the change may have been made
+// although the call failed: some attempt got no response, or one that does not exclude the change, such
+// as 50302 or the 502 of a proxy, and no later response settled it. An error without ErrUnknown is
+// final: the change was not made.
 //
-// errors.Is(err, ErrUnknown) is what tells. The *Error that may be there too is the last answer, for its
-// details: after a lost connection it can well be one that says of its own try that nothing was stored.
-var ErrUnknown = errors.New("it is not known whether the change was made")
+// Test for it with errors.Is(err, ErrUnknown). The chain may also contain an *Error, which describes
+// only the last attempt: after a lost connection it can be one that stored nothing.
+var ErrUnknown = errors.New("the outcome is unknown, the change may have been made")
 
-// Error is an answer that is not a success. Where ErrUnknown is in the same chain, it is not the outcome.
+// Error is a response that is not a success. If ErrUnknown is in the same chain, it is not the outcome
+// of the call.
 type Error struct {
-	Status     int           // of HTTP
-	Number     int32         // of the service's catalogue; 0 where something else answered, such as a proxy
-	Message    string        // one sentence for a person
-	RequestID  string        // leads to the service's log
-	RetryAfter time.Duration // that the service asks for, or 0
+	Status     int           // the HTTP status
+	Number     int32         // the error number of the service; 0 if something else responded, such as a proxy
+	Message    string        // one sentence for a person, as received
+	RequestID  string        // identifies the request in the log of the service
+	RetryAfter time.Duration // how long the service asks to wait, or 0
 }
 
-// Error is the number and the message, without characters that a terminal would obey, and for a
-// fault of the service the request id, which its operator will ask for.
+// Error returns the number and the message, and for a failure of the service also the request id, which
+// its operator needs. The message is returned as received: escape it before printing it to a terminal.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("%d: %s", e.Number, e.Message)
 	if e.Number == 0 {
@@ -55,92 +56,87 @@ func (e *Error) Error() string {
 	if e.Status >= 500 && e.RequestID != "" {
 		text += " (request " + e.RequestID + ")"
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
+	return text
 }
 
-// request is one call. It is safe when a second time changes nothing.
+// request is one call. It is idempotent if sending it twice has the same effect as sending it once.
 type request struct {
 	method          string
 	url             *url.URL
 	body            []byte
 	ifMatch, prefer string
-	want            int // the status of a success
-	safe            bool
+	success         int // the expected status
+	idempotent      bool
 }
 
-type answer struct {
+type response struct {
 	header http.Header
 	body   []byte
 }
 
-// do sends a request until it is answered or must not be sent again. A later refusal says nothing of an
-// earlier try that may have been carried out.
-func (c *Client) do(ctx context.Context, q request) (answer, error) {
-	doubt := false
-	for try := 1; ; try++ {
-		a, err := c.send(ctx, q)
+// do sends a request until it succeeds or must not be sent again. The error of the last attempt does
+// not tell whether an earlier attempt made the change, so do keeps track of that.
+func (c *Client) do(ctx context.Context, req request) (response, error) {
+	unknown := false
+	for attempt := 1; ; attempt++ {
+		resp, err := c.send(ctx, req)
 		if err == nil {
-			return a, nil
+			return resp, nil
 		}
-		doubt = doubt && !settles(err) || inDoubt(err)
-		if try > 1 {
-			err = fmt.Errorf("%w (tried %d times)", err, try)
+		unknown = unknown && !provesNotStored(err) || mayHaveChanged(err)
+		if attempt > 1 {
+			err = fmt.Errorf("%w (tried %d times)", err, attempt)
 		}
-		end := try > c.retries || ctx.Err() != nil || !q.repeatable(err)
-		if !end {
-			if late := c.pause(ctx, try, err); late != nil {
-				err, end = fmt.Errorf("%w; %w", err, late), true
+		last := attempt > c.retries || ctx.Err() != nil || !req.retryable(err)
+		if !last {
+			if waitErr := c.pause(ctx, attempt, err); waitErr != nil {
+				err, last = fmt.Errorf("%w; %w", err, waitErr), true
 			}
 		}
 		switch {
-		case end && doubt:
-			return answer{}, q.unknown(err)
-		case end:
-			return answer{}, err
+		case last && unknown:
+			return response{}, req.unknown(err)
+		case last:
+			return response{}, err
 		}
 	}
 }
 
-// unknown is the error of a request that may have been carried out. A read changes nothing, so there is
-// nothing to be in doubt about.
-func (q request) unknown(err error) error {
-	if q.method == http.MethodGet {
+// unknown adds ErrUnknown to the error of a request that may have made a change. A read makes none.
+func (req request) unknown(err error) error {
+	if req.method == http.MethodGet {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnknown, err)
 }
 
-// inDoubt reports whether a try may have been carried out although it ended in an error.
-func inDoubt(err error) bool {
+// mayHaveChanged reports whether an attempt that ended in err may have made its change.
+func mayHaveChanged(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	switch {
 	case !ok:
 		return !isUnsent(err)
-	case e.saysNothingStored():
+	case e.nothingStored():
 		return false
 	}
-	return e.Status < 300 || e.Status >= 500 // also a success that is not the service's: who knows what it did
+	return e.Status < 300 || e.Status >= 500 // an unexpected success may come from anything
 }
 
-// settles reports whether an answer ends the doubt that an earlier try has left. Only a create is tried
-// again after one. When its id has another plant then, this one is not there, whatever has happened
-// meanwhile. What a 401 or 404 refuses is only the later try.
-func settles(err error) bool {
+// provesNotStored reports whether err settles an unknown earlier attempt. Only a create is retried after
+// one, and if its id belongs to a different plant now, this plant is not stored. A 401 or 404 is about
+// the last attempt only.
+func provesNotStored(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Number == taken
+	return ok && e.Number == numberTaken
 }
 
-// saysNothingStored reports whether it is a 503 of the service's catalogue, all of which but one say that.
-func (e *Error) saysNothingStored() bool {
-	return e.Number/100 == http.StatusServiceUnavailable && e.Number != unknownYet
+// nothingStored reports whether e is one of the service's own 503 responses. All but one guarantee that
+// nothing was stored.
+func (e *Error) nothingStored() bool {
+	return e.Number/100 == http.StatusServiceUnavailable && e.Number != numberUnknown
 }
 
-// unsent is an error from before a connection was there to send a request on.
+// unsent is an error from before there was a connection to send a request on.
 type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
@@ -153,33 +149,32 @@ func isUnsent(err error) bool {
 	return ok
 }
 
-// repeatable reports whether a request may be sent again after an error.
-func (q request) repeatable(err error) bool {
+// retryable reports whether a request may be sent again after an error.
+func (req request) retryable(err error) bool {
 	if e, ok := errors.AsType[*Error](err); ok {
 		switch {
-		case e.RetryAfter > maxAsked:
+		case e.RetryAfter > maxRetryAfter:
 			return false
-		case e.Status == http.StatusTooManyRequests:
-			return true
-		case e.saysNothingStored():
+		case e.Status == http.StatusTooManyRequests, e.nothingStored():
 			return true
 		}
-		return q.safe && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
+		return req.idempotent && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
 	}
-	return isUnsent(err) || q.safe && !errors.Is(err, errTooLarge)
+	return isUnsent(err) || req.idempotent && !errors.Is(err, errTooLarge)
 }
 
-// pause waits before the next try. It returns an error when the context ends before that.
-func (c *Client) pause(ctx context.Context, try int, failed error) error {
+// pause waits before the next attempt. It returns an error if the context ends first, and does so
+// without waiting if its deadline is too early.
+func (c *Client) pause(ctx context.Context, attempt int, failed error) error {
 	d := maxPause
-	if try < 32 && c.backoff < maxPause>>(try-1) {
-		d = c.backoff << (try - 1)
+	if attempt < 32 && c.backoff < maxPause>>(attempt-1) {
+		d = c.backoff << (attempt - 1)
 	}
 	d -= rand.N(d/2 + 1)
 	if e, ok := errors.AsType[*Error](failed); ok {
 		d += e.RetryAfter
 	}
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return context.DeadlineExceeded
 	}
 	timer := time.NewTimer(d)
@@ -192,71 +187,75 @@ func (c *Client) pause(ctx context.Context, try int, failed error) error {
 	}
 }
 
-var errTooLarge = fmt.Errorf("the answer is larger than %d bytes: ask for smaller pages", maxAnswer)
+var errTooLarge = fmt.Errorf("the response is larger than %d bytes: request smaller pages", maxResponse)
 
-// send makes one try. An answer that is not the success that is wanted is an *Error.
-func (c *Client) send(ctx context.Context, q request) (answer, error) {
+// send makes one attempt. A response without the expected status is an *Error.
+func (c *Client) send(ctx context.Context, req request) (response, error) {
 	if err := ctx.Err(); err != nil {
-		return answer{}, unsent{err}
+		return response{}, unsent{err}
 	}
-	var asked, got atomic.Bool // for a connection; neither with a transport that does not tell
+	var wantedConn, gotConn atomic.Bool // both stay false with a transport that does not support tracing
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { asked.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
+		GetConn: func(string) { wantedConn.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { gotConn.Store(true) },
 	})
-	r, err := http.NewRequestWithContext(traced, q.method, q.url.String(), bytes.NewReader(q.body))
+	r, err := http.NewRequestWithContext(traced, req.method, req.url.String(), bytes.NewReader(req.body))
 	if err != nil {
-		return answer{}, unsent{err}
+		return response{}, unsent{err}
 	}
 	r.Header.Set("Authorization", "Bearer "+c.token)
-	for name, value := range map[string]string{"If-Match": q.ifMatch, "Prefer": q.prefer} {
+	for name, value := range map[string]string{"If-Match": req.ifMatch, "Prefer": req.prefer} {
 		if value != "" {
 			r.Header.Set(name, value)
 		}
 	}
-	if q.body != nil {
+	if req.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	response, err := c.http.Do(r)
+	resp, err := c.http.Do(r)
 	switch {
-	case err != nil && asked.Load() && !got.Load(): // the name, the dial or TLS failed, or took too long
-		return answer{}, unsent{err}
+	case err != nil && wantedConn.Load() && !gotConn.Load(): // resolving, dialing or TLS failed or timed out
+		return response{}, unsent{err}
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	}
-	defer response.Body.Close()
-	if response.StatusCode != q.want {
-		body, _ := io.ReadAll(io.LimitReader(response.Body, maxError)) // the status says enough where it breaks off
-		return answer{}, newError(response, body)
+	defer resp.Body.Close()
+	if resp.StatusCode != req.success {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // the status is enough if reading fails
+		return response{}, newError(resp, body)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	switch {
 	case err != nil:
-		return answer{}, fmt.Errorf("%s %s: the answer broke off: %w", q.method, q.url, err)
-	case len(body) > maxAnswer:
-		return answer{}, errTooLarge
+		return response{}, fmt.Errorf("%s %s: the response is incomplete: %w", req.method, req.url, err)
+	case len(body) > maxResponse:
+		return response{}, errTooLarge
 	}
-	return answer{response.Header, body}, nil
+	return response{resp.Header, body}, nil
 }
 
-func newError(response *http.Response, body []byte) *Error {
-	e := &Error{Status: response.StatusCode, RequestID: response.Header.Get("X-Request-Id"), RetryAfter: retryAfter(response.Header.Get("Retry-After"))}
-	var said struct {
+func newError(resp *http.Response, body []byte) *Error {
+	e := &Error{
+		Status:     resp.StatusCode,
+		RequestID:  resp.Header.Get("X-Request-Id"),
+		RetryAfter: retryAfter(resp.Header.Get("Retry-After")),
+	}
+	var content struct {
 		Error   int32  `json:"error"`
 		Message string `json:"message"`
 	}
-	switch location := response.Header.Get("Location"); {
-	case json.Unmarshal(body, &said) == nil && int(said.Error)/100 == e.Status:
-		e.Number, e.Message = said.Error, said.Message
+	switch location := resp.Header.Get("Location"); {
+	case json.Unmarshal(body, &content) == nil && int(content.Error)/100 == e.Status:
+		e.Number, e.Message = content.Error, content.Message
 	case e.Status/100 == 3 && location != "":
-		e.Message = fmt.Sprintf("the service redirects to %q, which is not followed: use that address", location)
+		e.Message = fmt.Sprintf("the service redirects to %q: use that base URL", location)
 	default:
-		e.Message = errNotOurs.Error()
+		e.Message = errNotPlantStore.Error()
 	}
 	return e
 }
 
-// retryAfter reads both forms of the header. What is neither, or past, is 0.
+// retryAfter parses both forms of the header. It returns 0 for an invalid value and for a past time.
 func retryAfter(text string) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"plantstore/internal/store"
@@ -11,23 +12,44 @@ import (
 	"plantstore/internal/store/sqlite"
 )
 
-// database adds the flag that means the same in every command.
+// database adds the flag --db, which means the same in every command.
 func (f *flags) database() *string {
-	return f.String("db", "plantstore.db", "the database: the `path` of a file, or a postgres:// URL")
+	return f.String("db", "plantstore.db", "database: the `path` of a file, or a postgres:// URL")
 }
 
 func isURL(db string) bool { return strings.Contains(db, "://") }
 
-// openStore opens the engine that a --db value names.
+// openStore opens the engine that the value of --db selects.
 func openStore(ctx context.Context, db string, unsafeDurability bool) (store.Store, error) {
 	switch {
 	case db == "":
-		return nil, errors.New("--db is empty: expected the path of a file or a postgres:// URL")
+		return nil, errors.New("--db is empty: use the path of a file or a postgres:// URL")
 	case postgres.IsURL(db):
 		return postgres.Open(ctx, db, postgres.Options{UnsafeDurability: unsafeDurability})
 	case isURL(db):
 		scheme, _, _ := strings.Cut(db, "://")
-		return nil, fmt.Errorf("the database is of the kind %q: expected the path of a file or a postgres:// URL", scheme)
+		return nil, fmt.Errorf("--db has the scheme %q: use the path of a file or a postgres:// URL", scheme)
 	}
 	return sqlite.Open(ctx, db)
+}
+
+// mustExist returns an error if db is a path without a file. A command that only reads or changes tokens
+// calls it, because opening a mistyped path would create a database there.
+func mustExist(db string) error {
+	if isURL(db) {
+		return nil
+	}
+	if _, err := os.Stat(db); err != nil {
+		return fmt.Errorf("--db must be an existing database: %w", err)
+	}
+	return nil
+}
+
+// withStore opens the database, calls do, and closes the database.
+func (env environment) withStore(ctx context.Context, db string, do func(store.Store) error) error {
+	st, err := env.openStore(ctx, db, true) // the durability of plants does not matter to tokens
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(st), st.Close())
 }

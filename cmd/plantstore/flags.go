@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,9 +11,7 @@ import (
 	"time"
 )
 
-var splitWords = strings.FieldsSeq
-
-// flags is a flag set whose every flag can also be set in the environment.
+// flags is a flag set in which every flag can also be set by an environment variable.
 type flags struct {
 	*flag.FlagSet
 	env environment
@@ -35,11 +34,11 @@ func newFlags(env environment, command, arguments, about string) *flags {
 	return f
 }
 
-// parse reads the command line and then, for every flag that it does not set, the environment.
-// It wants exactly the arguments named and returns them. What is wrong it says in one line.
+// parse reads the command line and then, for every flag that it does not set, the environment. It
+// returns the arguments, which must be as many as names. It prints what is wrong in one line.
 func (f *flags) parse(args []string, names ...string) ([]string, error) {
 	usage := f.Usage
-	f.FlagSet.Usage = func() {} // of a mistake one line is told, not the whole page
+	f.FlagSet.Usage = func() {} // the flag package would print it after every mistake
 	err := f.FlagSet.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(f.env.stdout)
@@ -47,7 +46,7 @@ func (f *flags) parse(args []string, names ...string) ([]string, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, errUsage // the flag package has printed the line
+		return nil, errUsage // the flag package has printed the error
 	}
 	set := map[string]bool{}
 	f.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
@@ -57,20 +56,21 @@ func (f *flags) parse(args []string, names ...string) ([]string, error) {
 			return
 		}
 		if e := f.Set(fl.Name, value); e != nil {
-			err = f.wrong("%s=%q: %v", envName(fl.Name), value, e)
+			err = f.usageError("%s=%q: %v", envName(fl.Name), value, e)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	if f.NArg() != len(names) {
-		return nil, f.wrong("expected %d arguments (%s), found %d: %q", len(names), strings.Join(names, " "), f.NArg(), f.Args())
+		want := cmp.Or(strings.Join(names, " "), "none")
+		return nil, f.usageError("expected arguments: %s; got: %q", want, f.Args())
 	}
 	return f.Args(), nil
 }
 
-// wrong tells of a mistake in the command line.
-func (f *flags) wrong(format string, args ...any) error {
+// usageError prints a mistake in the command line and returns errUsage.
+func (f *flags) usageError(format string, args ...any) error {
 	fmt.Fprintf(f.env.stderr, "plantstore %s: %s\n", f.Name(), fmt.Sprintf(format, args...))
 	return errUsage
 }
@@ -79,69 +79,61 @@ func envName(flag string) string {
 	return "PLANTSTORE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// secret is a value from the environment or from a file, never from the command line,
-// where every user of the machine could read it.
-func (f *flags) secret(name, file string) (string, error) {
+// secret returns a token from a file, or from an environment variable if file is empty. A token on the
+// command line would be visible to other users of the machine.
+func (f *flags) secret(variable, file string) (string, error) {
 	if file == "" {
-		return f.env.getenv(name), nil
+		return f.env.getenv(variable), nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("read the secret: %w", err)
+		return "", fmt.Errorf("read the token file: %w", err)
 	}
 	value := strings.TrimSpace(string(text))
 	if value == "" {
-		return "", fmt.Errorf("the secret: %s is empty", file)
+		return "", fmt.Errorf("the token file %s is empty", file)
 	}
 	return value, nil
 }
 
-// parseLifetime reads a duration, with d for days: 90d, 12h, 30m.
+const maxLifetimeDays = 36500
+
+// parseLifetime parses a positive duration, with d for days: 90d, 12h, 30m.
 func parseLifetime(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		var n int
 		n, err = strconv.Atoi(days)
-		if n > 36500 {
-			err = errors.New("more than a hundred years")
-		}
-		d = time.Duration(n) * 24 * time.Hour
+		d = time.Duration(max(0, min(n, maxLifetimeDays+1))) * 24 * time.Hour
 	}
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("the lifetime is %q: expected one such as 90d, 12h or 30m", text)
+	if err != nil || d <= 0 || d > maxLifetimeDays*24*time.Hour {
+		return 0, fmt.Errorf("--expires is %q: use a lifetime such as 90d, 12h or 30m, at most %dd", text, maxLifetimeDays)
 	}
 	return d, nil
 }
 
-// rate adds the two flags that rate.Parse reads.
+// rate adds the two flags whose values rate.Parse reads.
 func (f *flags) rate(name, burstName, whose, otherwise string) (limit *string, burst *int64) {
-	limit = f.String(name, "", "`rate` "+whose+", such as 100/s, 30/m or 1000/h, counted by each process; more is answered 429 (default: "+otherwise+")")
-	burst = f.Int64(burstName, 0, "`requests` that may come at once after a pause; 0 is as many as the rate gives in a second")
+	limit = f.String(name, "", "request `rate` "+whose+", such as 100/s, 30/m or 1000/h, counted by each process; "+
+		"requests over it get 429 (default: "+otherwise+")")
+	burst = f.Int64(burstName, 0, "`requests` allowed at once after a pause; 0 for as many as the rate allows in a second")
 	return limit, burst
 }
 
-// optional adds a flag that points to nil until it is given.
-func optional[T any](f *flags, name, usage string, read func(string) (T, error)) **T {
+// optional adds a flag whose value is nil unless it is set.
+func optional[T any](f *flags, name, usage string, parse func(string) (T, error)) **T {
 	value := new(*T)
 	f.Func(name, usage, func(text string) error {
-		v, err := read(text)
+		v, err := parse(text)
 		*value = &v
 		return err
 	})
 	return value
 }
 
-func parseID(text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, errors.New("expected an integer that an int64 holds")
-	}
-	return id, nil
-}
-
-// arrange puts flags before arguments, where the flag package wants them, so that they can be
-// written in any order; a negative number is an argument, not a flag.
-func (f *flags) arrange(args []string) []string {
+// flagsFirst moves flags before arguments, as the flag package requires, so that they can be given in any
+// order. A negative number is an argument.
+func (f *flags) flagsFirst(args []string) []string {
 	var before, after []string
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -162,7 +154,7 @@ func (f *flags) arrange(args []string) []string {
 			continue
 		}
 		if i++; i == len(args) {
-			return before // for the flag package to say that the value is missing
+			return before // the flag package reports the missing value
 		}
 		before = append(before, args[i])
 	}

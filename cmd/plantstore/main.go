@@ -1,4 +1,4 @@
-// Command plantstore serves the Plant Store API and looks after its database.
+// Command plantstore serves the Plant Store API, manages its tokens and calls a running service.
 package main
 
 import (
@@ -10,17 +10,23 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
+
+	"plantstore/internal/store"
+	"plantstore/internal/telemetry"
 )
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.Getenv)) }
 
-// version is stamped by the build.
+// version is set by the build.
 var version string
 
-// environment is what a command may touch outside its arguments.
+// environment is what a command uses besides its arguments.
 type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
+	openStore      func(ctx context.Context, db string, unsafeDurability bool) (store.Store, error)
 }
 
 type command struct {
@@ -36,17 +42,17 @@ var commands = []command{
 	{"plants create", "create a plant in a running service", plantsCreate},
 	{"plants get", "print a plant", plantsGet},
 	{"plants list", "print the plants of a store", plantsList},
-	{"plants replace", "give a plant another name and tag", plantsReplace},
+	{"plants replace", "change the name and tag of a plant", plantsReplace},
 	{"plants remove", "remove a plant", plantsRemove},
 	{"version", "print the version", printVersion},
 }
 
-// errUsage: the command line is wrong; what is wrong has been said already.
-var errUsage = errors.New("wrong usage")
+// errUsage reports a mistake in the command line that has been printed already.
+var errUsage = errors.New("invalid usage")
 
-// run finds the command and returns the exit code: 0 done, 1 failed, 2 wrong usage.
+// run runs the command that args name and returns the exit code: 0 done, 1 failed, 2 invalid usage.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	env := environment{stdout, stderr, getenv}
+	env := environment{stdout, stderr, getenv, openStore}
 	for _, c := range commands {
 		rest, ok := cutCommand(args, c.name)
 		if !ok {
@@ -58,7 +64,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 		case errors.Is(err, errUsage):
 			return 2
 		default:
-			fmt.Fprintf(stderr, "plantstore %s: %v\n", c.name, err)
+			text := strings.ReplaceAll(err.Error(), "\n", "; ") // of errors that were joined
+			fmt.Fprintf(stderr, "plantstore %s: %s\n", c.name, telemetry.Escape(text))
 			return 1
 		}
 	}
@@ -67,34 +74,33 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 		return 0
 	}
 	if len(args) > 0 {
-		fmt.Fprintf(stderr, "plantstore: there is no command %q\n\n", args[0])
+		fmt.Fprintf(stderr, "plantstore: unknown command %q\n\n", args[0])
 	}
 	usage(stderr)
 	return 2
 }
 
+// cutCommand returns the arguments after the words of a command, if args start with them.
 func cutCommand(args []string, name string) ([]string, bool) {
-	var words int
-	for word := range splitWords(name) {
-		if words >= len(args) || args[words] != word {
-			return nil, false
-		}
-		words++
+	words := strings.Fields(name)
+	if len(args) < len(words) || !slices.Equal(args[:len(words)], words) {
+		return nil, false
 	}
-	return args[words:], true
+	return args[len(words):], true
 }
 
 func usage(w io.Writer) {
-	fmt.Fprint(w, "Plant Store: an authenticated client creates a plant, and it is on disk before the answer leaves.\n\n")
+	fmt.Fprint(w, "Plant Store stores plants durably: a create is on disk before its response is sent.\n\n")
 	for _, c := range commands {
 		fmt.Fprintf(w, "  plantstore %-14s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(w, "\nEvery command has -h. Every flag can be set in the environment: --base-url is PLANTSTORE_BASE_URL.\n")
+	fmt.Fprint(w, "\nRun a command with -h for its flags. Every flag can be set in the environment: "+
+		"--base-url is PLANTSTORE_BASE_URL.\n")
 }
 
 func printVersion(_ context.Context, env environment, args []string) error {
 	if len(args) > 0 {
-		fmt.Fprintf(env.stderr, "plantstore version: expected no argument, found %q\n", args[0])
+		fmt.Fprintf(env.stderr, "plantstore version: expected arguments: none; got: %q\n", args)
 		return errUsage
 	}
 	v := version

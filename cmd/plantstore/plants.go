@@ -15,18 +15,21 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"plantstore/client"
+	"plantstore/internal/plant"
+	"plantstore/internal/telemetry"
 )
 
 func plantsCreate(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "plants create", "--id ID --name NAME [flags]", "Creates a plant. The same plant again is no error and stores nothing.")
+	f := newFlags(env, "plants create", "--id ID --name NAME [flags]",
+		"Creates a plant. Creating the same plant again succeeds and stores nothing.")
 	s := f.service()
-	id := optional(f, "id", "`id` of the plant: any integer that an int64 holds", parseID)
+	id := optional(f, "id", "`id` of the plant: any 64-bit integer", plant.ParseID)
 	name, tag := f.plant()
-	if _, err := f.parse(f.arrange(args)); err != nil {
+	if _, err := f.parse(f.flagsFirst(args)); err != nil {
 		return err
 	}
 	if *id == nil || *name == nil {
-		return f.wrong("expected --id and --name")
+		return f.usageError("--id and --name are required")
 	}
 	c, err := s.open(f)
 	if err != nil {
@@ -34,7 +37,7 @@ func plantsCreate(ctx context.Context, env environment, args []string) error {
 	}
 	p, err := c.Create(ctx, client.NewPlant{ID: **id, Plant: client.Plant{Name: **name, Tag: *tag}})
 	if err != nil {
-		return advise(err, "run the same command again: that is safe, and tells")
+		return withAdvice(err, "running the same command again is safe and settles it")
 	}
 	return s.print(env, client.Stored{NewPlant: client.NewPlant{ID: **id, Plant: p}})
 }
@@ -42,7 +45,7 @@ func plantsCreate(ctx context.Context, env environment, args []string) error {
 func plantsGet(ctx context.Context, env environment, args []string) error {
 	f := newFlags(env, "plants get", "[flags] ID", "Prints a plant and its ETag.")
 	s := f.service()
-	c, id, err := s.openFor(f, args)
+	c, id, err := s.openWithID(f, args)
 	if err != nil {
 		return err
 	}
@@ -54,15 +57,15 @@ func plantsGet(ctx context.Context, env environment, args []string) error {
 }
 
 func plantsList(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "plants list", "[flags]", "Prints the plants of the store in the order of their ids.")
+	f := newFlags(env, "plants list", "[flags]", "Prints the plants of the store, ordered by id.")
 	s := f.service()
-	limit := f.Int("limit", 0, "print `n` plants at most; 0 prints all")
-	after := optional(f, "after", "print only plants above this `id`", parseID)
-	if _, err := f.parse(f.arrange(args)); err != nil {
+	limit := f.Int("limit", 0, "print at most `n` plants; 0 for all")
+	after := optional(f, "after", "print only plants with a higher `id`", plant.ParseID)
+	if _, err := f.parse(f.flagsFirst(args)); err != nil {
 		return err
 	}
 	if *limit < 0 {
-		return f.wrong("--limit is %d: expected 0 or more", *limit)
+		return f.usageError("--limit is %d: use 0 or more", *limit)
 	}
 	c, err := s.open(f)
 	if err != nil {
@@ -80,20 +83,21 @@ func plantsList(ctx context.Context, env environment, args []string) error {
 }
 
 func plantsReplace(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "plants replace", "[flags] ID --name NAME", "Gives a plant that is there another name and tag; without --tag it has none afterwards.")
+	f := newFlags(env, "plants replace", "[flags] ID --name NAME",
+		"Replaces the name and tag of an existing plant. Without --tag the plant has no tag afterwards.")
 	s := f.service()
 	name, tag := f.plant()
 	match := f.ifMatch()
-	c, id, err := s.openFor(f, args)
+	c, id, err := s.openWithID(f, args)
 	if err != nil {
 		return err
 	}
 	if *name == nil {
-		return f.wrong("expected --name")
+		return f.usageError("--name is required")
 	}
 	p, err := c.Replace(ctx, id, client.Plant{Name: **name, Tag: *tag}, quoteETag(*match))
 	if err != nil {
-		return advise(err, seeFirst)
+		return withAdvice(err, checkFirst)
 	}
 	return s.print(env, p)
 }
@@ -102,24 +106,24 @@ func plantsRemove(ctx context.Context, env environment, args []string) error {
 	f := newFlags(env, "plants remove", "[flags] ID", "Removes a plant and prints nothing. Its id can be created again.")
 	s := f.service()
 	match := f.ifMatch()
-	c, id, err := s.openFor(f, args)
+	c, id, err := s.openWithID(f, args)
 	if err != nil {
 		return err
 	}
-	return advise(c.Remove(ctx, id, quoteETag(*match)), seeFirst)
+	return withAdvice(c.Remove(ctx, id, quoteETag(*match)), checkFirst)
 }
 
-const seeFirst = "look with plants get before you run it again"
+const checkFirst = "check with plants get before running it again"
 
-// advise says what to do where it is not known whether a change was made.
-func advise(err error, what string) error {
+// withAdvice adds what to do to an error with an unknown outcome.
+func withAdvice(err error, advice string) error {
 	if errors.Is(err, client.ErrUnknown) {
-		return fmt.Errorf("%w; %s", err, what)
+		return fmt.Errorf("%w; %s", err, advice)
 	}
 	return err
 }
 
-// service is how a command reaches a running service, and how it prints what it hears.
+// service holds the flags of every command that calls a running service.
 type service struct {
 	url, token, tokenFile *string
 	json                  *bool
@@ -127,40 +131,42 @@ type service struct {
 
 func (f *flags) service() service {
 	return service{
-		f.String("url", "http://127.0.0.1:8080", "`address` of the service"),
-		f.String("token", "", "the `token`; other users of the machine can read a command line, so better set the variable or --token-file"),
-		f.String("token-file", "", "`path` of a file with the token, in place of PLANTSTORE_TOKEN"),
+		f.String("url", "http://127.0.0.1:8080", "base `URL` of the service"),
+		f.String("token", "", "the `token`; other users of the machine can read a command line, "+
+			"so prefer the variable or --token-file"),
+		f.String("token-file", "", "`path` of a file with the token, instead of PLANTSTORE_TOKEN"),
 		f.Bool("json", false, "print JSON"),
 	}
 }
 
 func (s service) open(f *flags) (*client.Client, error) {
 	credential := *s.token
-	if variable := envName("token"); credential == "" || credential == f.env.getenv(variable) { // not from the command line
+	variable := envName("token")
+	if credential == "" || credential == f.env.getenv(variable) { // it was not set on the command line
 		var err error
 		if credential, err = f.secret(variable, *s.tokenFile); err != nil {
 			return nil, err
 		}
 	}
 	if credential == "" {
-		return nil, f.wrong("expected a token in PLANTSTORE_TOKEN, --token-file or --token")
+		return nil, f.usageError("a token is required: set PLANTSTORE_TOKEN or --token-file")
 	}
 	c, err := client.New(*s.url, credential, client.WithRetries(3, 100*time.Millisecond))
 	if err != nil {
-		return nil, f.wrong("%v", err)
+		return nil, f.usageError("%v", err)
 	}
 	return c, nil
 }
 
 // openFor also reads the one argument, an id.
-func (s service) openFor(f *flags, args []string) (*client.Client, int64, error) {
-	rest, err := f.parse(f.arrange(args), "ID")
+func (s service) openWithID(f *flags, args []string) (*client.Client, int64, error) {
+	rest, err := f.parse(f.flagsFirst(args), "ID")
 	if err != nil {
 		return nil, 0, err
 	}
-	id, err := parseID(rest[0])
+	id, err := plant.ParseID(rest[0])
 	if err != nil {
-		return nil, 0, f.wrong("the id is %q: %v", rest[0], err)
+		return nil, 0, f.usageError("id %q %v", rest[0], err)
 	}
 	c, err := s.open(f)
 	return c, id, err
@@ -169,14 +175,14 @@ func (s service) openFor(f *flags, args []string) (*client.Client, int64, error)
 func (f *flags) plant() (name, tag **string) {
 	text := func(s string) (string, error) { return s, nil }
 	return optional(f, "name", "`name` of the plant", text),
-		optional(f, "tag", "`tag` of the plant; an empty one is not the same as none", text)
+		optional(f, "tag", "`tag` of the plant; an empty tag differs from no tag", text)
 }
 
 func (f *flags) ifMatch() *string {
-	return f.String("if-match", "", "the `etag` that the plant must still have; * is any")
+	return f.String("if-match", "", "`ETag` that the plant must still have; * for any")
 }
 
-// quoteETag puts back the quotes that a shell takes away.
+// quoteETag adds the quotes of an ETag, which a shell removes.
 func quoteETag(tag string) string {
 	if tag == "" || tag == "*" || strings.Contains(tag, `"`) {
 		return tag
@@ -184,15 +190,15 @@ func quoteETag(tag string) string {
 	return `"` + tag + `"`
 }
 
-// listPage is how many plants a list fetches, and holds, at a time.
+// listPage is how many plants a list requests, and keeps in memory, at a time.
 const listPage = 1000
 
-// first is the first n plants, or all where n is 0.
+// first returns the first n plants, or all if n is 0.
 func first(n int, plants iter.Seq2[client.NewPlant, error]) iter.Seq2[client.NewPlant, error] {
 	return func(yield func(client.NewPlant, error) bool) {
-		left := n
+		remaining := n
 		for p, err := range plants {
-			if left--; !yield(p, err) || left == 0 {
+			if remaining--; !yield(p, err) || remaining == 0 {
 				return
 			}
 		}
@@ -207,22 +213,22 @@ func (s service) print(env environment, p client.Stored) error {
 		_, err := fmt.Fprintln(env.stdout)
 		return err
 	}
-	header, line := "ID\tNAME\tTAG", row(p.NewPlant)
+	header, cells := "ID\tNAME\tTAG", row(p.NewPlant)
 	if p.ETag != "" {
-		header, line = header+"\tETAG", line+"\t"+legible(strings.Trim(p.ETag, `"`))
+		header, cells = header+"\tETAG", cells+"\t"+cell(strings.Trim(p.ETag, `"`))
 	}
 	w := table(env.stdout)
-	fmt.Fprintf(w, "%s\n%s\n", header, line)
+	fmt.Fprintf(w, "%s\n%s\n", header, cells)
 	return w.Flush()
 }
 
-// printTable prints plants as they come. Its columns may move from page to page.
+// printTable prints plants as they are received. Each page is aligned separately.
 func printTable(w io.Writer, plants iter.Seq2[client.NewPlant, error]) error {
 	out := bufio.NewWriter(w)
 	t := table(out)
 	flush := func() error {
 		t.Flush()
-		return out.Flush() // also what failed before
+		return out.Flush() // also returns an earlier write error
 	}
 	fmt.Fprintln(t, "ID\tNAME\tTAG")
 	n := 0
@@ -243,10 +249,10 @@ func printTable(w io.Writer, plants iter.Seq2[client.NewPlant, error]) error {
 	return flush()
 }
 
-// printArray prints plants as they come. Where they break off, so does the JSON.
+// printArray prints plants as a JSON array as they are received. After an error the array is left incomplete.
 func printArray(w io.Writer, plants iter.Seq2[client.NewPlant, error]) error {
 	out := bufio.NewWriter(w)
-	begin, before := "[", "["
+	open, separator := "[", "["
 	for p, err := range plants {
 		if err != nil {
 			return errors.Join(out.Flush(), err)
@@ -255,30 +261,28 @@ func printArray(w io.Writer, plants iter.Seq2[client.NewPlant, error]) error {
 		if err != nil {
 			return err
 		}
-		if _, err := out.WriteString(before + string(text)); err != nil {
+		if _, err := out.WriteString(separator + string(text)); err != nil {
 			return err
 		}
-		begin, before = "", ",\n"
+		open, separator = "", ",\n"
 	}
-	out.WriteString(begin + "]\n")
+	out.WriteString(open + "]\n")
 	return out.Flush()
 }
 
 func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 4, 2, ' ', 0) }
 
 func row(p client.NewPlant) string {
-	line := strconv.FormatInt(p.ID, 10) + "\t" + legible(p.Name) + "\t"
+	cells := strconv.FormatInt(p.ID, 10) + "\t" + cell(p.Name) + "\t"
 	if p.Tag != nil {
-		line += legible(*p.Tag)
+		cells += cell(*p.Tag)
 	}
-	return line
+	return cells
 }
 
-// legible is a text as a cell of a table. It is quoted where it is not plain to see, and where a
-// terminal would obey it.
-func legible(text string) string {
-	unseen := func(r rune) bool { return !strconv.IsPrint(r) }
-	if text == "" || text[0] == '"' || strings.TrimSpace(text) != text || strings.ContainsFunc(text, unseen) {
+// cell returns text for a table, quoted if it would be misread or interpreted by a terminal.
+func cell(text string) string {
+	if text == "" || text[0] == '"' || strings.TrimSpace(text) != text || telemetry.Escape(text) != text {
 		return strconv.Quote(text)
 	}
 	return text

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -8,7 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/internal/commit"
 	"plantstore/internal/httpapi"
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
@@ -16,77 +16,97 @@ import (
 	"plantstore/internal/telemetry"
 )
 
-func serve(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "serve", "[flags]", "Serves the API until SIGINT or SIGTERM; then answers what is under way. A second signal ends it at once.\nPLANTSTORE_TOKEN gives it one fixed token. Sockets that systemd passes on (LISTEN_FDS) come before --listen and --ops-listen.")
-	db := f.database()
-	listen := f.String("listen", "127.0.0.1:8080", "`address` of the service")
-	opsListen := f.String("ops-listen", "127.0.0.1:8081", "`address` of /livez and /readyz, or off")
-	baseURL := f.String("base-url", "", "public `url`; its path is the prefix under which the API is mounted (default http:// and the address)")
-	drain := f.Duration("drain", 10*time.Second, "how long requests under way may take after the signal to stop")
-	maxBody := f.Int64("max-body", 64<<10, "`bytes` of a request body at most")
-	queue := f.Int("queue", 4096, "creates that may wait for a commit at most; more are answered 503")
-	maxConns := f.Int("max-conns", 0, "connections at once at most; more make idle ones give way, or are answered 503; 0 is 512 for each processor, or what the limits on files and memory allow")
-	access := f.String("access-log", "errors", "`which` requests to log: errors (failures and slow ones), all or off")
-	cors := f.String("cors-origins", "*", "web `origins` whose pages may use the API from a browser: *, off, or a list separated by commas")
-	limit, burst := f.rate("default-rate", "default-burst", "of tokens that were issued without one", "no limit")
-	proxies := f.String("trusted-proxies", "", "`addresses` and networks, separated by commas, whose X-Forwarded-For is believed")
-	unsafe := f.Bool("unsafe-durability", false, "accept a PostgreSQL server that can lose what it has confirmed")
-	tokenFile := f.String("token-file", "", "`path` of a file with one fixed token, in place of PLANTSTORE_TOKEN")
-	if _, err := f.parse(args); err != nil {
-		return err
-	}
-	accessLog, err := httpapi.ParseAccessLog(*access)
-	origins, originsErr := httpapi.ParseOrigins(*cors)
-	trusted, proxiesErr := httpapi.ParseProxies(*proxies)
-	defaultRate, rateErr := rate.Parse(*limit, *burst)
-	switch err = errors.Join(err, originsErr, proxiesErr, rateErr); {
-	case err != nil:
-		return f.wrong("%v", err)
-	case *maxBody < 1 || *maxBody > 64<<20:
-		return f.wrong("--max-body is %d: expected 1 to %d", *maxBody, 64<<20)
-	case *queue < 1:
-		return f.wrong("--queue is %d: expected 1 or more", *queue)
-	case *maxConns < 0 || *maxConns > 1_000_000:
-		return f.wrong("--max-conns is %d: expected 0 to 1000000", *maxConns)
-	case *listen == "" || *opsListen == "":
-		return f.wrong("--listen or --ops-listen is empty: expected an address such as 127.0.0.1:8080, for --ops-listen also off")
-	case *drain < 0:
-		return f.wrong("--drain is %v: expected 0 or more", *drain)
-	}
-	fixed, err := f.secret("PLANTSTORE_TOKEN", *tokenFile)
-	if err != nil {
-		return err
-	}
-	public, ops, err := server.Inherit(env.getenv)
-	if err != nil {
-		return err
-	}
+const aboutServe = `Serves the API until SIGINT or SIGTERM, then completes the requests in flight.
+A second signal ends it at once.
+PLANTSTORE_TOKEN sets one fixed token. Sockets passed by systemd (LISTEN_FDS) replace --listen and --ops-listen.`
 
-	signal.Ignore(syscall.SIGPIPE) // who reads the log may go away; the service stays
+func serve(ctx context.Context, env environment, args []string) error {
+	cfg, db, unsafe, err := serveConfig(env, args)
+	if err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGPIPE) // the service outlives the reader of its log
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // from the first signal on, the next one ends the process
-	log := telemetry.NewLogger(env.stderr)
-	st, err := openStore(ctx, *db, *unsafe)
+	context.AfterFunc(ctx, stop) // a second signal ends the process
+	cfg.Out, cfg.Log = env.stdout, telemetry.NewLogger(env.stderr)
+	st, err := env.openStore(ctx, db, unsafe)
 	if err != nil {
-		return unlessStopped(ctx, log, err)
+		return ignoreStop(ctx, cfg.Log, err)
 	}
-	if !isURL(*db) && sqlite.InMemory(*db) {
-		log.Warn("the database is on a file system in memory: a power loss or restart of the machine loses every plant", "db", *db)
+	if !isURL(db) && sqlite.InMemory(db) {
+		cfg.Log.Warn("the database is on an in-memory file system: a power loss or reboot loses every plant", "db", db)
 	}
-	err = server.Run(ctx, server.Config{
-		Listen: *listen, OpsListen: *opsListen, Public: public, Ops: ops, BaseURL: *baseURL, Drain: *drain, MaxBody: *maxBody, MaxConns: *maxConns, Token: fixed,
-		AccessLog: accessLog, Rate: defaultRate, Proxies: trusted, Origins: origins, Commit: commit.Options{Queue: *queue}, Out: env.stdout, Log: log,
-	}, st)
-	return errors.Join(unlessStopped(ctx, log, err), st.Close())
+	return errors.Join(ignoreStop(ctx, cfg.Log, server.Run(ctx, cfg, st)), st.Close())
 }
 
-// unlessStopped is no error where a start failed only because the signal to stop came in the midst of it: nobody was
-// served yet, so nothing was cut off.
-func unlessStopped(ctx context.Context, log *slog.Logger, err error) error {
+// serveConfig parses the flags of serve.
+func serveConfig(env environment, args []string) (cfg server.Config, db string, unsafe bool, err error) {
+	f := newFlags(env, "serve", "[flags]", aboutServe)
+	database := f.database()
+	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:8080", "`address` of the service")
+	f.StringVar(&cfg.OpsListen, "ops-listen", "127.0.0.1:8081", "`address` of /livez and /readyz, or off")
+	f.StringVar(&cfg.BaseURL, "base-url", "",
+		"public `URL`; its path is the prefix of every route (default: http:// and the address)")
+	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long requests in flight may take after the signal to stop")
+	f.Int64Var(&cfg.MaxBody, "max-body", 64<<10, "largest request body in `bytes`")
+	f.IntVar(&cfg.Commit.Queue, "queue", 4096, "creates that may wait for a commit; more get 503")
+	f.IntVar(&cfg.MaxConns, "max-conns", 0, "concurrent connections; more close idle ones or get 503; "+
+		"0 for 512 per processor, or fewer if the limits on files or memory require it")
+	access := f.String("access-log", "errors", "`requests` to log: errors (failed and slow ones), all or off")
+	cors := f.String("cors-origins", "*",
+		"web `origins` that may use the API from a browser, separated by commas, or * or off")
+	limit, burst := f.rate("default-rate", "default-burst", "of tokens issued without one", "no limit")
+	proxies := f.String("trusted-proxies", "",
+		"`addresses` and networks, separated by commas, whose X-Forwarded-For is trusted")
+	unsafeDurability := f.Bool("unsafe-durability", false, "accept a PostgreSQL server that can lose confirmed plants")
+	tokenFile := f.String("token-file", "", "`path` of a file with one fixed token, instead of PLANTSTORE_TOKEN")
+	if _, err := f.parse(args); err != nil {
+		return cfg, "", false, err
+	}
+	var errs [4]error
+	cfg.AccessLog, errs[0] = httpapi.ParseAccessLog(*access)
+	cfg.Origins, errs[1] = httpapi.ParseOrigins(*cors)
+	cfg.Proxies, errs[2] = httpapi.ParseProxies(*proxies)
+	cfg.Rate, errs[3] = rate.Parse(*limit, *burst)
+	if err := cmp.Or(errs[:]...); err != nil {
+		return cfg, "", false, f.usageError("%v", err)
+	}
+	if err := checkLimits(f, cfg); err != nil {
+		return cfg, "", false, err
+	}
+	if cfg.Token, err = f.secret("PLANTSTORE_TOKEN", *tokenFile); err != nil {
+		return cfg, "", false, err
+	}
+	cfg.Public, cfg.Ops, err = server.Inherit(env.getenv)
+	return cfg, *database, *unsafeDurability, err
+}
+
+func checkLimits(f *flags, cfg server.Config) error {
+	const maxBody, maxConns = 64 << 20, 1_000_000
+	switch {
+	case cfg.MaxBody < 1 || cfg.MaxBody > maxBody:
+		return f.usageError("--max-body is %d: use 1 to %d", cfg.MaxBody, maxBody)
+	case cfg.Commit.Queue < 1:
+		return f.usageError("--queue is %d: use 1 or more", cfg.Commit.Queue)
+	case cfg.MaxConns < 0 || cfg.MaxConns > maxConns:
+		return f.usageError("--max-conns is %d: use 0 to %d", cfg.MaxConns, maxConns)
+	case cfg.Listen == "":
+		return f.usageError("--listen is empty: use an address such as 127.0.0.1:8080")
+	case cfg.OpsListen == "":
+		return f.usageError("--ops-listen is empty: use an address such as 127.0.0.1:8081, or off")
+	case cfg.Drain < 0:
+		return f.usageError("--drain is %v: use 0 or more", cfg.Drain)
+	}
+	return nil
+}
+
+// ignoreStop returns nil if a start failed only because the signal to stop arrived before it was complete.
+// No request was accepted yet, so none was interrupted.
+func ignoreStop(ctx context.Context, log *slog.Logger, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
 		return err
 	}
-	log.Info("stopped", "reason", "the signal came before the service was up")
+	log.Info("stopped", "reason", "the signal arrived before the service was ready")
 	return nil
 }

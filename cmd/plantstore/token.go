@@ -1,12 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -18,19 +17,20 @@ import (
 )
 
 func tokenIssue(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "token issue", "--name NAME [flags]", "Issues a token and prints it, this once, alone on standard output.")
+	f := newFlags(env, "token issue", "--name NAME [flags]",
+		"Issues a token and prints it to standard output. It cannot be shown again.")
 	db := f.database()
-	name := f.String("name", "", "`name` of the token, to list and revoke it by")
-	in := f.String("store", token.DefaultStore, "the one `store` that the token opens")
-	scopes := f.String("scopes", "plants:create,plants:read,plants:write", "what the token may do: `names` separated by commas")
-	limit, burst := f.rate("rate", "burst", "of the token", "what serve gives every token")
-	expires := f.String("expires", "", "`lifetime`, such as 90d or 12h (default: for ever)")
+	name := f.String("name", "", "`name` of the token, for token list and token revoke")
+	storeName := f.String("store", token.DefaultStore, "the one `store` that the token gives access to")
+	scopes := f.String("scopes", "plants:create,plants:read,plants:write", "`scopes` of the token, separated by commas")
+	limit, burst := f.rate("rate", "burst", "of the token", "--default-rate of serve")
+	expires := f.String("expires", "", "`lifetime`, such as 90d or 12h (default: no expiry)")
 	if _, err := f.parse(args); err != nil {
 		return err
 	}
 	granted, err := token.ParseScopes(*scopes)
 	allowed, rateErr := rate.Parse(*limit, *burst)
-	err = errors.Join(token.CheckName("token", *name), token.CheckName("store", *in), err, rateErr)
+	err = cmp.Or(token.CheckName("token", *name), token.CheckName("store", *storeName), err, rateErr)
 	now, end := time.Now(), time.Time{}
 	if *expires != "" && err == nil {
 		var lifetime time.Duration
@@ -38,13 +38,13 @@ func tokenIssue(ctx context.Context, env environment, args []string) error {
 		end = now.Add(lifetime)
 	}
 	if err != nil {
-		return f.wrong("%v", err)
+		return f.usageError("%v", err)
 	}
-	t, credential := token.New(*name, *in, granted, now, end)
+	t, credential := token.New(*name, *storeName, granted, now, end)
 	t.Rate = allowed
-	err = withStore(ctx, *db, func(st store.Store) error { return st.AddToken(ctx, t) })
+	err = env.withStore(ctx, *db, func(st store.Store) error { return st.AddToken(ctx, t) })
 	if errors.Is(err, token.ErrNameTaken) {
-		return fmt.Errorf("%w: %q; choose another name, also where that one is revoked", err, *name)
+		return fmt.Errorf("%w: %q; choose another name, even if that token is revoked", err, *name)
 	}
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func tokenIssue(ctx context.Context, env environment, args []string) error {
 }
 
 func tokenList(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "token list", "[flags]", "Lists the tokens, the oldest first; never the tokens themselves.")
+	f := newFlags(env, "token list", "[flags]", "Lists the tokens, oldest first, without their secrets.")
 	db := f.database()
 	asJSON := f.Bool("json", false, "print a JSON array")
 	if _, err := f.parse(args); err != nil {
@@ -64,7 +64,7 @@ func tokenList(ctx context.Context, env environment, args []string) error {
 		return err
 	}
 	var all []token.Token
-	err := withStore(ctx, *db, func(st store.Store) (err error) {
+	err := env.withStore(ctx, *db, func(st store.Store) (err error) {
 		all, err = st.Tokens(ctx)
 		return err
 	})
@@ -74,14 +74,15 @@ func tokenList(ctx context.Context, env environment, args []string) error {
 	if *asJSON {
 		return printTokensJSON(env, all)
 	}
-	w := tabwriter.NewWriter(env.stdout, 0, 4, 2, ' ', 0)
+	w := table(env.stdout)
 	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tBURST\tCREATED\tEXPIRES\tREVOKED\tENDS IN")
 	for _, t := range all {
 		limit, burst := "-", "-"
 		if t.Rate != (rate.Limit{}) {
 			limit, burst = t.Rate.String(), strconv.FormatInt(t.Rate.Burst, 10)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t…%s\n", t.Name, t.Store, t.Scopes, limit, burst, stamp(t.Created), stamp(t.Expires), stamp(t.Revoked), t.Tail)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t…%s\n", t.Name, t.Store, t.Scopes, limit, burst,
+			timestamp(t.Created), timestamp(t.Expires), timestamp(t.Revoked), t.Tail)
 	}
 	return w.Flush()
 }
@@ -100,7 +101,9 @@ func printTokensJSON(env environment, all []token.Token) error {
 	}
 	rows := make([]row, len(all))
 	for i, t := range all {
-		rows[i] = row{t.Name, t.Store, t.Scopes.Names(), t.Rate.String(), t.Rate.Burst, t.Created, t.Expires, t.Revoked, t.Tail}
+		rows[i] = row{
+			t.Name, t.Store, t.Scopes.Names(), t.Rate.String(), t.Rate.Burst, t.Created, t.Expires, t.Revoked, t.Tail,
+		}
 	}
 	if err := json.MarshalWrite(env.stdout, rows, jsontext.WithIndent("  ")); err != nil {
 		return err
@@ -110,7 +113,8 @@ func printTokensJSON(env environment, all []token.Token) error {
 }
 
 func tokenRevoke(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "token revoke", "[flags] NAME", "Revokes a token: within two seconds no process on this database accepts it.")
+	f := newFlags(env, "token revoke", "[flags] NAME",
+		"Revokes a token. Within two seconds every process on this database refuses it.")
 	db := f.database()
 	rest, err := f.parse(args, "NAME")
 	if err != nil {
@@ -119,34 +123,15 @@ func tokenRevoke(ctx context.Context, env environment, args []string) error {
 	if err := mustExist(*db); err != nil {
 		return err
 	}
-	err = withStore(ctx, *db, func(st store.Store) error { return st.RevokeToken(ctx, rest[0], time.Now()) })
+	err = env.withStore(ctx, *db, func(st store.Store) error { return st.RevokeToken(ctx, rest[0], time.Now()) })
 	if errors.Is(err, token.ErrUnknown) {
-		return fmt.Errorf("%w: %q; plantstore token list shows the names", err, rest[0])
+		return fmt.Errorf("%w: %q; see plantstore token list", err, rest[0])
 	}
 	return err
 }
 
-// mustExist keeps a command that only looks from making a database where the path has a typo.
-func mustExist(db string) error {
-	if isURL(db) {
-		return nil
-	}
-	if _, err := os.Stat(db); err != nil {
-		return fmt.Errorf("the database: %w", err)
-	}
-	return nil
-}
-
-// withStore opens the database, runs do, and closes it.
-func withStore(ctx context.Context, db string, do func(store.Store) error) error {
-	st, err := openStore(ctx, db, true) // what a token command writes is no plant
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(st), st.Close())
-}
-
-func stamp(t time.Time) string {
+// timestamp formats t for a table; a zero time is "-".
+func timestamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}

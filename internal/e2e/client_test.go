@@ -208,10 +208,10 @@ func TestClientCommands(t *testing.T) {
 			{"create --json --id=9223372036854775807 --name=\x1b[31m<b>", `{"id":9223372036854775807,"name":"\u001b[31m<b>"}` + "\n", "", 0},
 			{"create --id 9223372036854775808 --name x", "", "invalid value", 2},
 			{"create --id 1.5 --name x", "", "invalid value", 2},
-			{"create --id 1", "", "plantstore plants create: expected --id and --name\n", 2},
-			{"create --name x", "", "plantstore plants create: expected --id and --name\n", 2},
-			{"create --id 1 --name x y", "", "plantstore plants create: expected 0 arguments", 2},
-			{"create --id 1 --name \xff", "", "plantstore plants create: the name and the tag: expected UTF-8\n", 1},
+			{"create --id 1", "", "plantstore plants create: --id and --name are required\n", 2},
+			{"create --name x", "", "plantstore plants create: --id and --name are required\n", 2},
+			{"create --id 1 --name x y", "", "plantstore plants create: expected arguments: none", 2},
+			{"create --id 1 --name \xff", "", "plantstore plants create: the name and the tag must be valid UTF-8\n", 1},
 			{"get --json 7", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
 			{"get 7 --json", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
 			{"get -- -9223372036854775808", "ID                    NAME  TAG  ETAG\n-9223372036854775808  \"\"    \"\"   *", "", 0},
@@ -219,8 +219,8 @@ func TestClientCommands(t *testing.T) {
 			{"get 9223372036854775807", "ID                   NAME           TAG  ETAG\n9223372036854775807  \"\\x1b[31m<b>\"       *", "", 0},
 			{"get 8", "", "plantstore plants get: 40401: plant 8: ", 1},
 			{"get -8", "", "plantstore plants get: 40401: plant -8: ", 1},
-			{"get seven", "", `plantstore plants get: the id is "seven": expected an integer`, 2},
-			{"get", "", "plantstore plants get: expected 1 arguments (ID)", 2},
+			{"get seven", "", `plantstore plants get: id "seven" must be an integer`, 2},
+			{"get", "", "plantstore plants get: expected arguments: ID", 2},
 			{"get 7 --fish", "", "flag provided but not defined: -fish", 2},
 			{"list", "ID                    NAME           TAG\n-9223372036854775808  \"\"             \"\"\n7                     Fern           shade\n9223372036854775807   \"\\x1b[31m<b>\"  \n", "", 0},
 			{"list --limit 1 --after -5", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
@@ -228,7 +228,7 @@ func TestClientCommands(t *testing.T) {
 			{"list --after 9223372036854775807 --json", "[]\n", "", 0},
 			{"list --limit -1", "", "plantstore plants list: --limit is -1: ", 2},
 			{"replace 7 --name", "", "flag needs an argument: -name", 2},
-			{"replace 7", "", "plantstore plants replace: expected --name\n", 2},
+			{"replace 7", "", "plantstore plants replace: --name is required\n", 2},
 			{"replace 7 --name Ivy --if-match other", "", "plantstore plants replace: 41201: plant 7: ", 1},
 			{"replace 7 --name Ivy --if-match ETAG --json", `{"id":7,"name":"Ivy","etag":*`, "", 0},
 			{"replace 7 --name Oak --if-match ETAG", "", "plantstore plants replace: 41201: plant 7: ", 1},
@@ -237,10 +237,10 @@ func TestClientCommands(t *testing.T) {
 			{"remove 7", "", "plantstore plants remove: 40401: plant 7: ", 1},
 			{"remove -9223372036854775808", "", "", 0},
 			{"get 7 --token a-fixed-token-of-others", "", "plantstore plants get: 40103: ", 1},
-			{"get 7 --token _ --token-file /nowhere", "", "plantstore plants get: read the secret: ", 1},
+			{"get 7 --token _ --token-file /nowhere", "", "plantstore plants get: read the token file: ", 1},
 			{"get 7 --url http://127.0.0.1:1", "", "plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: connect: connection refused (tried 4 times)\n", 1},
-			{"get 7 --url 127.0.0.1:1", "", `plantstore plants get: the address of the service is "127.0.0.1:1": expected one such as http://`, 2},
-			{"get 7 --url " + p.ops, "", "plantstore plants get: HTTP status 404: the answer is not one of a Plant Store", 1},
+			{"get 7 --url 127.0.0.1:1", "", `plantstore plants get: base URL "127.0.0.1:1" is invalid: use one such as http://`, 2},
+			{"get 7 --url " + p.ops, "", "plantstore plants get: HTTP status 404: the response is not from a Plant Store", 1},
 		} {
 			args := strings.Fields(test.args)
 			for i, arg := range args {
@@ -268,7 +268,7 @@ func TestClientCommands(t *testing.T) {
 			}
 		}
 
-		if _, stderr, code := plantstore(t, []string{"PLANTSTORE_URL=" + p.url, "PLANTSTORE_TOKEN="}, "plants", "list"); code != 2 || !strings.Contains(stderr, "expected a token") {
+		if _, stderr, code := plantstore(t, []string{"PLANTSTORE_URL=" + p.url, "PLANTSTORE_TOKEN="}, "plants", "list"); code != 2 || !strings.Contains(stderr, "a token is required") {
 			t.Errorf("without a token: exit %d, %s", code, stderr)
 		}
 		file := filepath.Join(t.TempDir(), "token")
@@ -296,7 +296,7 @@ func TestClientCommandsDoNotKnow(t *testing.T) {
 	}))
 	defer broken.Close()
 	p := &process{url: broken.URL, token: fixedToken}
-	const unknown, again, look = "it is not known whether the change was made: ", "run the same command again: that is safe", "look with plants get"
+	const unknown, again, look = "the outcome is unknown, the change may have been made: ", "running the same command again is safe", "check with plants get"
 	for args, want := range map[string][]string{
 		"create --id 7 --name Fern": {unknown, "50301: busy (tried 4 times)", again},
 		"replace 7 --name Fern":     {unknown, "EOF", look},

@@ -61,7 +61,7 @@ func mounted(t *testing.T, size string) (folder string, resize func(string)) {
 func TestDiskFull(t *testing.T) {
 	folder, resize := mounted(t, "1m")
 	p := serve(t, filepath.Join(folder, "plants.db"))
-	if !strings.Contains(p.stderr.String(), "in memory") {
+	if !strings.Contains(p.stderr.String(), "in-memory") {
 		t.Errorf("no warning that the database is on a file system in memory:\n%s", p.stderr)
 	}
 	name := strings.Repeat("x", 8000)

@@ -252,20 +252,11 @@ func matches(tags []string, tag string) bool {
 
 func pathID(r *http.Request) (int64, error) {
 	text := r.PathValue("id")
-	id, err := parseID(text)
+	id, err := plant.ParseID(text)
 	if err != nil {
 		return 0, fmt.Errorf("%w, found %.32q", errBadID, text)
 	}
 	return id, nil
-}
-
-// parseID reads an int64 as it is written: no plus, no leading zero.
-func parseID(text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err == nil && strconv.FormatInt(id, 10) != text {
-		err = strconv.ErrSyntax
-	}
-	return id, err
 }
 
 func pageOf(query string) (limit int, after *int64, err error) {
@@ -278,7 +269,7 @@ func pageOf(query string) (limit int, after *int64, err error) {
 		if name != "limit" && name != "after" {
 			continue
 		}
-		n, err := parseID(all[0])
+		n, err := plant.ParseID(all[0])
 		switch {
 		case len(all) > 1:
 			return 0, nil, fmt.Errorf("%w: %s", errBadQuery, name)

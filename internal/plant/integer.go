@@ -2,6 +2,7 @@ package plant
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 )
 
@@ -60,4 +61,14 @@ func parseExponent(text []byte) int64 {
 		return -far
 	}
 	return far
+}
+
+// ParseID parses an id in decimal, in the one form that strconv.FormatInt writes: no plus sign and no
+// leading zero.
+func ParseID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || strconv.FormatInt(id, 10) != text {
+		return 0, errors.New("must be an integer from -9223372036854775808 to 9223372036854775807")
+	}
+	return id, nil
 }

@@ -12,7 +12,7 @@ import (
 // JSON, until that is in the standard library everywhere.
 var arrows = map[string]string{
 	"api":                            "",
-	"cmd/plantstore":                 "client internal/server internal/commit internal/httpapi internal/rate internal/telemetry internal/token internal/store internal/store/sqlite internal/store/postgres",
+	"cmd/plantstore":                 "client internal/server internal/httpapi internal/plant internal/rate internal/telemetry internal/token internal/store internal/store/sqlite internal/store/postgres",
 	"client":                         "",
 	"internal/plant":                 "",
 	"internal/rate":                  "",

@@ -87,7 +87,7 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		var probes sync.WaitGroup
 		for range 2 {
-			probes.Go(func() { probe("/readyz", 503, "has not answered") })
+			probes.Go(func() { probe("/readyz", 503, "has not responded") })
 		}
 		probe("/livez", 200, "alive")
 		probes.Wait()

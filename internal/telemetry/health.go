@@ -10,32 +10,33 @@ import (
 )
 
 const (
-	patience     = time.Second     // a database that takes longer to answer is not ready
-	checkTimeout = 5 * time.Second // longer than a store takes to say why
+	readyTimeout = time.Second     // a database that takes longer is not ready
+	checkTimeout = 5 * time.Second // longer than a store takes to return a specific error
 )
 
-// Health answers /livez and /readyz.
+// Health serves /livez and /readyz.
 type Health struct {
 	check    func(context.Context) error
 	stopping atomic.Bool
 
-	mu   sync.Mutex
-	now  *checking // the check under way, or nil
-	last error     // of the check before
+	mu      sync.Mutex
+	current *checkRun // the check in progress, or nil
+	lastErr error     // the result of the previous check
 }
 
-// checking is one check, for all who ask while it is under way. A database that hangs has one connection
-// busy with that, not one for each probe.
-type checking struct {
-	begun time.Time
-	done  chan struct{}
-	err   error // once done
+// checkRun is one check, shared by all requests that arrive while it is in progress, so that a database
+// that hangs occupies one connection and not one for each request.
+type checkRun struct {
+	started time.Time
+	done    chan struct{}
+	err     error // set before done is closed
 }
 
-// NewHealth is ready while check returns nil, and does so within a second. There is one call of it at a time.
+// NewHealth returns a Health that is ready while check returns nil within a second. Calls of check never
+// overlap.
 func NewHealth(check func(context.Context) error) *Health { return &Health{check: check} }
 
-// Stopping makes the service not ready, for good.
+// Stopping makes the service permanently not ready.
 func (h *Health) Stopping() { h.stopping.Store(true) }
 
 // Handler serves the two paths.
@@ -64,41 +65,42 @@ func (h *Health) Handler() http.Handler {
 	return mux
 }
 
-// ready is what the check under way says, or a new one. It does not wait for one that has run out of
-// patience, so that probes do not pile up: they would take the connections that /livez needs.
+// ready returns the result of the check in progress, or of a new one. It does not wait longer than
+// readyTimeout after the start of the check: waiting requests would use up the connections that /livez needs.
 func (h *Health) ready() error {
-	c, last := h.checking()
-	timer := time.NewTimer(time.Until(c.begun.Add(patience)))
+	run, lastErr := h.startOrJoin()
+	timer := time.NewTimer(time.Until(run.started.Add(readyTimeout)))
 	defer timer.Stop()
 	select {
-	case <-c.done:
-		return c.err
+	case <-run.done:
+		return run.err
 	case <-timer.C:
 	}
-	err := fmt.Errorf("the database has not answered for %d s", max(time.Since(c.begun), patience)/time.Second)
-	if last != nil { // which took too long too, perhaps, and knew why
-		err = fmt.Errorf("%w; the check before said: %w", err, last)
+	elapsed := max(time.Since(run.started), readyTimeout)
+	err := fmt.Errorf("the database has not responded for %d s", elapsed/time.Second)
+	if lastErr != nil { // it may tell why
+		err = fmt.Errorf("%w; the previous check failed: %w", err, lastErr)
 	}
 	return err
 }
 
-func (h *Health) checking() (c *checking, last error) {
+func (h *Health) startOrJoin() (run *checkRun, lastErr error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.now == nil {
-		h.now = &checking{begun: time.Now(), done: make(chan struct{})}
-		go h.run(h.now)
+	if h.current == nil {
+		h.current = &checkRun{started: time.Now(), done: make(chan struct{})}
+		go h.run(h.current)
 	}
-	return h.now, h.last
+	return h.current, h.lastErr
 }
 
-// run makes a check, which is nobody's: who has asked first may be gone before it ends.
-func (h *Health) run(c *checking) {
+// run makes a check. It does not depend on the request that started it, which may end first.
+func (h *Health) run(c *checkRun) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	c.err = h.check(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now, h.last = nil, c.err
+	h.current, h.lastErr = nil, c.err
 	close(c.done)
 }

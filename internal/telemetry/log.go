@@ -1,8 +1,7 @@
-// Package telemetry is what an operator sees of the service: logs and health.
+// Package telemetry shows the service to its operator: logs and health.
 package telemetry
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -10,30 +9,37 @@ import (
 	"strings"
 )
 
-// NewLogger writes text where a person looks and JSON where a program does. Both quote what they
-// write, so a record stays one line whatever a client has sent.
+// NewLogger returns a logger that writes text to a terminal and JSON to anything else. Both escape
+// attributes, so a record stays one line and cannot control a terminal, whatever a client sent.
 func NewLogger(w io.Writer) *slog.Logger {
 	if IsTerminal(w) {
 		return slog.New(slog.NewTextHandler(w, nil))
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: escaped}))
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: escapeAttr}))
 }
 
-// escaped writes out the characters that JSON lets stand and a terminal obeys, or does not show: U+009B, U+202E.
-func escaped(_ []string, a slog.Attr) slog.Attr {
-	unseen := func(r rune) bool { return r >= 0x7f && !strconv.IsPrint(r) }
-	if a.Value.Kind() != slog.KindString || !strings.ContainsFunc(a.Value.String(), unseen) {
+// escapeAttr escapes what JSON does not: it writes control characters above ASCII and invisible
+// characters, such as U+009B and U+202E, as they are.
+func escapeAttr(_ []string, a slog.Attr) slog.Attr {
+	notInJSON := func(r rune) bool { return r >= 0x7f && !strconv.IsPrint(r) }
+	if a.Value.Kind() != slog.KindString || !strings.ContainsFunc(a.Value.String(), notInJSON) {
 		return a
 	}
+	return slog.String(a.Key, Escape(a.Value.String()))
+}
+
+// Escape returns text with every character that a terminal would interpret or not display replaced by its
+// Go escape sequence. The result is for people: it cannot be converted back.
+func Escape(text string) string {
 	var b strings.Builder
-	for _, r := range a.Value.String() {
-		if unseen(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
+	for _, r := range text {
+		if strconv.IsPrint(r) {
 			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		}
 	}
-	return slog.String(a.Key, b.String())
+	return b.String()
 }
 
 // IsTerminal reports whether w is a terminal.

@@ -2,32 +2,78 @@ package telemetry_test
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"plantstore/internal/telemetry"
 )
 
-func TestLogger(t *testing.T) {
-	var b bytes.Buffer
-	telemetry.NewLogger(&b).Info("hello", "name", "a\nb\x1b[31m\u009b31m\u202e\x7f é🌵")
-	if got := b.String(); got[0] != '{' || bytes.Count(b.Bytes(), []byte("\n")) != 1 || bytes.ContainsAny(b.Bytes(), "\x1b\u009b\u202e\x7f") || !strings.Contains(got, `\u009b31m\\u202e\\u007f é🌵`) {
-		t.Errorf("a record for a program: %q", got)
+func TestLoggerJSON(t *testing.T) {
+	for _, test := range []struct {
+		value any
+		want  string
+	}{
+		{"plain é🌵", `"value":"plain é🌵"`},
+		{"two\nlines\x1b[31m", `"value":"two\nlines\u001b[31m"`}, // JSON's own escapes
+		{"csi \u009b31m", `"value":"csi \\u009b31m"`},
+		{"bidi \u202e", `"value":"bidi \\u202e"`},
+		{"delete \x7f", `"value":"delete \\x7f"`},
+		{"both \x1b\u009b", `"value":"both \\x1b\\u009b"`},
+		{42, `"value":42`},
+		{errors.New("an error"), `"value":"an error"`},
+	} {
+		var b bytes.Buffer
+		telemetry.NewLogger(&b).Info("message", "value", test.value)
+		if got := b.String(); !strings.HasPrefix(got, "{") || !strings.HasSuffix(got, test.want+"}\n") {
+			t.Errorf("record of %q: %q, want %s at its end", test.value, got, test.want)
+		}
 	}
-	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// A logger writes text to a terminal, and only there.
+func TestLoggerTerminal(t *testing.T) {
+	open := func(name string) *os.File {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
 	}
-	defer terminal.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
+	closed := open(os.DevNull)
+	closed.Close()
+	for _, test := range []struct {
+		what string
+		w    io.Writer
+		want bool
+	}{
+		{"a terminal", open("/dev/ptmx"), true},
+		{"the null device", open(os.DevNull), false},
+		{"a file", open(filepath.Join(t.TempDir(), "log")), false},
+		{"a closed file", closed, false},
+		{"no file", io.Discard, false},
+	} {
+		if got := telemetry.IsTerminal(test.w); got != test.want {
+			t.Errorf("IsTerminal(%s) = %v, want %v", test.what, got, test.want)
+		}
 	}
-	defer null.Close()
-	for f, want := range map[*os.File]bool{terminal: true, null: false} {
-		if got := telemetry.IsTerminal(f); got != want {
-			t.Errorf("IsTerminal(%s) = %v", f.Name(), got)
+}
+
+func TestEscape(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "",
+		`plain "é🌵" \ '`:         `plain "é🌵" \ '`,
+		"a\nb\tc\x1b[31m\x00":    `a\nb\tc\x1b[31m\x00`,
+		"\u009b\u202e\u200b\x7f": `\u009b\u202e\u200b\x7f`,
+		"\u00a0":                 `\u00a0`,
+		"\U000e0001":             `\U000e0001`,
+	} {
+		if got := telemetry.Escape(text); got != want {
+			t.Errorf("Escape(%q) = %s, want %s", text, got, want)
 		}
 	}
 }
