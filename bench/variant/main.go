@@ -54,8 +54,8 @@ func run(kind, db string, slower time.Duration, profile string) (err error) {
 		defer pprof.StopCPUProfile()
 	}
 	cfg := server.Config{
-		Listen: "127.0.0.1:0", OpsListen: "off", Drain: 10 * time.Second, MaxBody: 64 << 10,
-		AccessLog: httpapi.LogErrors, Out: os.Stdout, Log: telemetry.NewLogger(os.Stderr),
+		Listen: "127.0.0.1:0", OpsListen: "off", Drain: 10 * time.Second,
+		Config: httpapi.Config{MaxBody: 64 << 10}, Out: os.Stdout, Log: telemetry.NewLogger(os.Stderr),
 	}
 	switch kind {
 	case "none":

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"plantstore/internal/commit"
+	"plantstore/internal/httpapi"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
@@ -120,7 +121,7 @@ func serveAsLiar(args []string) int {
 		st = forgetful{file}
 	}
 	err = server.Run(context.Background(), server.Config{
-		Listen: "127.0.0.1:0", OpsListen: "off", MaxBody: 64 << 10, Commit: commit.Options{},
+		Listen: "127.0.0.1:0", OpsListen: "off", Config: httpapi.Config{MaxBody: 64 << 10}, Commit: commit.Options{},
 		Token: args[1], Out: os.Stdout, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	}, st)
 	fmt.Fprintln(os.Stderr, err)

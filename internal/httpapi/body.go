@@ -5,44 +5,45 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net/http"
 	"os"
 	"strings"
 )
 
-// readBody appends the request's body to buf after it has checked that the headers announce JSON.
-func (a *API) readBody(x *exchange, r *http.Request, buf []byte) ([]byte, error) {
+// readBody reads the body of the request into the buffer, after it has checked that the headers announce JSON.
+func (a *API) readBody(x *exchange) error {
+	r, most := x.request, a.cfg.MaxBody
 	if err := checkType(r.Header["Content-Type"]); err != nil {
-		return buf, err
+		return err
 	}
 	for _, encoding := range r.Header["Content-Encoding"] {
 		if !strings.EqualFold(encoding, "identity") {
-			return buf, fmt.Errorf("%w, found %.32q", errEncoding, encoding)
+			return fmt.Errorf("%w, found %.32q", errEncoding, encoding)
 		}
 	}
-	if r.ContentLength > a.maxBody {
-		return buf, fmt.Errorf("%w: expected at most %d bytes, found %d", errTooLarge, a.maxBody, r.ContentLength)
+	if r.ContentLength > most {
+		return fmt.Errorf("%w: expected at most %d bytes, found %d", errTooLarge, most, r.ContentLength)
 	}
-	// One byte more than allowed tells a body that is too large from one that just fits.
-	body := io.LimitedReader{R: r.Body, N: a.maxBody + 1}
+	// One more byte than allowed shows that a body is too large.
+	x.buf = x.buf[:0]
+	body := io.LimitedReader{R: r.Body, N: most + 1}
 	for {
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
-			if err := x.hold(cap(buf)); err != nil {
-				return buf, err
+		if len(x.buf) == cap(x.buf) {
+			x.buf = append(x.buf, 0)[:len(x.buf)]
+			if err := x.reserve(cap(x.buf)); err != nil {
+				return err
 			}
 		}
-		n, err := body.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
+		n, err := body.Read(x.buf[len(x.buf):cap(x.buf)])
+		x.buf = x.buf[:len(x.buf)+n]
 		switch {
-		case int64(len(buf)) > a.maxBody:
-			return buf, fmt.Errorf("%w: expected at most %d bytes, found more", errTooLarge, a.maxBody)
+		case int64(len(x.buf)) > most:
+			return fmt.Errorf("%w: expected at most %d bytes, found more", errTooLarge, most)
 		case err == io.EOF:
-			return buf, nil
+			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return buf, errSlow
+			return errSlow
 		case err != nil:
-			return buf, errBroken
+			return errBroken
 		}
 	}
 }

@@ -46,13 +46,13 @@ const (
 func (a *API) cors(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	h := w.Header()
-	if !a.origins.any && len(a.origins.list) > 0 {
+	if !a.cfg.Origins.any && len(a.cfg.Origins.list) > 0 {
 		h.Add("Vary", "Origin")
 	}
-	if origin == "" || !a.origins.any && !slices.Contains(a.origins.list, origin) {
+	if origin == "" || !a.cfg.Origins.any && !slices.Contains(a.cfg.Origins.list, origin) {
 		return false
 	}
-	if a.origins.any {
+	if a.cfg.Origins.any {
 		origin = "*"
 	}
 	h.Set("Access-Control-Allow-Origin", origin)

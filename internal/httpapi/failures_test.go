@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,7 +15,6 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
-	"plantstore/internal/token"
 )
 
 // outcome is a service whose creates all end in one way.
@@ -35,24 +32,9 @@ func (o outcome) Create(context.Context, plant.Record) (plant.Outcome, error) {
 	return plant.Created, o.err
 }
 
-type anybody struct{}
-
-func (anybody) Authenticate(context.Context, []string, token.Source) (*token.Token, error) {
-	return &token.Token{Store: "main", Scopes: token.AllScopes}, nil
-}
-
-const slow = 10 * time.Second // more than any of these requests takes, on whatever machine
-
 func create(o outcome, body io.Reader) (*httptest.ResponseRecorder, string) {
-	var log bytes.Buffer
-	a := New(Options{
-		MaxBody: 1000, Slow: slow, Log: slog.New(slog.NewJSONHandler(&log, nil)),
-		Auth: anybody{}, Creator: o, Stopping: func() bool { return false },
-	})
-	r := httptest.NewRequest("POST", "/plants", body)
-	r.Header.Set("Content-Type", "application/json")
-	w := httptest.NewRecorder()
-	a.ServeHTTP(w, r)
+	a, log := newAPI(Config{MaxBody: 1000}, Dependencies{Creator: o})
+	w := send(a, "POST", "/plants", body)
 	return w, log.String()
 }
 
@@ -112,7 +94,7 @@ func TestBodyBreaks(t *testing.T) {
 }
 
 func TestSlowRequestsAreLogged(t *testing.T) {
-	for takes, want := range map[time.Duration]bool{0: false, slow - 1: false, 2 * slow: true} {
+	for takes, want := range map[time.Duration]bool{0: false, slowRequest - 1: false, slowRequest: true} {
 		synctest.Test(t, func(t *testing.T) { // only the create takes time
 			w, log := create(outcome{takes: takes}, strings.NewReader(`{"id":1,"name":"x"}`))
 			if w.Code != http.StatusOK || (log != "") != want {

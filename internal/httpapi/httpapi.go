@@ -1,5 +1,5 @@
-// Package httpapi is the HTTP surface: every route in one table, one adapter around every
-// handler, and one table that turns errors into answers.
+// Package httpapi is the HTTP API: every route in one table, one adapter around every handler,
+// and one table that maps errors to responses.
 package httpapi
 
 import (
@@ -14,125 +14,130 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/rate"
+	"plantstore/internal/share"
 	"plantstore/internal/token"
 )
 
-// Authenticator says whose credential the Authorization header lines of a request hold.
+// Authenticator finds the token that the Authorization headers of a request identify.
 type Authenticator interface {
 	Authenticate(ctx context.Context, headers []string, from token.Source) (*token.Token, error)
 }
 
-// Creator stores a plant and returns once that would survive power loss.
+// Creator stores a plant and returns once the plant would survive power loss.
 type Creator interface {
 	Create(ctx context.Context, record plant.Record) (plant.Outcome, error)
 }
 
-// Reader reads plants: see store.Plants for what it promises.
+// Reader reads plants; store.Plants has its promises.
 type Reader interface {
 	Get(ctx context.Context, store string, id int64) (plant.New, error)
 	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
 	Count(ctx context.Context, store string) (int64, error)
 }
 
-// Editor changes plants that are there: see store.Plants.
+// Editor changes stored plants; store.Plants has its promises.
 type Editor interface {
 	Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error
 	Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error
 }
 
-// Options make an API.
-type Options struct {
-	Prefix    string // the path under which the API is mounted: "" or "/some/prefix"
-	MaxBody   int64  // bytes of a request body at most
-	AccessLog AccessLog
-	Slow      time.Duration // a request that takes longer is logged as a failure is
-	Log       *slog.Logger
-	Origins   Origins     // web pages that may use the API
-	Proxies   Proxies     // who is believed about where a request comes from
-	Rate      rate.Limit  // of tokens that have none of their own
-	Stopping  func() bool // true when an answer is to be the last of its connection
-
-	Admit   func(ctx context.Context, who token.Hash) (last bool) // told of a token's request; true when its connection is to end; may be nil
-	MaxHeld int64                                                 // bytes of large bodies and pages in memory at once; 0 for any number
-
-	Auth    Authenticator
-	Creator Creator
-	Reader  Reader
-	Editor  Editor
-
-	DescriptionJSON, DescriptionYAML []byte // the published OpenAPI description
-
-	Pages map[string]http.Handler // what people see in a browser, by mux pattern
+// Connections knows the connections that requests arrive on. A context is that of a request.
+type Connections interface {
+	// Identify records whose request the connection carries. It reports true when the connection
+	// must be closed after this response.
+	Identify(ctx context.Context, owner [32]byte) (last bool)
+	// Owners returns how many owners have connections.
+	Owners() int
+	// Draining reports whether the service is shutting down, so that every response is the last of its connection.
+	Draining() bool
 }
 
-// API answers requests. It is an http.Handler.
+// Config is what an operator sets.
+type Config struct {
+	MaxBody   int64      // largest request body, in bytes
+	AccessLog AccessLog  // requests to log
+	Origins   Origins    // web pages that may use the API
+	Proxies   Proxies    // trusted to report the address of a client
+	Rate      rate.Limit // of tokens without one of their own; zero is unlimited
+}
+
+// Dependencies are the parts of the service that an API is built on.
+type Dependencies struct {
+	Auth        Authenticator
+	Creator     Creator
+	Reader      Reader
+	Editor      Editor
+	Connections Connections
+	Log         *slog.Logger
+
+	Prefix      string // path under which the API is mounted: "" or "/some/prefix"
+	CreateQueue int    // creates that Creator queues; 0 does not divide them between tokens
+	MaxMemory   int64  // bytes of large bodies and pages in memory; 0 is unlimited
+
+	DescriptionJSON, DescriptionYAML []byte                  // the published OpenAPI description
+	Pages                            map[string]http.Handler // pages for browsers, by mux pattern
+}
+
+// API is the http.Handler of the service.
 type API struct {
-	prefix    string
-	maxBody   int64
-	accessLog AccessLog
-	slow      time.Duration
-	log       *slog.Logger
-	auth      Authenticator
-	creator   Creator
-	reader    Reader
-	editor    Editor
-	origins   Origins
-	proxies   Proxies
-	rate      rate.Limit
-	used      *rate.Table[token.Hash] // what each token has used of its rate
-	stopping  func() bool
-	mux       *http.ServeMux
-	admit     func(context.Context, token.Hash) bool
-	memory    memory
-	counting  chan struct{}     // holds a token for each count under way
-	methods   map[string]string // of each path pattern, as Allow lists them
+	cfg      Config
+	deps     Dependencies
+	mux      *http.ServeMux
+	methods  map[string]string       // Allow header of each path pattern
+	rates    *rate.Table[token.Hash] // what each token has used of its rate
+	creates  share.Pool[token.Hash]  // creates in flight
+	edits    share.Pool[token.Hash]  // replaces and removes in flight
+	memory   share.Pool[token.Hash]  // bytes of large bodies and pages
+	counting chan struct{}           // has an element for each count in flight
 }
 
 // Route is one operation of the service.
 type Route struct {
 	Method, Path string
-	Scope        token.Scope // zero: no credential is asked for
+	Scope        token.Scope // zero: needs no credential
 	handle       handler
 }
 
-// handler answers a request, or returns an error for the adapter to answer with.
-type handler func(x *exchange, r *http.Request, t *token.Token) error
+// handler writes the response to a request, or returns an error that the adapter writes.
+type handler func(x *exchange) error
 
-// routes is the whole surface; nothing registers itself elsewhere.
-func (a *API) routes(o Options) []Route {
+// routes is the whole API; nothing registers itself elsewhere.
+func (a *API) routes() []Route {
 	return []Route{
 		{"POST", "/plants", token.Create, a.createPlant},
 		{"GET", "/plants", token.Read, a.listPlants},
 		{"GET", "/plants/{id}", token.Read, a.getPlant},
 		{"PUT", "/plants/{id}", token.Write, a.replacePlant},
 		{"DELETE", "/plants/{id}", token.Write, a.removePlant},
-		{"GET", "/openapi.json", 0, serve("application/json", o.DescriptionJSON)},
-		{"GET", "/openapi.yaml", 0, serve("application/yaml", o.DescriptionYAML)},
+		{"GET", "/openapi.json", 0, static("application/json", a.deps.DescriptionJSON)},
+		{"GET", "/openapi.yaml", 0, static("application/yaml", a.deps.DescriptionYAML)},
 	}
 }
 
-// Routes lists the surface.
-func Routes() []Route { return new(API).routes(Options{}) }
+// Routes lists the operations of the service.
+func Routes() []Route { return new(API).routes() }
 
-// New makes the API.
-func New(o Options) *API {
+// New returns the API.
+func New(cfg Config, deps Dependencies) *API {
+	contended := func() bool { return deps.Connections.Owners() > 1 }
 	a := &API{
-		prefix: o.Prefix, maxBody: o.MaxBody, accessLog: o.AccessLog, slow: o.Slow, log: o.Log, origins: o.Origins, stopping: o.Stopping,
-		auth: o.Auth, creator: o.Creator, reader: o.Reader, editor: o.Editor,
-		proxies: o.Proxies, rate: o.Rate, used: rate.NewTable[token.Hash](maxLimited, time.Now),
-		admit: o.Admit, memory: memory{most: o.MaxHeld, by: map[token.Hash]int64{}},
-		mux: http.NewServeMux(), counting: make(chan struct{}, 2), methods: map[string]string{},
+		cfg: cfg, deps: deps, mux: http.NewServeMux(), methods: map[string]string{},
+		rates:    rate.NewTable[token.Hash](maxLimited, time.Now),
+		creates:  share.Pool[token.Hash]{Capacity: int64(deps.CreateQueue), Soft: true, Contended: contended},
+		edits:    share.Pool[token.Hash]{Capacity: maxEdits, Soft: true, Contended: contended},
+		memory:   share.Pool[token.Hash]{Capacity: deps.MaxMemory},
+		counting: make(chan struct{}, maxCounts),
 	}
 	methods := map[string][]string{}
-	for _, route := range a.routes(o) {
-		pattern := a.prefix + route.Path
+	for _, route := range a.routes() {
+		pattern := a.deps.Prefix + route.Path
 		a.mux.Handle(route.Method+" "+pattern, a.adapt(route.handle, route.Scope))
 		methods[pattern] = append(methods[pattern], route.Method)
 		if route.Method == http.MethodGet {
 			methods[pattern] = append(methods[pattern], http.MethodHead)
 		}
 	}
-	for pattern, page := range o.Pages {
+	for pattern, page := range a.deps.Pages {
 		a.mux.Handle(pattern, page)
 		methods[strings.TrimPrefix(pattern, "GET ")] = []string{http.MethodGet, http.MethodHead}
 	}
@@ -147,9 +152,10 @@ func New(o Options) *API {
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Where the end of a request is open to doubt, nothing after it is read as another one: a proxy before us
-	// may see the end of chunks elsewhere, HTTP/1.0 knows no chunks, and what follows a CONNECT is not HTTP.
-	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) || r.Method == http.MethodConnect || a.stopping() {
+	// Nothing after a request whose end is ambiguous is read as another request: a proxy in front of the service
+	// may see the end of chunks elsewhere, HTTP/1.0 has no chunks, and what follows a CONNECT is not HTTP.
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) || r.Method == http.MethodConnect ||
+		a.deps.Connections.Draining() {
 		w.Header().Set("Connection", "close")
 	}
 	switch {
@@ -161,7 +167,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// methodsOf lists the methods of the path that r asks about; none where there is no such path.
+// methodsOf lists the methods of the path of r, or returns "" for an unknown path.
 func (a *API) methodsOf(r *http.Request) string {
 	_, pattern := a.mux.Handler(&http.Request{Method: http.MethodOptions, URL: r.URL, Host: r.Host})
 	return a.methods[pattern]
@@ -172,19 +178,19 @@ func isClean(path string) bool {
 		!strings.Contains(path, "/../") && !strings.HasSuffix(path, "/.") && !strings.HasSuffix(path, "/..")
 }
 
-func notFound(_ *exchange, r *http.Request, _ *token.Token) error {
-	return fmt.Errorf("%w: %.100q", errNoRoute, r.URL.Path)
+func notFound(x *exchange) error {
+	return fmt.Errorf("%w: %.100q", errNoRoute, x.request.URL.Path)
 }
 
 func notAllowed(allow string) handler {
-	return func(x *exchange, r *http.Request, _ *token.Token) error {
+	return func(x *exchange) error {
 		x.Header().Set("Allow", allow)
-		return fmt.Errorf("%w: expected %s, found %.16q", errMethod, allow, r.Method)
+		return fmt.Errorf("%w: expected %s, found %.16q", errMethod, allow, x.request.Method)
 	}
 }
 
-func serve(contentType string, content []byte) handler {
-	return func(x *exchange, r *http.Request, _ *token.Token) error {
+func static(contentType string, content []byte) handler {
+	return func(x *exchange) error {
 		x.Header().Set("Content-Type", contentType)
 		x.Header().Set("Content-Length", strconv.Itoa(len(content)))
 		x.Write(content)
@@ -194,7 +200,7 @@ func serve(contentType string, content []byte) handler {
 
 var jsonType = []string{"application/json"}
 
-// writeJSON writes a whole answer. A client that is gone by then can't be told anything.
+// writeJSON writes a whole response. A failed write means that the client has disconnected.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = jsonType

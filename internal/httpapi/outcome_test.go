@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/token"
 )
 
 // silence is a service that tells no outcome.
@@ -32,10 +30,7 @@ func (l large) Get(_ context.Context, _ string, id int64) (plant.New, error) {
 // A plant that is read counts among what all requests together may hold in memory, until it is answered.
 func TestReadsAreHeld(t *testing.T) {
 	for bytes, want := range map[int]int{40 << 10: 200, 60 << 10: 503} {
-		a := New(Options{
-			MaxBody: 100 << 10, MaxHeld: 100 << 10, Log: slog.New(slog.DiscardHandler),
-			Auth: anybody{}, Reader: large{bytes: bytes}, Stopping: func() bool { return false },
-		})
+		a, _ := newAPI(Config{}, Dependencies{MaxMemory: 100 << 10, Reader: large{bytes: bytes}})
 		for range 3 {
 			w := httptest.NewRecorder()
 			a.ServeHTTP(w, httptest.NewRequest("GET", "/plants/1", nil))
@@ -51,19 +46,11 @@ func (l large) List(ctx context.Context, store string, _ *int64, _ int) ([]plant
 	return []plant.New{p}, err
 }
 
-// bearers takes every header for a token of its own.
-type bearers struct{}
-
-func (bearers) Authenticate(_ context.Context, headers []string, _ token.Source) (*token.Token, error) {
-	return &token.Token{Hash: token.HashOf(headers[0]), Store: "main", Scopes: token.AllScopes}, nil
-}
-
 // A token that leaves bodies unfinished can't take the memory that others need for bodies and pages.
 func TestMemoryIsShared(t *testing.T) {
 	const most, size = 1 << 20, 60 << 10
-	a := New(Options{
-		MaxBody: 64 << 10, MaxHeld: most, Log: slog.New(slog.DiscardHandler), AccessLog: LogNone,
-		Auth: bearers{}, Creator: outcome{}, Reader: large{bytes: size}, Stopping: func() bool { return false },
+	a, _ := newAPI(Config{AccessLog: LogNone}, Dependencies{
+		MaxMemory: most, Auth: bearers{}, Creator: outcome{}, Reader: large{bytes: size},
 	})
 	ask := func(who, method string, body io.Reader) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, "/plants", body)
@@ -113,21 +100,15 @@ func TestMemoryIsShared(t *testing.T) {
 		client.Close()
 	}
 	under.Wait()
-	if a.memory.held != 0 || len(a.memory.by) != 0 {
-		t.Errorf("%d bytes of %d tokens are held when all is over", a.memory.held, len(a.memory.by))
+	if used := a.memory.Used(); used != 0 {
+		t.Errorf("%d bytes are reserved after all requests", used)
 	}
 }
 
 // What nobody has confirmed is never answered 200.
 func TestNoOutcome(t *testing.T) {
-	a := New(Options{
-		MaxBody: 1000, Log: slog.New(slog.DiscardHandler),
-		Auth: anybody{}, Creator: silence{}, Stopping: func() bool { return false },
-	})
-	r := httptest.NewRequest("POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`))
-	r.Header.Set("Content-Type", "application/json")
-	w := httptest.NewRecorder()
-	a.ServeHTTP(w, r)
+	a, _ := newAPI(Config{}, Dependencies{Creator: silence{}})
+	w := send(a, "POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`))
 	if w.Code != 503 || !strings.Contains(w.Body.String(), `"error":50302`) {
 		t.Errorf("a create without an outcome: %d %s, want 50302", w.Code, w.Body)
 	}

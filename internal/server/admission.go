@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -12,9 +11,6 @@ import (
 
 	"plantstore/internal/httpapi"
 	"plantstore/internal/machine"
-	"plantstore/internal/plant"
-	"plantstore/internal/store"
-	"plantstore/internal/token"
 )
 
 // How the service takes more than it can do.
@@ -57,19 +53,17 @@ type crowd struct {
 
 	yielded atomic.Int64 // when a token last gave up a connection, in ns since 1970
 	tokens  atomic.Int32 // tokens that have connections
-	shares  map[token.Hash]*share
+	shares  map[[32]byte]*share
 }
 
 // share is what one token has of the service.
 type share struct {
-	hash     token.Hash
-	conns    atomic.Int32 // connections whose last request had the token
-	creating atomic.Int64 // creates under way
-	editing  atomic.Int64 // edits
+	hash  [32]byte
+	conns atomic.Int32 // connections whose last request had the token
 }
 
 func newCrowd(most int) crowd {
-	return crowd{max: most, bound: "--max-conns", freed: make(chan struct{}, 1), shares: map[token.Hash]*share{}, door: door{most: leavingConns(most, machine.Read().Files)}}
+	return crowd{max: most, bound: "--max-conns", freed: make(chan struct{}, 1), shares: map[[32]byte]*share{}, door: door{most: leavingConns(most, machine.Read().Files)}}
 }
 
 // acceptAll is how connections come in. It ends with the listener.
@@ -271,10 +265,10 @@ func connOf(ctx context.Context) *conn {
 	return c
 }
 
-// admit notes whose request is on a connection, and reports whether it is the last one there: while the
+// Identify notes whose request is on a connection, and reports whether it is the last one there: while the
 // service is full, a token that has more than half of it gives connections up for others. The request itself
 // has waited for its turn, and is served.
-func (l *listener) admit(ctx context.Context, who token.Hash) (last bool) {
+func (l *listener) Identify(ctx context.Context, who [32]byte) (last bool) {
 	c := connOf(ctx)
 	if c == nil {
 		return false
@@ -289,7 +283,13 @@ func (l *listener) admit(ctx context.Context, who token.Hash) (last bool) {
 	return now-then >= int64(yieldGap) && l.yielded.CompareAndSwap(then, now)
 }
 
-func (l *listener) share(c *conn, who token.Hash) {
+// Owners is how many tokens have connections.
+func (l *listener) Owners() int { return int(l.tokens.Load()) }
+
+// Draining reports whether the service is shutting down.
+func (l *listener) Draining() bool { return l.draining.Load() }
+
+func (l *listener) share(c *conn, who [32]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, open := l.conns[c]; !open { // it was ended meanwhile: nobody counts it
@@ -323,74 +323,4 @@ func (l *listener) left(c *conn) {
 	case l.freed <- struct{}{}:
 	default:
 	}
-}
-
-// line is a queue of which no token can take all: while others are there, it may have as many under way as
-// there is room left for.
-type line struct {
-	tokens *atomic.Int32
-	room   int64
-	all    atomic.Int64 // under way
-}
-
-func (l *line) enter(mine *atomic.Int64) error {
-	if m, all := mine.Add(1), l.all.Add(1); m > l.room-all && m > 1 && l.tokens.Load() > 1 {
-		l.leave(mine)
-		return fmt.Errorf("%w: the token has as many under way as there is room left for", store.ErrBusy)
-	}
-	return nil
-}
-
-func (l *line) leave(mine *atomic.Int64) {
-	mine.Add(-1)
-	l.all.Add(-1)
-}
-
-// shareOf is the share of the token that a request has, nil where that is not known.
-func shareOf(ctx context.Context) *share {
-	if c := connOf(ctx); c != nil {
-		return c.share
-	}
-	return nil
-}
-
-type fairCreator struct {
-	httpapi.Creator
-	line
-}
-
-func (f *fairCreator) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
-	if s := shareOf(ctx); s != nil {
-		if err := f.enter(&s.creating); err != nil {
-			return 0, err
-		}
-		defer f.leave(&s.creating)
-	}
-	return f.Creator.Create(ctx, record)
-}
-
-// editsWait is how many edits are waited for at most: each may be a commit of its own.
-const editsWait = 256
-
-type fairEditor struct {
-	httpapi.Editor
-	line
-}
-
-func (f *fairEditor) Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error {
-	return f.fairly(ctx, func() error { return f.Editor.Replace(ctx, store, id, to, seen) })
-}
-
-func (f *fairEditor) Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error {
-	return f.fairly(ctx, func() error { return f.Editor.Remove(ctx, store, id, seen) })
-}
-
-func (f *fairEditor) fairly(ctx context.Context, edit func() error) error {
-	if s := shareOf(ctx); s != nil {
-		if err := f.enter(&s.editing); err != nil {
-			return err
-		}
-		defer f.leave(&s.editing)
-	}
-	return edit()
 }

@@ -2,20 +2,15 @@ package server
 
 import (
 	"context"
-	"errors"
 	"math"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"plantstore/internal/machine"
-	"plantstore/internal/plant"
-	"plantstore/internal/store"
-	"plantstore/internal/token"
 )
 
 func TestMaxConns(t *testing.T) {
@@ -145,95 +140,34 @@ func TestUnreadAnswerGivesWay(t *testing.T) {
 	}
 }
 
-// stuck is a database that does not answer before it is let go.
-type stuck struct{ entered, release chan struct{} }
-
-func (s stuck) Create(context.Context, plant.Record) (plant.Outcome, error) {
-	s.entered <- struct{}{}
-	<-s.release
-	return plant.Created, nil
-}
-
-func (s stuck) Replace(context.Context, string, int64, plant.Plant, *plant.Plant) error {
-	_, err := s.Create(nil, plant.Record{})
-	return err
-}
-
-func (s stuck) Remove(context.Context, string, int64, *plant.Plant) error {
-	return s.Replace(nil, "", 0, plant.Plant{}, nil)
-}
-
-// When the database hangs, one token can't fill the queue: there is room for another.
-func TestQueueIsShared(t *testing.T) {
-	for _, what := range []string{"create", "replace", "remove"} {
-		t.Run(what, func(t *testing.T) { sharesQueue(t, what) })
-	}
-}
-
-func sharesQueue(t *testing.T, what string) {
+// A token counts as an owner as long as one of its connections is open.
+func TestOwners(t *testing.T) {
 	c, _ := pair(t)
 	l := c.from
-	requests := func(name byte) context.Context {
+	identify := func(owner byte) *conn {
 		c := &conn{from: l}
 		l.mu.Lock()
 		l.conns[c] = struct{}{}
 		l.mu.Unlock()
-		ctx := connContext(t.Context(), c)
-		l.admit(ctx, token.Hash{name})
-		return ctx
+		if l.Identify(connContext(t.Context(), c), [32]byte{owner}) {
+			t.Errorf("Identify() of owner %d asks to close a connection that nobody waits for", owner)
+		}
+		return c
 	}
-	db := stuck{make(chan struct{}, 100), make(chan struct{})}
-	creates := &fairCreator{db, line{tokens: &l.tokens, room: 40}}
-	edits := &fairEditor{db, line{tokens: &l.tokens, room: 40}}
-	do := map[string]func(context.Context) error{
-		"create":  func(ctx context.Context) error { _, err := creates.Create(ctx, plant.Record{}); return err },
-		"replace": func(ctx context.Context) error { return edits.Replace(ctx, "", 0, plant.Plant{}, nil) },
-		"remove":  func(ctx context.Context) error { return edits.Remove(ctx, "", 0, nil) },
-	}[what]
-	var waiting sync.WaitGroup
-	enter := func(ctx context.Context) bool {
-		refused := make(chan error, 1)
-		waiting.Go(func() {
-			if err := do(ctx); err != nil {
-				refused <- err
-			}
-		})
-		select {
-		case <-db.entered:
-			return true
-		case err := <-refused:
-			if !errors.Is(err, store.ErrBusy) {
-				t.Errorf("refused with %v", err)
-			}
-			return false
+	owners := func(want int) {
+		t.Helper()
+		if got := l.Owners(); got != want {
+			t.Errorf("Owners() = %d, want %d", got, want)
 		}
 	}
-	greedy := requests('g')
-	for range 30 { // alone, it may have more than half
-		if !enter(greedy) {
-			t.Fatal("refused although nobody else is there")
-		}
-	}
-	modest := requests('m')
-	if enter(greedy) {
-		t.Error("the greedy token has 30 of 40 under way, and another was taken while somebody else is there")
-	}
-	for n := range 5 {
-		if !enter(modest) {
-			t.Errorf("the modest token was refused with %d under way", n)
-		}
-	}
-	close(db.release)
-	waiting.Wait()
-	if n := creates.all.Load() + edits.all.Load(); n != 0 {
-		t.Errorf("%d are under way after all", n)
-	}
+	a1, a2, b := identify('a'), identify('a'), identify('b')
+	owners(2)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.conns {
-		l.unshare(c)
-	}
-	if len(l.shares) != 0 || l.tokens.Load() != 0 {
-		t.Errorf("%d tokens still have a share", len(l.shares))
-	}
+	l.unshare(a1)
+	owners(2)
+	l.unshare(a2)
+	owners(1)
+	l.unshare(b)
+	owners(0)
 }

@@ -38,10 +38,9 @@ func BenchmarkCreate(b *testing.B) {
 		close(ended)
 	}()
 	defer func() { stop(); <-ended }()
-	api := httpapi.New(httpapi.Options{
-		MaxBody: 64 << 10, Slow: time.Minute, Log: slog.New(slog.DiscardHandler),
+	api := httpapi.New(httpapi.Config{MaxBody: 64 << 10}, httpapi.Dependencies{
 		Auth: token.NewAuthenticator(st, nil, time.Now), Creator: committer, Reader: st, Editor: st,
-		Stopping: func() bool { return false },
+		Connections: unlimited{}, CreateQueue: committer.Queue(), Log: slog.New(slog.DiscardHandler),
 	})
 
 	var ids atomic.Int64
@@ -81,3 +80,10 @@ type answer struct {
 func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(status int)      { a.status = status }
 func (a *answer) Write(b []byte) (int, error) { return len(b), nil }
+
+// unlimited is connections of which there is no bound.
+type unlimited struct{}
+
+func (unlimited) Identify(context.Context, [32]byte) bool { return false }
+func (unlimited) Owners() int                             { return 1 }
+func (unlimited) Draining() bool                          { return false }

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"plantstore/internal/commit"
@@ -158,9 +157,8 @@ func (all *engines) serve(f *testing.F, st store.Store) http.Handler {
 			f.Error(err)
 		}
 	})
-	return httpapi.New(httpapi.Options{
-		MaxBody: 64 << 10, Slow: time.Minute, AccessLog: httpapi.LogNone, Log: slog.New(slog.DiscardHandler),
-		Auth: all, Creator: committer, Reader: st, Editor: st, Stopping: func() bool { return false },
+	return httpapi.New(httpapi.Config{MaxBody: 64 << 10, AccessLog: httpapi.LogNone}, httpapi.Dependencies{
+		Auth: all, Creator: committer, Reader: st, Editor: st, Connections: unlimited{}, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

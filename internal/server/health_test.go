@@ -45,8 +45,8 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- server.Run(ctx, server.Config{
-			Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Drain: 5 * time.Second, MaxBody: 1 << 10, Token: credential,
-			AccessLog: httpapi.LogErrors, Out: io.Discard, Log: slog.New(slog.NewJSONHandler(&log, nil)),
+			Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Drain: 5 * time.Second, Token: credential,
+			Config: httpapi.Config{MaxBody: 1 << 10}, Out: io.Discard, Log: slog.New(slog.NewJSONHandler(&log, nil)),
 		}, database)
 	}()
 	defer func() {

@@ -23,7 +23,6 @@ import (
 	"plantstore/internal/console"
 	"plantstore/internal/httpapi"
 	"plantstore/internal/machine"
-	"plantstore/internal/rate"
 	"plantstore/internal/store"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token"
@@ -35,14 +34,10 @@ type Config struct {
 	OpsListen string        // address of health; "off" for none
 	BaseURL   string        // public address; its path is the prefix of the API; "" for Listen's
 	Drain     time.Duration // how long requests under way may take after the signal to stop
-	MaxBody   int64         // bytes of a request body at most
 	MaxConns  int           // connections at once at most; 0 for what the machine allows
 	Token     string        // one fixed credential with every scope on the store "main"; "" for none
-	AccessLog httpapi.AccessLog
-	Rate      rate.Limit      // of tokens that have none of their own; zero for none
-	Proxies   httpapi.Proxies // who is believed about where a request comes from
-	Origins   httpapi.Origins // web pages that may use the API
 	Commit    commit.Options
+	httpapi.Config
 
 	Public, Ops net.Listener // in place of the addresses: see Inherit
 
@@ -56,7 +51,6 @@ const (
 	// The same for every phase of reading, so that a busy connection arms one timer a second: see conn.
 	readTimeout  = 30 * time.Second
 	writeTimeout = 60 * time.Second
-	slowRequest  = time.Second
 	maxHeader    = 32 << 10
 
 	// What is live is small, a few MiB, so rarer collections cost little memory and save a create a
@@ -98,25 +92,23 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	committer := commit.New(st, cfg.Commit)
 	creator := cfg.Creator
 	if creator == nil {
-		creator = &fairCreator{committer, line{tokens: &conns.tokens, room: int64(committer.Queue())}}
+		creator = committer
 	}
 	health := telemetry.NewHealth(st.Check)
 	service := &http.Server{
-		Handler: httpapi.New(httpapi.Options{
-			Prefix: base.Path, MaxBody: cfg.MaxBody, AccessLog: cfg.AccessLog, Slow: slowRequest, Log: cfg.Log,
+		Handler: httpapi.New(cfg.Config, httpapi.Dependencies{
 			Auth:            token.NewAuthenticator(st, fixed, time.Now),
 			Creator:         creator,
 			Reader:          st,
-			Editor:          &fairEditor{st, line{tokens: &conns.tokens, room: editsWait}},
-			Origins:         cfg.Origins,
-			Proxies:         cfg.Proxies,
-			Rate:            cfg.Rate,
+			Editor:          st,
+			Connections:     conns,
+			Log:             cfg.Log,
+			Prefix:          base.Path,
+			CreateQueue:     committer.Queue(),
+			MaxMemory:       maxHeld(limits.Memory, cfg.MaxBody),
 			DescriptionJSON: api.JSON(base.String()),
 			DescriptionYAML: api.YAML(base.String()),
 			Pages:           console.Routes(base.Path),
-			Stopping:        conns.draining.Load,
-			Admit:           conns.admit,
-			MaxHeld:         maxHeld(limits.Memory, cfg.MaxBody),
 		}),
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: readTimeout,
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ConnState: conns.state, ConnContext: connContext,

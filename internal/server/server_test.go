@@ -35,8 +35,8 @@ func TestMixedLoad(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- server.Run(ctx, server.Config{
-			Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Drain: 5 * time.Second, MaxBody: 1 << 10, Token: credential,
-			AccessLog: httpapi.LogAll, Out: &out, Log: slog.New(slog.NewJSONHandler(&log, nil)),
+			Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Drain: 5 * time.Second, Token: credential,
+			Config: httpapi.Config{MaxBody: 1 << 10, AccessLog: httpapi.LogAll}, Out: &out, Log: slog.New(slog.NewJSONHandler(&log, nil)),
 		}, st)
 	}()
 	address := regexp.MustCompile(`http://\S+`)

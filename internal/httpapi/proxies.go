@@ -75,6 +75,6 @@ func (p Proxies) name(r *http.Request) string {
 
 // Address implements token.Source.
 func (x *exchange) Address() netip.Addr {
-	address, _ := x.api.proxies.client(x.request)
+	address, _ := x.api.cfg.Proxies.client(x.request)
 	return address
 }

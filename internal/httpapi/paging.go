@@ -1,0 +1,143 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+	maxPage      = store.PageBytes // bytes after which a page ends: each client that reads slowly keeps as many
+	maxRead      = 100             // plants of one read
+	maxCounts    = 2               // counts in flight: each reads all plants of a store
+
+	members = len(`{"id":-9223372036854775808,"name":"","tag":""},`) // bytes of a plant besides its text
+)
+
+// page is a part of a list, as a client asks for it.
+type page struct {
+	limit int
+	after *int64 // nil: from the lowest id
+}
+
+func parsePage(query string) (page, error) {
+	p := page{limit: defaultLimit}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return p, errBadQuery
+	}
+	for name, all := range values {
+		if name != "limit" && name != "after" {
+			continue
+		}
+		n, err := plant.ParseID(all[0])
+		switch {
+		case len(all) > 1:
+			return p, fmt.Errorf("%w: %s", errBadQuery, name)
+		case name == "after" && err != nil:
+			return p, fmt.Errorf("%w, found %.32q", errBadAfter, all[0])
+		case name == "after":
+			p.after = &n
+		case err != nil || n < 1 || n > maxLimit:
+			return p, fmt.Errorf("%w, found %.32q", errBadLimit, all[0])
+		default:
+			p.limit = int(n)
+		}
+	}
+	return p, nil
+}
+
+// link is the Link header that leads to the page after an id.
+func (a *API) link(limit int, after int64) string {
+	query := url.Values{"limit": {strconv.Itoa(limit)}, "after": {strconv.FormatInt(after, 10)}}
+	return fmt.Sprintf(`<%s/plants?%s>; rel="next"`, a.deps.Prefix, query.Encode())
+}
+
+// readPage puts the plants of a page into the buffer, fewer than its limit where they are large, so that the memory of
+// a request is bounded. It returns the cursor of the next page, or nil after the last plant.
+func (a *API) readPage(x *exchange, p page) (next *int64, err error) {
+	x.buf = append(x.buf[:0], '[')
+	after := p.after
+	for written := 0; ; {
+		n := min(p.limit-written, maxRead)
+		plants, err := a.deps.Reader.List(x.context(), x.token.Store, after, n+1) // one more shows whether any follows
+		if err != nil {
+			return nil, err
+		}
+		read, err := x.appendPlants(plants, n, written == 0)
+		if err != nil {
+			return nil, err
+		}
+		written += read
+		follows := read < len(plants)
+		if !follows && len(x.buf) < maxPage { // a longer list would have filled the page
+			break
+		}
+		last := plants[read-1].ID // a pointer into plants would keep all their text in memory
+		after = &last
+		if !follows { // a large list ends at maxPage whether more plants follow or not
+			if plants, err = a.deps.Reader.List(x.context(), x.token.Store, after, 1); err != nil {
+				return nil, err
+			}
+			if len(plants) == 0 {
+				break
+			}
+		}
+		if written == p.limit || len(x.buf) >= maxPage {
+			next = after
+			break
+		}
+	}
+	x.buf = append(x.buf, ']')
+	return next, nil
+}
+
+// appendPlants appends the first n plants to the buffer, or fewer where they fill the page, and returns how many.
+func (x *exchange) appendPlants(plants []plant.New, n int, first bool) (read int, err error) {
+	size := 0
+	for _, p := range plants {
+		size += p.Size() + members
+	}
+	if err := x.reserve(len(x.buf) + size); err != nil {
+		return 0, err
+	}
+	x.buf = slices.Grow(x.buf, size)
+	for ; read < min(n, len(plants)) && len(x.buf) < maxPage; read++ {
+		if !first || read > 0 {
+			x.buf = append(x.buf, ',')
+		}
+		x.buf = plants[read].AppendJSON(x.buf)
+	}
+	return read, x.reserve(cap(x.buf))
+}
+
+// count returns how many plants the store of the request has.
+func (a *API) count(x *exchange) (int64, error) {
+	select {
+	case a.counting <- struct{}{}:
+	case <-x.context().Done():
+		return 0, x.context().Err()
+	case <-time.After(time.Second):
+		return 0, busy("too many clients have plants counted")
+	}
+	defer func() { <-a.counting }()
+	return a.deps.Reader.Count(x.context(), x.token.Store)
+}
+
+// prefers reports whether a Prefer header (RFC 7240) has a preference.
+func prefers(headers []string, preference string) bool {
+	for p := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		if strings.EqualFold(strings.TrimSpace(p), preference) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,40 @@
+package httpapi
+
+import (
+	"errors"
+
+	"plantstore/internal/share"
+	"plantstore/internal/token"
+)
+
+// A token may not take what others need: not the queue of creates, which the Creator bounds, nor that of edits, nor
+// the memory of large bodies and pages.
+const (
+	maxEdits = 256     // edits in flight between several tokens: each may be a commit of its own
+	small    = 4 << 10 // bytes of memory that every request may use without being counted
+)
+
+// enqueue claims a slot of a queue for the request, so that while several tokens have connections none fills it.
+// The caller releases the claim.
+func (x *exchange) enqueue(queue *share.Pool[token.Hash]) (share.Claim[token.Hash], error) {
+	claim := queue.Claim(x.token.Hash)
+	if err := claim.Grow(1); err != nil {
+		return claim, busy("the token has as many writes waiting as there is space left for other tokens")
+	}
+	return claim, nil
+}
+
+// reserve counts n bytes of memory until the exchange ends. A body that never ends and a page that the client does
+// not read stay for up to a minute, and must not exclude other tokens meanwhile.
+func (x *exchange) reserve(n int) error {
+	if n <= small {
+		return nil
+	}
+	switch err := x.memory.Grow(int64(n)); {
+	case errors.Is(err, share.ErrExhausted):
+		return busy("large bodies and pages take all the memory that they may")
+	case err != nil:
+		return busy("large bodies and pages of the token take as much memory as is left for others")
+	}
+	return nil
+}
