@@ -8,8 +8,8 @@ import (
 
 const (
 	chartWidth = 800
-	barsFrom   = 330 // where bars begin
-	barsWide   = 240 // of the longest bar; values stand behind it
+	barsFrom   = 330 // left end of the bars
+	barsWide   = 240 // of the longest bar; values are to the right of it
 	barHigh    = 26
 	barStep    = 42
 	barsTop    = 84
@@ -42,25 +42,31 @@ func chart(res result) []byte {
 	}
 	height := barsTop + barStep*len(rows) + 30
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title note">`+"\n", chartWidth, height, chartWidth, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d"`+
+		` role="img" aria-labelledby="title note">`+"\n", chartWidth, height)
 	fmt.Fprintf(&b, "<style>\n%s\n</style>\n", chartStyle)
-	fmt.Fprintf(&b, `<text id="title" class="title" x="16" y="34">Creates per second, 64 connections, %s</text>`+"\n", plural(res.Machine.Cores, "core"))
-	fmt.Fprintf(&b, `<text id="note" class="small" x="16" y="58">On disk before the answer leaves, but: (a) stores nothing, (c) may lose the last, (d) is SQL without HTTP.</text>`+"\n")
+	fmt.Fprintf(&b, `<text id="title" class="title" x="16" y="34">Creates per second, 64 connections, %s</text>`+"\n",
+		plural(res.Machine.Cores, "core"))
+	b.WriteString(`<text id="note" class="small" x="16" y="58">On disk before the response is sent, except: ` +
+		`(a) stores nothing, (c) may lose the latest, (d) is SQL without HTTP.</text>` + "\n")
 	for i, l := range rows {
 		class, y := "other", barsTop+i*barStep
 		if strings.HasPrefix(l.Title, "Plant Store") {
 			class = "ours"
 		}
 		width := max(2, l.Median.Rate/max(1, most)*barsWide)
-		fmt.Fprintf(&b, `<g class="%s"><text class="name" x="%d" y="%d" text-anchor="end">%s</text>`, class, barsFrom-10, y+18, html.EscapeString(l.Title))
+		fmt.Fprintf(&b, `<g class="%s"><text class="name" x="%d" y="%d" text-anchor="end">%s</text>`,
+			class, barsFrom-10, y+18, html.EscapeString(l.Title))
 		fmt.Fprintf(&b, `<rect class="bar" x="%d" y="%d" width="%.1f" height="%d" rx="3"/>`, barsFrom, y, width, barHigh)
-		fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%d">%s%s</text></g>`+"\n", barsFrom+width+8, y+18, thousands(l.Median.Rate), res.against(l))
+		fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%d">%s%s</text></g>`+"\n",
+			barsFrom+width+8, y+18, thousands(l.Median.Rate), res.against(l))
 	}
-	fmt.Fprintf(&b, `<text class="small" x="16" y="%d">Median of %s, interleaved, %s.</text>`+"\n</svg>\n", height-12, plural(len(res.find("ours").Rounds), "round"), res.Date)
+	fmt.Fprintf(&b, `<text class="small" x="16" y="%d">Median of %s, interleaved, %s.</text>`+"\n</svg>\n",
+		height-12, plural(len(res.find("ours").Rounds), "round"), res.Date)
 	return []byte(b.String())
 }
 
-// against says how many times a contender's rate the service has.
+// against returns the rate of the service as a multiple of a contender's.
 func (res result) against(l line) string {
 	ours := "ours"
 	if l.Key == "pgbench" {

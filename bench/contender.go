@@ -8,25 +8,25 @@ import (
 	"path/filepath"
 	"strings"
 
-	"plantstore/bench/measure"
 	"plantstore/internal/plant"
 	"plantstore/internal/store/sqlite"
+	"plantstore/internal/testkit/measure"
 	"plantstore/internal/token"
 )
 
-// contender is a program that is about to be started, and how to speak to it.
+// contender is a program to start and the requests that it accepts.
 type contender struct {
 	program string
 	args    []string
 	path    string
 	idName  string
 	token   string
-	first   int64 // sequence number to begin with
+	first   int64 // first sequence number
 	clean   func()
 	verify  func(context.Context, measure.Report) error
 }
 
-// contender prepares a row: a database of its own, with a token in it.
+// contender prepares a row: its own database, with a token in it.
 func (b *bench) contender(r *row) (*contender, error) {
 	switch r.kind {
 	case pocketBase, pocketBaseQuiet:
@@ -45,14 +45,14 @@ func (b *bench) contender(r *row) (*contender, error) {
 		}
 		db.add(report, r)
 		if r.full {
-			return nil // counting takes seconds, so it is done once, at the end
+			return nil // counting takes seconds, so it happens once, at the end
 		}
 		return db.verify(ctx)
 	}
 	c.program, c.args = b.bin("variant"), []string{"--db", db.path}
 	switch r.kind {
 	case product:
-		c.program, c.args = b.bin("plantstore"), []string{"serve", "--db", db.path, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}
+		c.program, c.args = b.bin("plantstore"), serveArgs(db.path)
 	case noStore:
 		c.args = append(c.args, "--kind", "none")
 	case single:
@@ -63,17 +63,21 @@ func (b *bench) contender(r *row) (*contender, error) {
 	return c, nil
 }
 
-// database is an SQLite file of ours and what is known to be in it.
+func serveArgs(db string) []string {
+	return []string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}
+}
+
+// database is an SQLite file of the product and the plants that it must contain.
 type database struct {
 	path  string
 	token string
 	sent  int64 // sequence numbers used
-	count int64 // plants that must be there
+	count int64 // plants that it must contain
 	spots []plant.New
 	clean func()
 }
 
-// database makes an empty database with a token, or returns the one with many plants.
+// database creates an empty database with a token, or returns the one with many plants.
 func (b *bench) database(full bool) (*database, error) {
 	if full && b.full != nil {
 		return b.full, nil
@@ -111,7 +115,8 @@ func (b *bench) fill(db *database) error {
 	for db.count < b.preload {
 		records = records[:0]
 		for i := db.count; i < min(db.count+batch, b.preload); i++ {
-			records = append(records, plant.Record{Store: token.DefaultStore, New: plant.New{ID: measure.SpreadID(i, b.preload), Plant: plant.Plant{Name: name, Tag: &tag}}})
+			p := plant.New{ID: measure.SpreadID(i, b.preload), Plant: plant.Plant{Name: name, Tag: &tag}}
+			records = append(records, plant.Record{Store: token.DefaultStore, New: p})
 		}
 		if _, err := st.CreateBatch(b.ctx, records); err != nil {
 			return err
@@ -120,7 +125,8 @@ func (b *bench) fill(db *database) error {
 			return err
 		}
 		if db.count += int64(len(records)); db.count/batch%64 == 0 {
-			b.progress.say("%d/%d storing %s of %s plants", b.done, b.planned, thousands(float64(db.count)), thousands(float64(b.preload)))
+			b.progress.say("%d/%d storing %s of %s plants",
+				b.done, b.planned, thousands(float64(db.count)), thousands(float64(b.preload)))
 		}
 	}
 	return nil
@@ -128,18 +134,19 @@ func (b *bench) fill(db *database) error {
 
 const spotChecks = 20
 
-// add notes what a run has stored.
+// add records what a run has stored.
 func (db *database) add(report measure.Report, r *row) {
 	db.count += report.OK
 	db.sent += report.Sent
 	tag := measure.Tag
 	for i := range int64(spotChecks) {
 		sequence := report.First + i*max(0, report.Sent-1)/(spotChecks-1)
-		db.spots = append(db.spots, plant.New{ID: measure.ID(sequence, r.scattered), Plant: plant.Plant{Name: measure.Name(r.nameBytes), Tag: &tag}})
+		p := plant.Plant{Name: measure.Name(r.nameBytes), Tag: &tag}
+		db.spots = append(db.spots, plant.New{ID: measure.ID(sequence, r.scattered), Plant: p})
 	}
 }
 
-// verify opens the file again and looks for what was answered with 200.
+// verify opens the file again and checks that it contains every created plant.
 func (db *database) verify(ctx context.Context) error {
 	st, err := sqlite.Open(ctx, db.path)
 	if err != nil {
@@ -151,21 +158,21 @@ func (db *database) verify(ctx context.Context) error {
 		return err
 	}
 	if n != db.count {
-		return fault(fmt.Sprintf("%d plants are in the database, and %d were answered with 200", n, db.count))
+		return fault(fmt.Sprintf("the database contains %d plants, and %d creates returned 200", n, db.count))
 	}
 	for _, want := range db.spots {
 		got, err := st.Get(ctx, token.DefaultStore, want.ID)
 		if err != nil {
-			return fault(fmt.Sprintf("plant %d was answered with 200 and can't be read: %v", want.ID, err))
+			return fault(fmt.Sprintf("the create of plant %d returned 200, and it cannot be read: %v", want.ID, err))
 		}
 		if got.ID != want.ID || !got.Equal(want.Plant) {
-			return fault(fmt.Sprintf("plant %d is not stored as it was sent", want.ID))
+			return fault(fmt.Sprintf("plant %d differs from what was sent", want.ID))
 		}
 	}
 	return nil
 }
 
-// pocketBase prepares a data folder; the program itself makes the collection and the account.
+// pocketBase prepares a data folder; the program itself creates the collection and the account.
 func (b *bench) pocketBase(r *row) (*contender, error) {
 	dir, err := os.MkdirTemp(b.dir, "pb")
 	if err != nil {
@@ -186,11 +193,13 @@ func (b *bench) pocketBase(r *row) (*contender, error) {
 			}
 			defer db.Close()
 			var n int64
-			if err := db.QueryRowContext(ctx, "SELECT count(*) FROM plants WHERE name = ? AND tag = ?", measure.Name(r.nameBytes), measure.Tag).Scan(&n); err != nil {
+			count := db.QueryRowContext(ctx, "SELECT count(*) FROM plants WHERE name = ? AND tag = ?",
+				measure.Name(r.nameBytes), measure.Tag)
+			if err := count.Scan(&n); err != nil {
 				return err
 			}
 			if n != report.OK {
-				return fault(fmt.Sprintf("%d plants are in the database, and %d were answered with 200", n, report.OK))
+				return fault(fmt.Sprintf("the database contains %d plants, and %d creates returned 200", n, report.OK))
 			}
 			return nil
 		},

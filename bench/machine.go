@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/bench/measure"
+	"plantstore/internal/testkit/measure"
 )
 
-// machine is what the figures were measured on.
+// machine describes the machine that the figures were measured on.
 type machine struct {
 	Cores      int     `json:"cores"`
 	CPU        string  `json:"cpu"`
@@ -43,7 +43,7 @@ func describe(dir string) (machine, error) {
 	return m, nil
 }
 
-// syncTimes is what a commit waits for on this disk, with nothing else going on.
+// syncTimes measures what a commit waits for on this disk while nothing else runs.
 func syncTimes(dir string) (*measure.Histogram, error) {
 	f, err := os.Create(filepath.Join(dir, "sync"))
 	if err != nil {
@@ -71,7 +71,10 @@ func fileSystem(dir string) string {
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return "unknown"
 	}
-	names := map[int64]string{0xEF53: "ext4", 0x01021994: "tmpfs (memory: nothing is durable here)", 0x9123683E: "btrfs", 0x58465342: "xfs", 0x794c7630: "overlay", 0x2FC12FC1: "zfs"}
+	names := map[int64]string{
+		0xEF53: "ext4", 0x01021994: "tmpfs (memory: nothing is durable here)", 0x9123683E: "btrfs", 0x58465342: "xfs",
+		0x794c7630: "overlay", 0x2FC12FC1: "zfs",
+	}
 	if name, ok := names[int64(s.Type)]; ok {
 		return name
 	}

@@ -1,5 +1,5 @@
-// Command bench compares the service with others, and with itself under other conditions: each in
-// a process of its own, driven over loopback by another process, in turns.
+// Command bench compares the service with other systems, and with itself under other conditions. Each
+// runs in its own process and another process sends the load, over loopback; the runs are interleaved.
 package main
 
 import (
@@ -31,22 +31,27 @@ type options struct {
 }
 
 func main() {
-	// The children end with the thread that started them, so that thread has to be this one.
+	// The kernel kills the children when the thread that started them exits, so it must be this one.
 	runtime.LockOSThread()
 	o := options{warm: 500 * time.Millisecond}
-	flag.BoolVar(&o.json, "json", false, "print JSON in place of the table")
-	flag.BoolVar(&o.quick, "quick", false, "a short run that shows that everything works; its figures mean little")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds: every row is run once in each")
+	flag.BoolVar(&o.json, "json", false, "print JSON instead of the table")
+	flag.BoolVar(&o.quick, "quick", false, "make a short run to see that everything works; its figures mean little")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds; every row runs once in each")
 	flag.Float64Var(&o.seconds, "seconds", 3, "measured time of a run; growth rows take a third of it")
-	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store that is not empty")
+	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store with many plants")
 	only := flag.String("only", "", "`regexp` of the rows to run, such as ^(ours|none)$")
 	flag.StringVar(&o.out, "out", "", "`folder` to write benchmarks.md and benchmarks.svg to")
-	flag.StringVar(&o.dir, "dir", os.TempDir(), "`folder` for the databases, on the disk to be measured")
-	flag.StringVar(&o.profile, "profile", "", "`file` to write a profile of the product to; nothing is compared then")
+	flag.StringVar(&o.dir, "dir", os.TempDir(), "`folder` for the databases, on the disk to measure")
+	flag.StringVar(&o.profile, "profile", "", "write a profile of the product to this `file` and compare nothing")
 	flag.Parse()
 	var err error
-	if o.only, err = regexp.Compile(*only); err != nil || flag.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.preload < 1 {
-		fmt.Fprintln(os.Stderr, "bench: expected no arguments, one round or more, a time above 0, a valid --only; see -h")
+	o.only, err = regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: --only:", err)
+		os.Exit(2)
+	}
+	if flag.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.preload < 1 {
+		fmt.Fprintln(os.Stderr, "bench: takes no arguments; --rounds, --seconds and --preload must be positive; see -h")
 		os.Exit(2)
 	}
 	if o.quick {
@@ -66,7 +71,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o711); err != nil { // PostgreSQL runs as a user of its own
+	if err := os.Chmod(dir, 0o711); err != nil { // PostgreSQL runs as another user
 		return err
 	}
 	began := time.Now()
@@ -102,7 +107,8 @@ func run(ctx context.Context, o options) (err error) {
 			os.WriteFile(filepath.Join(o.out, "benchmarks.svg"), chart(result), 0o644))
 	}
 	if len(b.faults) > 0 {
-		err = errors.Join(err, fmt.Errorf("%d runs are not to be trusted: an answer was not 200, or a row is missing; the first: %s", len(b.faults), b.faults[0]))
+		err = errors.Join(err, fmt.Errorf("%d runs are not valid: a response was not 200, or a row is missing; the first: %s",
+			len(b.faults), b.faults[0]))
 	}
 	return err
 }

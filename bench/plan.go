@@ -8,19 +8,19 @@ import (
 // row is one line of the table: a contender under some conditions.
 type row struct {
 	Key, Title string
-	Base       string // key of the row that the ratio is taken to
+	Base       string // key of the row that the ratio refers to
 	kind       kind
 	conns      int
 	nameBytes  int
-	scattered  bool          // ids in no order
+	scattered  bool          // ids in random order
 	slower     time.Duration // added to every commit
-	full       bool          // the store holds many plants already
+	full       bool          // the store contains many plants already
 
 	samples []sample // one for each round
-	skipped string   // why there is none
+	skipped string   // why there are none
 }
 
-// kind is what is started.
+// kind is the program to start and its mode.
 type kind int
 
 const (
@@ -34,7 +34,7 @@ const (
 	pgbench
 )
 
-// sample is what one round gave.
+// sample contains the figures of one round.
 type sample struct {
 	Rate      float64 `json:"rate"` // creates/s
 	P50       float64 `json:"p50"`  // µs, as are the two below
@@ -47,29 +47,37 @@ type sample struct {
 	RSS       float64 `json:"rss"`
 	Peak      float64 `json:"peak"`
 	LoadCPU   float64 `json:"load_cpu"` // µs of the load process for each create
-	Others    float64 `json:"others"`   // cores that everything else on the machine used
+	Others    float64 `json:"others"`   // cores used by all other processes of the machine
 }
 
-// coreRows are what the service is compared with.
+// coreRows are the service and the systems it is compared with.
 func coreRows() []*row {
-	return []*row{
-		{Key: "ours", Title: "Plant Store", Base: "none", kind: product, conns: 64, nameBytes: 10},
-		{Key: "none", Title: "(a) our HTTP stack, nothing stored", Base: "none", kind: noStore, conns: 64, nameBytes: 10},
-		{Key: "single", Title: "(b) one transaction for each request", Base: "none", kind: single, conns: 64, nameBytes: 10},
-		{Key: "pocketbase", Title: "(c) PocketBase, synchronous=NORMAL", Base: "none", kind: pocketBase, conns: 64, nameBytes: 10},
-		{Key: "pocketbase-quiet", Title: "(c) PocketBase without its request log", Base: "none", kind: pocketBaseQuiet, conns: 64, nameBytes: 10},
+	rows := []*row{
+		{Key: "ours", Title: "Plant Store", Base: "none", kind: product},
+		{Key: "none", Title: "(a) our HTTP stack, nothing stored", Base: "none", kind: noStore},
+		{Key: "single", Title: "(b) one transaction for each request", Base: "none", kind: single},
+		{Key: "pocketbase", Title: "(c) PocketBase, synchronous=NORMAL", Base: "none", kind: pocketBase},
+		{Key: "pocketbase-quiet", Title: "(c) PocketBase without its request log", Base: "none", kind: pocketBaseQuiet},
 	}
+	return defaults(rows)
 }
 
-// postgresRows run by themselves: nothing of the server's background work falls into other rows.
+func defaults(rows []*row) []*row {
+	for _, r := range rows {
+		r.conns, r.nameBytes = 64, 10
+	}
+	return rows
+}
+
+// postgresRows run separately, so that the server's background work does not affect other rows.
 func postgresRows() []*row {
-	return []*row{
-		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", kind: postgresProduct, conns: 64, nameBytes: 10},
-		{Key: "pgbench", Title: "(d) pgbench, prepared inserts of one row", Base: "pgbench", kind: pgbench, conns: 64, nameBytes: 10},
-	}
+	return defaults([]*row{
+		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", kind: postgresProduct},
+		{Key: "pgbench", Title: "(d) pgbench, prepared inserts of one row", Base: "pgbench", kind: pgbench},
+	})
 }
 
-// growthRows show the service, and only it, under other conditions.
+// growthRows run the service under other conditions.
 func growthRows(preload int64) []*row {
 	var rows []*row
 	add := func(key, title, base string, change func(*row)) {

@@ -14,21 +14,21 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/bench/measure"
+	"plantstore/internal/testkit/measure"
 )
 
-// postgres is a private PostgreSQL server with its default settings, reached through a socket in
-// a temporary folder and in no other way.
+// postgres is a private PostgreSQL server with its default settings, reachable only through a socket
+// in a temporary folder.
 type postgres struct {
 	bin    string
 	dir    string
 	as     *syscall.Credential // the server refuses to run as root
 	server *process
-	token  string // in the database "blank", which the service itself has made
+	token  string // in the database "blank", whose tables the service has created
 	copies int
 }
 
-// unavailable is why the PostgreSQL rows can't be measured here.
+// unavailable is the reason that the PostgreSQL rows cannot be measured.
 type unavailable string
 
 func (u unavailable) Error() string { return string(u) }
@@ -77,7 +77,8 @@ func startPostgres(ctx context.Context, parent string) (*postgres, error) {
 		}
 	}
 	data := filepath.Join(pg.dir, "data")
-	if _, err := pg.run(ctx, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C"); err != nil {
+	_, err := pg.run(ctx, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C")
+	if err != nil {
 		return nil, err
 	}
 	server, err := launch(pg.as, filepath.Join(pg.bin, "postgres"), "-D", data, "-k", pg.dir, "-c", "listen_addresses=")
@@ -96,7 +97,7 @@ func startPostgres(ctx context.Context, parent string) (*postgres, error) {
 	return pg, nil
 }
 
-// find looks where the server's programs are: beside pg_config's, or where Debian puts them.
+// find searches for the server's programs in the folder that pg_config names and in those of Debian.
 func (pg *postgres) find() error {
 	folders, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
@@ -108,10 +109,10 @@ func (pg *postgres) find() error {
 		}
 	}
 	if pg.bin == "" {
-		return unavailable("no PostgreSQL server is installed here")
+		return unavailable("no PostgreSQL server is installed")
 	}
 	if _, err := pg.pgbench(); err != nil {
-		return unavailable("pgbench is not installed here")
+		return unavailable("pgbench is not installed")
 	}
 	return nil
 }
@@ -136,20 +137,20 @@ func (pg *postgres) url(db string) string {
 	return "postgres://postgres@/" + db + "?host=" + pg.dir
 }
 
-// blank lets the service make its tables and a token, in a database that every run gets a copy of.
+// blank creates the database that every run gets a copy of: the tables of the service and a token.
 func (pg *postgres) blank(ctx context.Context, program string) error {
 	if _, err := pg.query(ctx, "postgres", "CREATE DATABASE blank"); err != nil {
 		return err
 	}
 	issued, err := command(ctx, nil, nil, program, "token", "issue", "--name", "bench", "--db", pg.url("blank"))
 	if err != nil {
-		return unavailable("not available yet: " + strings.ReplaceAll(err.Error(), pg.dir, "…"))
+		return unavailable("the service cannot use it: " + strings.ReplaceAll(err.Error(), pg.dir, "…"))
 	}
 	pg.token = strings.TrimSpace(string(issued))
 	return nil
 }
 
-// copy makes a fresh database, and returns its name and what drops it.
+// copy creates a fresh database and returns its name and a function that drops it.
 func (pg *postgres) copy(ctx context.Context) (string, func(), error) {
 	pg.copies++
 	name := fmt.Sprintf("run%d", pg.copies)
@@ -164,25 +165,25 @@ func (pg *postgres) contender(ctx context.Context, program string) (*contender, 
 		return nil, err
 	}
 	return &contender{
-		program: program, args: []string{"serve", "--db", pg.url(name), "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"},
-		path: "/plants", idName: "id", token: pg.token, clean: drop,
+		program: program, args: serveArgs(pg.url(name)), path: "/plants", idName: "id", token: pg.token, clean: drop,
 		verify: func(ctx context.Context, report measure.Report) error { return pg.verify(ctx, name, report.OK) },
 	}, nil
 }
 
-func (pg *postgres) verify(ctx context.Context, db string, answered int64) error {
-	count, err := pg.query(ctx, db, fmt.Sprintf("SELECT count(*) FROM plants WHERE name = '%s' AND tag = '%s'", measure.Name(10), measure.Tag))
+func (pg *postgres) verify(ctx context.Context, db string, created int64) error {
+	const count = "SELECT count(*) FROM plants WHERE name = '%s' AND tag = '%s'"
+	found, err := pg.query(ctx, db, fmt.Sprintf(count, measure.Name(10), measure.Tag))
 	if err != nil {
 		return err
 	}
-	if count != strconv.FormatInt(answered, 10) {
-		return fault(fmt.Sprintf("%s plants are in the database, and %d were confirmed", count, answered))
+	if found != strconv.FormatInt(created, 10) {
+		return fault(fmt.Sprintf("the database contains %s plants, and %d were confirmed", found, created))
 	}
 	return nil
 }
 
-// script inserts one plant. The counter n and the number of the client make ids that are new and
-// nearly in order.
+// script inserts one plant. The counter n and the number of the client give ids that are new and
+// nearly ascending.
 const script = `\set n :n + 1
 \set id 6000000000000000 + :n * :clients + :client_id
 INSERT INTO plants (store, id, name, tag) VALUES ('main', :id, '%s', '%s');
@@ -215,8 +216,9 @@ func (pg *postgres) bench(ctx context.Context, r *row, seconds float64) (s sampl
 		return s, err
 	}
 	logs := filepath.Join(pg.dir, name)
-	out, err := command(ctx, pg.as, nil, program, "-h", pg.dir, "-U", "postgres", "-n", "-M", "prepared", "-f", path, "-c", strconv.Itoa(r.conns), "-j", "2",
-		"-T", strconv.Itoa(max(1, int(seconds+0.5))), "-D", "n=0", "-D", fmt.Sprintf("clients=%d", r.conns),
+	out, err := command(ctx, pg.as, nil, program, "-h", pg.dir, "-U", "postgres", "-n", "-M", "prepared", "-f", path,
+		"-c", strconv.Itoa(r.conns), "-j", "2", "-T", strconv.Itoa(max(1, int(seconds+0.5))),
+		"-D", "n=0", "-D", fmt.Sprintf("clients=%d", r.conns),
 		"--log", "--log-prefix", logs, "--sampling-rate", "0.1", name)
 	if err != nil {
 		return s, err
@@ -242,7 +244,7 @@ func (pg *postgres) bench(ctx context.Context, r *row, seconds float64) (s sampl
 	return s, pg.verify(ctx, name, n)
 }
 
-// latencies reads pgbench's logs: a line for each transaction, its time in µs in the third column.
+// latencies reads pgbench's logs. Each line is a transaction, the third column its time in µs.
 func latencies(s *sample, prefix string) error {
 	files, err := filepath.Glob(prefix + ".*")
 	if err != nil {

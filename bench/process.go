@@ -19,7 +19,7 @@ const (
 	stopTime  = 20 * time.Second
 )
 
-// process is a server under test. It ends with the harness, whatever happens to that.
+// process is a server under test. The kernel kills it if the harness dies.
 type process struct {
 	cmd     *exec.Cmd
 	address string // host and port
@@ -27,7 +27,7 @@ type process struct {
 	ended   chan struct{}
 }
 
-// output keeps what a process prints, to show it when something fails.
+// output keeps what a process prints, for error messages.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -45,7 +45,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// tail is the end of what was printed.
+// tail returns the last lines of the output.
 func (o *output) tail() string {
 	lines := strings.Split(strings.TrimSpace(o.String()), "\n")
 	return strings.Join(lines[max(0, len(lines)-8):], "\n")
@@ -53,7 +53,7 @@ func (o *output) tail() string {
 
 var serves = regexp.MustCompile(`serves http://(127\.0\.0\.1:\d+)`)
 
-// start runs a server and waits until it says where it serves.
+// start runs a server and waits until it prints its address.
 func start(ctx context.Context, as *syscall.Credential, name string, args ...string) (*process, error) {
 	p, err := launch(as, name, args...)
 	if err != nil {
@@ -92,9 +92,9 @@ func (p *process) await(ctx context.Context, ready func() bool) error {
 	for !ready() {
 		select {
 		case <-p.ended:
-			return fmt.Errorf("it ended at once: %s", p.output.tail())
+			return fmt.Errorf("it exited at once: %s", p.output.tail())
 		case <-deadline:
-			return fmt.Errorf("it did not serve within %v: %s", startTime, p.output.tail())
+			return fmt.Errorf("it was not ready within %v: %s", startTime, p.output.tail())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(5 * time.Millisecond):
@@ -105,7 +105,7 @@ func (p *process) await(ctx context.Context, ready func() bool) error {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// stop sends the signal and, when that does not help in time, ends the whole process group.
+// stop sends the signal and kills the whole process group if that takes too long.
 func (p *process) stop(signal syscall.Signal) error {
 	p.cmd.Process.Signal(signal)
 	select {
@@ -118,7 +118,7 @@ func (p *process) stop(signal syscall.Signal) error {
 	return fmt.Errorf("it did not stop within %v: %s", stopTime, p.output.tail())
 }
 
-// command runs a program to its end and returns what it printed on standard output.
+// command runs a program and returns its standard output.
 func command(ctx context.Context, as *syscall.Credential, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// profileTo drives the product on both engines and writes where its time goes, for the compiler to know
-// what is worth inlining.
+// profileTo loads the product on both engines and writes a CPU profile, which the compiler uses to
+// decide what to inline.
 func (b *bench) profileTo(file string) (err error) {
 	pg, err := startPostgres(b.ctx, b.dir)
 	if err != nil {
@@ -31,14 +31,15 @@ func (b *bench) profileTo(file string) (err error) {
 	defer db.clean()
 	var parts []string
 	for address, token := range map[string]string{db.path: db.token, pg.url(name): pg.token} {
-		b.progress.say("driving the product on %s", address)
+		b.progress.say("loading the product on %s", address)
 		part := filepath.Join(b.dir, fmt.Sprintf("cpu%d.prof", len(parts)))
 		parts = append(parts, part)
 		p, err := start(b.ctx, nil, b.bin("variant"), "--db", address, "--cpuprofile", part)
 		if err != nil {
 			return err
 		}
-		_, err = b.load(&row{conns: 64, nameBytes: 10}, &contender{path: "/plants", idName: "id", token: token}, p, 5*b.seconds)
+		c := &contender{path: "/plants", idName: "id", token: token}
+		_, err = b.load(&row{conns: 64, nameBytes: 10}, c, p, 5*b.seconds)
 		if err := errors.Join(err, p.stop(syscall.SIGTERM)); err != nil {
 			return err
 		}

@@ -8,11 +8,14 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 )
 
-var columns = []string{"", "creates/s", "ratio", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "bytes", "RSS MiB", "peak MiB"}
+var columns = []string{
+	"", "creates/s", "ratio", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "bytes", "RSS MiB", "peak MiB",
+}
 
-// cells are the rows of the table, without its head.
+// cells returns the rows of the table, without its header.
 func (res result) cells() [][]string {
 	var all [][]string
 	for _, l := range res.Rows {
@@ -21,14 +24,16 @@ func (res result) cells() [][]string {
 			all = append(all, []string{l.Title, "—", "—", "—", "—", "—", "—", "—", "—", "—"})
 			continue
 		}
-		cpu, rss, peak := fmt.Sprintf("%.1f", m.CPU), fmt.Sprintf("%.0f → %.0f", m.RSSStart, m.RSS), fmt.Sprintf("%.0f", m.Peak)
+		cpu, peak := fmt.Sprintf("%.1f", m.CPU), fmt.Sprintf("%.0f", m.Peak)
+		rss := fmt.Sprintf("%.0f → %.0f", m.RSSStart, m.RSS)
 		if m.EngineCPU > 0 && m.CPU > 0 {
 			cpu = fmt.Sprintf("%.1f + %.1f", m.CPU, m.EngineCPU)
 		} else if m.EngineCPU > 0 {
 			cpu, rss, peak = fmt.Sprintf("%.1f", m.EngineCPU), "—", "—"
 		}
 		all = append(all, []string{
-			l.Title, thousands(m.Rate), orDash(l.Ratio), millis(m.P50), millis(m.P99), millis(m.P999), cpu, thousands(m.Bytes), rss, peak,
+			l.Title, thousands(m.Rate), orDash(l.Ratio), millis(m.P50), millis(m.P99), millis(m.P999),
+			cpu, thousands(m.Bytes), rss, peak,
 		})
 	}
 	return all
@@ -52,21 +57,27 @@ func thousands(n float64) string {
 	return text
 }
 
-// notes say what a reader has to know to read the table.
+// notes explain the table.
 func (res result) notes() []string {
 	notes := []string{
-		"Medians of the rounds. Ratios are taken round by round: within one run they are what counts; absolute figures are this machine's.",
-		"Ratio: creates/s to (a) for the first rows, to (d) on PostgreSQL, and to the row with 64 connections (1 for a lone client, 256 for slower commits) below.",
-		"64 connections, 10-byte names, ascending ids and an empty store where a row does not say otherwise. The client waits for each answer on a connection before it sends again.",
-		"CPU: user and system time of the server for each create; after a + that of PostgreSQL. Bytes: handed to the block layer for each create. RSS: after start → under load.",
-		"Every answer was checked to be 200, and the rows were counted afterwards.",
-		"(c) keeps its defaults: synchronous=NORMAL, so a power cut can take back what it has confirmed, and a request log. Plant Store and (b) run with synchronous=FULL, PostgreSQL with fsync and synchronous_commit on.",
+		"Medians of the rounds. Ratios are computed round by round and can be compared between machines; " +
+			"absolute figures are those of this machine.",
+		"Ratio: creates/s to (a) for the first rows, to (d) on PostgreSQL, and to the row with 64 connections " +
+			"(1 for a single client, 256 for slower commits) below.",
+		"64 connections, 10-byte names, ascending ids and an empty store unless a row says otherwise. " +
+			"Each connection has one request in flight.",
+		"CPU: user and system time of the server for each create; after a + that of PostgreSQL. " +
+			"Bytes: written to the block layer for each create. RSS: after start → under load.",
+		"Every response was 200, and the rows were counted afterwards.",
+		"(c) keeps its defaults: a request log, and synchronous=NORMAL, so that a power cut can undo confirmed creates. " +
+			"Plant Store and (b) run with synchronous=FULL, PostgreSQL with fsync and synchronous_commit on.",
 	}
 	if len(res.Faults) > 0 {
-		notes[4] = "NOT TO BE TRUSTED: " + strings.Join(res.Faults, "; ")
+		notes[4] = "NOT VALID: " + strings.Join(res.Faults, "; ")
 	}
 	if load, others := res.disturbance(); load > 0 {
-		notes = append(notes, fmt.Sprintf("The load process took %.1f µs of CPU for each create, and everything else on the machine %.2f of %s; both are medians over all runs.", load, others, plural(res.Machine.Cores, "core")))
+		notes = append(notes, fmt.Sprintf("The load process used %.1f µs of CPU for each create, and all other processes "+
+			"%.2f of %s; both are medians over all runs.", load, others, plural(res.Machine.Cores, "core")))
 	}
 	for _, l := range res.Rows {
 		if l.Skipped != "" {
@@ -76,8 +87,8 @@ func (res result) notes() []string {
 	return notes
 }
 
-// disturbance is what took CPU from the servers: the load, in µs for each create, and other
-// processes, in cores.
+// disturbance returns the CPU that was not available to the servers: the load, in µs for each create,
+// and other processes, in cores.
 func (res result) disturbance() (load, others float64) {
 	var loads, rest []float64
 	for _, l := range res.Rows {
@@ -92,11 +103,12 @@ func (res result) disturbance() (load, others float64) {
 
 func (res result) about() string {
 	m := res.Machine
-	return fmt.Sprintf("%s, %s, %s, %s, %s; pwrite of 4 KiB + fdatasync: median %.0f µs, p99 %.0f µs; %s, the whole run took %s",
+	return fmt.Sprintf("%s, %s, %s, %s, %s; pwrite of 4 KiB + fdatasync: median %.0f µs, p99 %.0f µs; "+
+		"%s, the whole run took %s",
 		plural(m.Cores, "core"), m.CPU, m.Kernel, m.Go, m.FileSystem, m.Sync, m.Sync99, res.Date, res.Took)
 }
 
-// print writes the table for a person at a terminal.
+// print writes the table for a terminal.
 func (res result) print(out io.Writer) {
 	fmt.Fprintf(out, "%s\n\n", res.about())
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -124,12 +136,12 @@ func (t target) found() string {
 }
 
 const (
-	beginMark = "<!-- bench:begin -->"
-	endMark   = "<!-- bench:end -->"
-	emptyPage = "# Benchmarks\n\n" + beginMark + "\n" + endMark + "\n"
+	beginMarker = "<!-- bench:begin -->"
+	endMarker   = "<!-- bench:end -->"
+	emptyPage   = "# Benchmarks\n\n" + beginMarker + "\n" + endMarker + "\n"
 )
 
-// writeMarkdown replaces what stands between the marks, and nothing else.
+// writeMarkdown replaces the text between the markers.
 func (res result) writeMarkdown(path string) error {
 	page, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,28 +158,51 @@ func (res result) writeMarkdown(path string) error {
 }
 
 func between(page, text string) (string, error) {
-	head, rest, ok := strings.Cut(page, beginMark)
-	_, tail, closed := strings.Cut(rest, endMark)
+	head, rest, ok := strings.Cut(page, beginMarker)
+	_, tail, closed := strings.Cut(rest, endMarker)
 	if !ok || !closed {
-		return "", fmt.Errorf("expected the marks %s and %s", beginMark, endMark)
+		return "", fmt.Errorf("the markers %s and %s are missing", beginMarker, endMarker)
 	}
-	return head + beginMark + "\n" + text + endMark + tail, nil
+	return head + beginMarker + "\n" + text + endMarker + tail, nil
 }
 
 func (res result) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "![Creates per second of each contender](benchmarks.svg)\n\nMeasured with `make bench` on: %s.\n\n", res.about())
+	b.WriteString("![Creates per second of each contender](benchmarks.svg)\n\n")
+	b.WriteString(wrap("Measured with `make bench` on: "+res.about()+".", "") + "\n\n")
 	fmt.Fprintf(&b, "| %s |\n|---|%s\n", strings.Join(columns, " | "), strings.Repeat("---:|", len(columns)-1))
 	for _, cells := range res.cells() {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 	}
 	b.WriteString("\n")
 	for _, note := range res.notes() {
-		fmt.Fprintf(&b, "- %s\n", note)
+		b.WriteString(wrap("- "+note, "  ") + "\n")
 	}
 	b.WriteString("\n| target | wanted | found | |\n|---|---:|---:|---|\n")
 	for _, t := range res.Targets {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", t.What, t.Want, t.found(), t.State)
+	}
+	return b.String()
+}
+
+// wrap breaks a paragraph into lines of at most 100 characters and indents all but the first.
+func wrap(text, indent string) string {
+	const width = 100
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Split(text, " ") {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+n > width:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
 	}
 	return b.String()
 }

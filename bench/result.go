@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// result is everything that a run has found.
+// result contains all figures of a run.
 type result struct {
 	Date    string   `json:"date"`
 	Took    string   `json:"took"`
@@ -28,9 +28,13 @@ type line struct {
 }
 
 func newResult(m machine, rows []*row, faults []string, began time.Time) result {
-	res := result{Date: began.Format(time.DateOnly), Took: time.Since(began).Round(time.Second).String(), Machine: m, Faults: faults}
+	took := time.Since(began).Round(time.Second).String()
+	res := result{Date: began.Format(time.DateOnly), Took: took, Machine: m, Faults: faults}
 	for _, r := range rows {
-		res.Rows = append(res.Rows, line{Key: r.Key, Title: r.Title, Conns: r.conns, Base: r.Base, Rounds: r.samples, Skipped: r.skipped, Median: medians(r.samples)})
+		res.Rows = append(res.Rows, line{
+			Key: r.Key, Title: r.Title, Conns: r.conns, Base: r.Base, Rounds: r.samples, Skipped: r.skipped,
+			Median: medians(r.samples),
+		})
 	}
 	for i, l := range res.Rows {
 		res.Rows[i].Ratio = res.ratio(l.Key, l.Base, rateOfSample)
@@ -51,8 +55,8 @@ func (res result) find(key string) line {
 	return line{Key: key}
 }
 
-// ratio compares two rows round by round and takes the median: what disturbs the machine during a
-// round disturbs both. It is 0 where a row was not measured.
+// ratio compares two rows round by round and returns the median, because a disturbance of the machine
+// during a round affects both. It returns 0 if a row was not measured.
 func (res result) ratio(key, base string, of func(sample) float64) float64 {
 	a, b := res.find(key).Rounds, res.find(base).Rounds
 	var ratios []float64
@@ -88,7 +92,7 @@ func medians(samples []sample) sample {
 	}
 }
 
-// median is 0 for no values, and the mean of the middle two for an even number.
+// median returns 0 for no values, and the mean of the middle two for an even number.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -47,7 +47,9 @@ func TestRatioIsTheMedianOfTheRounds(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
-	want := map[string]string{"rate to (a)": "met", "rate to (b)": "not measured", "lowest rate past": "missed", "CPU per create": "met"}
+	want := map[string]string{
+		"rate to (a)": "met", "rate to (b)": "not measured", "lowest rate past": "missed", "CPU per create": "met",
+	}
 	for _, found := range sampleResult().Targets {
 		for what, state := range want {
 			if strings.HasPrefix(found.What, what) && found.State != state {
@@ -72,13 +74,13 @@ func TestReportsNameEveryRow(t *testing.T) {
 	}
 }
 
-func TestMarkdownKeepsWhatIsWrittenByHand(t *testing.T) {
-	page, err := between("before\n"+beginMark+"\nold\n"+endMark+"\nafter\n", "new\n")
-	if want := "before\n" + beginMark + "\nnew\n" + endMark + "\nafter\n"; err != nil || page != want {
+func TestMarkdownKeepsTextOutsideTheMarkers(t *testing.T) {
+	page, err := between("before\n"+beginMarker+"\nold\n"+endMarker+"\nafter\n", "new\n")
+	if want := "before\n" + beginMarker + "\nnew\n" + endMarker + "\nafter\n"; err != nil || page != want {
 		t.Errorf("between = %q, %v; want %q", page, err, want)
 	}
-	if _, err := between("a page without marks", "new"); err == nil {
-		t.Error("a page without marks gave no error")
+	if _, err := between("a page without markers", "new"); err == nil {
+		t.Error("a page without markers gave no error")
 	}
 }
 
@@ -97,5 +99,13 @@ func TestThousands(t *testing.T) {
 		if got := thousands(n); got != want {
 			t.Errorf("thousands(%v) = %q, want %q", n, got, want)
 		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	words := strings.TrimSpace(strings.Repeat("µ ", 60))
+	want := strings.TrimSpace(strings.Repeat("µ ", 50)) + "\n  " + strings.TrimSpace(strings.Repeat("µ ", 10))
+	if got := wrap(words, "  "); got != want {
+		t.Errorf("wrap = %q, want %q", got, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/bench/measure"
+	"plantstore/internal/testkit/measure"
 )
 
 // bench is one run of the harness.
@@ -23,18 +23,20 @@ type bench struct {
 	progress *progress
 	done     int // runs, for the progress line
 	planned  int
-	full     *database // the store that is not empty, once it is made
+	full     *database // the store with many plants, once it exists
 	postgres *postgres
-	faults   []string // what makes the figures not to be trusted
+	faults   []string // why the figures are not valid
 }
 
 func (b *bench) bin(name string) string { return filepath.Join(b.dir, "bin", name) }
 
-// build makes the programs, the product from its own module.
+const loadPackage = "plantstore/internal/testkit/load"
+
+// build builds the programs, the product in its own module.
 func (b *bench) build() error {
 	for folder, packages := range map[string][]string{
 		"..": {"./cmd/plantstore"}, "pocketbase": {"."},
-		".": {"-pgo=../cmd/plantstore/default.pgo", "./load", "./variant"}, // our stack as it is shipped
+		".": {"-pgo=../cmd/plantstore/default.pgo", loadPackage, "./variant"}, // with the profile of the product
 	} {
 		b.progress.say("building %s", strings.Join(packages, " "))
 		args := append([]string{"build", "-C", folder, "-trimpath", "-o", b.bin("") + "/"}, packages...)
@@ -45,7 +47,7 @@ func (b *bench) build() error {
 	return nil
 }
 
-// all runs every row of the plan, in turns, and returns the rows.
+// all runs every row of the plan, interleaved, and returns the rows.
 func (b *bench) all() ([]*row, error) {
 	core, pg, growth := b.chosen(coreRows()), b.chosen(postgresRows()), b.chosen(growthRows(b.preload))
 	b.planned = b.rounds * (len(core) + len(pg) + len(growth))
@@ -72,7 +74,7 @@ func (b *bench) chosen(rows []*row) []*row {
 	return chosen
 }
 
-// rows interleaves the rows over rounds: what disturbs the machine for a while disturbs them all.
+// rows runs every row once in each round, so that a disturbance of the machine affects all of them.
 func (b *bench) rows(rows []*row, rounds int, seconds float64) error {
 	for round := range rounds {
 		for _, r := range rows {
@@ -94,12 +96,12 @@ func (b *bench) rows(rows []*row, rounds int, seconds float64) error {
 	return nil
 }
 
-// fault is an answer that was not 200, or a row that is not there.
+// fault is a response other than 200, or a missing row.
 type fault string
 
 func (f fault) Error() string { return string(f) }
 
-// once makes one run of a row.
+// once runs a row once.
 func (b *bench) once(r *row, seconds float64) (sample, error) {
 	if r.kind == pgbench {
 		return b.postgres.bench(b.ctx, r, seconds)
@@ -109,7 +111,7 @@ func (b *bench) once(r *row, seconds float64) (sample, error) {
 		return sample{}, err
 	}
 	defer c.clean()
-	syscall.Sync() // what an earlier run wrote is no burden on this one
+	syscall.Sync() // so that this run does not pay for the writes of an earlier one
 	p, err := start(b.ctx, nil, c.program, c.args...)
 	if err != nil {
 		return sample{}, err
@@ -122,7 +124,7 @@ func (b *bench) once(r *row, seconds float64) (sample, error) {
 	}
 	s := newSample(report, before)
 	if report.Bad > 0 {
-		return s, fault(fmt.Sprintf("%d of %d answers were not 200; the first: %s", report.Bad, report.Sent, report.Reason))
+		return s, fault(fmt.Sprintf("%d of %d requests failed; the first: %s", report.Bad, report.Sent, report.Reason))
 	}
 	return s, c.verify(b.ctx, report)
 }
@@ -132,9 +134,10 @@ func (b *bench) load(r *row, c *contender, p *process, seconds float64) (report 
 	if r.kind == postgresProduct {
 		pids += "," + strconv.Itoa(b.postgres.server.pid())
 	}
-	out, err := command(b.ctx, nil, []string{"BENCH_TOKEN=" + c.token}, b.bin("load"),
-		"-address", p.address, "-path", c.path, "-id-name", c.idName, "-conns", strconv.Itoa(r.conns),
-		"-name-bytes", strconv.Itoa(r.nameBytes), fmt.Sprintf("-scattered=%v", r.scattered), "-first", strconv.FormatInt(c.first, 10),
+	out, err := command(b.ctx, nil, nil, b.bin("load"),
+		"-address", p.address, "-path", c.path, "-id-name", c.idName, "-token", c.token,
+		"-clients", strconv.Itoa(r.conns), "-name-bytes", strconv.Itoa(r.nameBytes),
+		fmt.Sprintf("-scattered=%v", r.scattered), "-first", strconv.FormatInt(c.first, 10),
 		"-warm", b.warm.String(), "-window", time.Duration(seconds*float64(time.Second)).String(), "-pids", pids)
 	if err != nil {
 		return report, err
@@ -145,8 +148,9 @@ func (b *bench) load(r *row, c *contender, p *process, seconds float64) (report 
 func newSample(r measure.Report, started measure.Used) sample {
 	n := max(1, float64(r.Count))
 	s := sample{
-		Rate: float64(r.Count) / r.Seconds, P50: r.P50, P99: r.P99, P999: r.P999, LoadCPU: r.LoadCPU, Others: r.Others,
-		CPU: micros(r.Server[0].CPU) / n, RSSStart: mebi(started.RSS), RSS: mebi(r.Server[0].RSS), Peak: mebi(r.Server[0].Peak),
+		Rate: float64(r.Count) / r.Seconds, P50: micros(r.P50), P99: micros(r.P99), P999: micros(r.P999),
+		LoadCPU: micros(r.LoadCPU), Others: r.Others, CPU: micros(r.Server[0].CPU) / n,
+		RSSStart: mebi(started.RSS), RSS: mebi(r.Server[0].RSS), Peak: mebi(r.Server[0].Peak),
 	}
 	for i, used := range r.Server {
 		s.Bytes += float64(used.Bytes) / n
@@ -161,7 +165,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 
 func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// progress is one line on standard error that says what is going on.
+// progress is a line on standard error that shows the current step.
 type progress struct {
 	f        *os.File
 	terminal bool

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// target is a promise about the figures, and what was found.
+// target is a limit for a figure, and the figure that was found.
 type target struct {
 	What  string  `json:"what"`
 	Want  string  `json:"want"`
@@ -18,10 +18,10 @@ func targets(res result) []target {
 	return []target{
 		atLeast("rate to (a), nothing stored (0.80 is the aim)", 0.70, res.ratio("ours", "none", rateOfSample)),
 		atLeast("rate to (b), one transaction for each request", 4.5, res.ratio("ours", "single", rateOfSample)),
-		atLeast("rate to (c), PocketBase as it comes", 10, res.ratio("ours", "pocketbase", rateOfSample)),
+		atLeast("rate to (c), PocketBase with its defaults", 10, res.ratio("ours", "pocketbase", rateOfSample)),
 		atLeast("rate on PostgreSQL to (d), pgbench", 1.3, res.ratio("postgres", "pgbench", rateOfSample)),
 		atMost("CPU per create to (a)", 1.6, "", res.ratio("ours", "none", cpu)),
-		atMost("median latency of a lone client to (b)", 1.25, "", res.ratio("conns-1", "single-1", p50)),
+		atMost("median latency of a single client to (b)", 1.25, "", res.ratio("conns-1", "single-1", p50)),
 		atLeast("lowest rate past the peak, to the peak, up to 1024 connections", 0.8, pastPeak(res)),
 		atLeast("rate in a store with many plants to an empty one", 0.85, res.ratio("full", "conns-64", rateOfSample)),
 		atLeast("rate with commits 1 ms slower, 256 connections", 0.7, res.ratio("slow-1", "conns-256", rateOfSample)),
@@ -35,7 +35,8 @@ func atLeast(what string, want, found float64) target {
 }
 
 func atMost(what string, want float64, unit string, found float64) target {
-	return target{What: what, Want: fmt.Sprintf("≤ %.4g%s", want, unit), Found: found, State: state(found, found <= want), unit: unit}
+	text := fmt.Sprintf("≤ %.4g%s", want, unit)
+	return target{What: what, Want: text, Found: found, State: state(found, found <= want), unit: unit}
 }
 
 func state(found float64, ok bool) string {
@@ -48,8 +49,8 @@ func state(found float64, ok bool) string {
 	return "missed"
 }
 
-// pastPeak is the lowest rate at the peak's number of connections or more, as a share of the peak.
-// With fewer connections than that, latency and not the service sets the rate.
+// pastPeak returns the lowest rate at the peak's number of connections or more, as a share of the peak.
+// With fewer connections, latency and not the service determines the rate.
 func pastPeak(res result) float64 {
 	var peak, lowest float64
 	for _, n := range []int{1, 8, 64, 256, 1024} {

@@ -34,6 +34,8 @@ var arrows = map[string]string{
 	"internal/e2e":                   "",
 	"internal/e2e/openload":          "",
 	"internal/ledger":                "",
+	"internal/testkit/load":          "internal/testkit/measure",
+	"internal/testkit/measure":       "",
 	"internal/testkit/proxy":         "",
 }
 

@@ -13,7 +13,7 @@ import (
 // tick is the unit of times in /proc: USER_HZ, which is 100 on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// Usage is what a process and its children, the ended ones too, have used since they started.
+// Usage returns what a process and its children, including those that have ended, have used since they started.
 func Usage(pid int) (Used, error) {
 	used, err := own(pid)
 	if err != nil {
@@ -24,7 +24,7 @@ func Usage(pid int) (Used, error) {
 		text, _ := os.ReadFile(list)
 		for child := range strings.FieldsSeq(string(text)) {
 			id, _ := strconv.Atoi(child)
-			if u, err := Usage(id); err == nil { // it may just have ended; then its parent has its sums
+			if u, err := Usage(id); err == nil { // if it has just ended, its parent has its sums
 				used.CPU += u.CPU
 				used.Bytes += u.Bytes
 				used.RSS += u.RSS
@@ -41,10 +41,10 @@ func own(pid int) (Used, error) {
 	if err != nil {
 		return used, err
 	}
-	// The name, in brackets, may hold spaces; the times are the fields 14 to 17 of the line.
+	// The name, in parentheses, may contain spaces; the times are fields 14 to 17.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 15 {
-		return used, fmt.Errorf("process %d has a short stat line", pid)
+		return used, fmt.Errorf("process %d has a short stat file", pid)
 	}
 	for _, field := range fields[11:15] {
 		ticks, err := strconv.ParseInt(string(field), 10, 64)
@@ -59,7 +59,7 @@ func own(pid int) (Used, error) {
 	return used, nil
 }
 
-// Busy is how long all cores together have worked since the machine started.
+// Busy returns how long all cores together have been busy since the machine started.
 func Busy() time.Duration {
 	text, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")
@@ -73,7 +73,7 @@ func Busy() time.Duration {
 	return busy
 }
 
-// value is the number after a name in one of the files of a process, or 0.
+// value returns the number after a name in one of the files of a process, or 0.
 func value(pid int, file, name string) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	for line := range strings.Lines(string(text)) {

@@ -11,7 +11,9 @@ func TestHistogramQuantiles(t *testing.T) {
 	for i := 1; i <= 100_000; i++ {
 		h.Record(time.Duration(i) * time.Microsecond)
 	}
-	for q, want := range map[float64]time.Duration{0.5: 50 * time.Millisecond, 0.99: 99 * time.Millisecond, 0.999: 99900 * time.Microsecond, 1: 100 * time.Millisecond} {
+	for q, want := range map[float64]time.Duration{
+		0.5: 50 * time.Millisecond, 0.99: 99 * time.Millisecond, 0.999: 99900 * time.Microsecond, 1: 100 * time.Millisecond,
+	} {
 		got := h.Quantile(q)
 		if off := got - want; off < 0 || off > want/100 {
 			t.Errorf("Quantile(%v) = %v, want %v to 1 %% above", q, got, want)
@@ -22,11 +24,11 @@ func TestHistogramQuantiles(t *testing.T) {
 	}
 }
 
-func TestHistogramBucketsHoldTheirValues(t *testing.T) {
+func TestHistogramBuckets(t *testing.T) {
 	for _, v := range []uint64{0, 1, 127, 128, 255, 256, 257, 1 << 20, 1<<20 + 12345, 1<<62 + 1} {
 		i := bucket(v)
 		if top := upper(i); top < v || (i > 0 && upper(i-1) >= v) {
-			t.Errorf("%d is in bucket %d, which ends at %d and begins after %d", v, i, top, upper(max(0, i-1)))
+			t.Errorf("%d is in bucket %d, which covers values up to %d and over %d", v, i, top, upper(max(0, i-1)))
 		}
 	}
 }
@@ -37,13 +39,13 @@ func TestHistogramWithoutRecords(t *testing.T) {
 	}
 }
 
-func TestIDsAreDistinctAndOfOneLength(t *testing.T) {
+func TestIDsAreDistinctAndHaveOneLength(t *testing.T) {
 	const n = 200_000
 	seen := make(map[int64]bool, 3*n)
 	for i := range int64(n) {
 		for _, id := range []int64{ID(i, false), ID(i, true), SpreadID(i, n)} {
 			if seen[id] {
-				t.Fatalf("id %d of sequence number %d was there already", id, i)
+				t.Fatalf("id %d of sequence number %d is not unique", id, i)
 			}
 			seen[id] = true
 			if id < 1e15 || id >= 1<<53 {
@@ -59,6 +61,6 @@ func TestUsageOfThisProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if used.RSS == 0 || used.Peak < used.RSS {
-		t.Errorf("Usage = %+v, want some memory, and a peak that is not lower", used)
+		t.Errorf("Usage = %+v, want some memory and a peak of at least that", used)
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Histogram counts durations in buckets whose width is less than 1 % of their value.
-// It never allocates after it was made, and recording costs a few instructions.
+// It never allocates, and recording costs a few instructions.
 type Histogram struct {
 	counts [64 << subBits]int64
 	total  int64
@@ -23,13 +23,13 @@ func (h *Histogram) Record(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// Count is how many durations were recorded.
+// Count returns the number of recorded durations.
 func (h *Histogram) Count() int64 { return h.total }
 
-// Max is the longest duration recorded.
+// Max returns the longest recorded duration.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Quantile is the duration that the share q of all records does not exceed.
+// Quantile returns the duration that the share q of all records does not exceed.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := max(1, int64(q*float64(h.total)+0.5))
 	var seen int64
@@ -41,7 +41,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.max
 }
 
-// bucket keeps the seven bits after the leading one.
+// bucket returns the index of a value: it keeps the seven bits after the leading one.
 func bucket(v uint64) int {
 	if v < 1<<subBits {
 		return int(v)
@@ -50,7 +50,7 @@ func bucket(v uint64) int {
 	return shift<<subBits + int(v>>shift)
 }
 
-// upper is the largest value of a bucket.
+// upper returns the largest value of a bucket.
 func upper(i int) uint64 {
 	if i < 2<<subBits {
 		return uint64(i)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -6,13 +8,13 @@ import (
 	"fmt"
 )
 
-// head is what matters of an answer's head.
+// head is the part of a response's head that is needed.
 type head struct {
 	status int
 	length int // of head and body together
 }
 
-var errNoLength = errors.New("an answer without Content-Length")
+var errNoLength = errors.New("a response without Content-Length")
 
 var (
 	endOfHead = []byte("\r\n\r\n")
@@ -20,7 +22,7 @@ var (
 	lengthIs  = []byte("content-length:")
 )
 
-// parseHead reads the head of an answer. It reports false while the head is not complete.
+// parseHead reads the head of a response. It reports false while the head is incomplete.
 func parseHead(b []byte) (h head, complete bool, err error) {
 	end := bytes.Index(b, endOfHead)
 	if end < 0 {
@@ -28,7 +30,7 @@ func parseHead(b []byte) (h head, complete bool, err error) {
 	}
 	const at = len("HTTP/1.1 ")
 	if end < at+3 || !bytes.HasPrefix(b, []byte("HTTP/1.1 ")) {
-		return h, false, fmt.Errorf("expected an HTTP/1.1 answer, found %.32q", b)
+		return h, false, fmt.Errorf("not an HTTP/1.1 response: %.32q", b)
 	}
 	if h.status, err = digits(b[at : at+3]); err != nil {
 		return h, false, err
@@ -50,11 +52,11 @@ func parseHead(b []byte) (h head, complete bool, err error) {
 
 func digits(b []byte) (n int, err error) {
 	if len(b) == 0 || len(b) > 9 {
-		return 0, fmt.Errorf("expected a number, found %.32q", b)
+		return 0, fmt.Errorf("not a number: %.32q", b)
 	}
 	for _, c := range b {
 		if c < '0' || c > '9' {
-			return 0, fmt.Errorf("expected a number, found %.32q", b)
+			return 0, fmt.Errorf("not a number: %.32q", b)
 		}
 		n = n*10 + int(c-'0')
 	}

@@ -1,0 +1,253 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"plantstore/internal/testkit/measure"
+)
+
+type state uint8
+
+const (
+	unconnected state = iota
+	connecting
+	idle
+	waiting // for a response
+)
+
+type client struct {
+	state   state
+	fd      int
+	arrival time.Time
+	since   time.Time // it was not yet idle then
+
+	response []byte // the head, and the whole response unless its status is 200
+	status   int    // 0 until the head is complete
+	rest     int    // bytes of the response that have not arrived
+}
+
+// rest is a refused client that waits before it sends again.
+type rest struct {
+	client int
+	until  time.Time
+}
+
+// arrive starts the requests that are due.
+func (d *driver) arrive(start, now time.Time) {
+	due := d.report.Arrivals + len(d.free)
+	if d.rate > 0 {
+		due = int(now.Sub(start).Seconds() * d.rate)
+	}
+	for ; d.report.Arrivals < due; d.report.Arrivals++ {
+		if len(d.free) == 0 {
+			d.report.Unsent += due - d.report.Arrivals
+			d.report.Arrivals = due
+			return
+		}
+		at := len(d.free) - 1
+		if d.rotate {
+			at = 0
+		}
+		i := d.free[at]
+		d.free = slices.Delete(d.free, at, at+1)
+		c := &d.clients[i]
+		c.arrival = time.Now()
+		if d.rate > 0 {
+			c.arrival = start.Add(time.Duration(float64(d.report.Arrivals+1) / d.rate * 1e9))
+		}
+		if c.state == idle && now.Sub(c.since) > stale {
+			// The server may be closing this connection at the moment. Only a request on a fresh one
+			// is sure to get a response.
+			d.close(i)
+		}
+		if c.state == idle {
+			d.send(i)
+		} else {
+			d.dial(i)
+		}
+	}
+}
+
+func (d *driver) dial(i int) {
+	c := &d.clients[i]
+	kind := syscall.SOCK_STREAM | syscall.SOCK_CLOEXEC | syscall.SOCK_NONBLOCK
+	fd, err := syscall.Socket(syscall.AF_INET, kind, 0)
+	if err != nil {
+		d.fail(&d.report.Broken, i, err.Error())
+		return
+	}
+	c.fd, c.state = fd, connecting
+	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
+	if len(d.request) > 16<<10 { // the socket must accept a whole request at once
+		syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 256<<10)
+	}
+	if err := syscall.Connect(fd, &d.to); err != nil && !errors.Is(err, syscall.EINPROGRESS) {
+		d.fail(&d.report.Unconnected, i, err.Error())
+		return
+	}
+	const edgeTriggered = 1 << 31
+	event := syscall.EpollEvent{Events: syscall.EPOLLIN | syscall.EPOLLOUT | edgeTriggered, Fd: int32(i)}
+	if err := syscall.EpollCtl(d.epoll, syscall.EPOLL_CTL_ADD, fd, &event); err != nil {
+		d.fail(&d.report.Broken, i, err.Error())
+		return
+	}
+	d.dialing = append(d.dialing, i)
+}
+
+// abandon closes sockets that did not connect in time.
+func (d *driver) abandon(now time.Time) {
+	for len(d.dialing) > 0 {
+		i := d.dialing[0]
+		if c := &d.clients[i]; c.state == connecting {
+			if now.Sub(c.arrival) < connectTimeout {
+				return
+			}
+			d.fail(&d.report.Unconnected, i, "not connected in time")
+		}
+		d.dialing = d.dialing[1:]
+	}
+}
+
+func (d *driver) send(i int) {
+	c := &d.clients[i]
+	strconv.AppendInt(d.request[:d.idAt], measure.ID(d.first+d.report.Sent, d.scattered), 10)
+	c.state = waiting
+	n, err := syscall.Write(c.fd, d.request)
+	if err != nil || n != len(d.request) {
+		d.fail(&d.report.Broken, i, fmt.Sprintf("sent %d of %d bytes: %v", n, len(d.request), err))
+		return
+	}
+	d.report.Sent++
+}
+
+// event reads what has arrived. A client that has its response sends again at once if there is no rate.
+func (d *driver) event(i int) {
+	c := &d.clients[i]
+	if c.state == connecting {
+		if e, err := syscall.GetsockoptInt(c.fd, syscall.SOL_SOCKET, syscall.SO_ERROR); err != nil || e != 0 {
+			d.fail(&d.report.Unconnected, i, "connect: "+syscall.Errno(e).Error())
+			return
+		}
+		d.send(i)
+	}
+	for c.state == waiting || c.state == idle {
+		n, err := syscall.Read(c.fd, d.buffer)
+		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
+			return
+		}
+		if err != nil || n == 0 {
+			if c.state == idle { // the server may close a connection without a request
+				d.close(i)
+				return
+			}
+			d.fail(&d.report.Broken, i, fmt.Sprintf("no response: read %d bytes, %v", n, err))
+			return
+		}
+		if complete, err := c.read(d.buffer[:n]); err != nil {
+			d.fail(&d.report.Wrong, i, err.Error())
+		} else if complete && d.responded(i) {
+			return
+		}
+	}
+}
+
+// read adds received bytes and reports whether they complete the response.
+func (c *client) read(b []byte) (bool, error) {
+	if c.status == 0 {
+		c.response = append(c.response, b...)
+		h, complete, err := parseHead(c.response)
+		if err != nil || !complete {
+			return false, err
+		}
+		c.status, c.rest = h.status, h.length-len(c.response)
+	} else {
+		if c.status != 200 {
+			c.response = append(c.response, b...)
+		}
+		c.rest -= len(b)
+	}
+	if c.rest < 0 {
+		return false, errors.New("more bytes than one response")
+	}
+	return c.rest == 0, nil
+}
+
+// responded evaluates a complete response. It reports whether the next request was sent.
+func (d *driver) responded(i int) bool {
+	c := &d.clients[i]
+	now := time.Now()
+	refused := false
+	switch {
+	case c.status == 200:
+		d.report.OK++
+		if d.phase == measuring {
+			d.times.Record(now.Sub(c.arrival))
+		}
+	case isRefusal(c.response):
+		refused = true
+		d.count(&d.report.Refused, 1, string(c.response))
+		d.report.Refusals = append(d.report.Refusals, now.Sub(c.arrival))
+	default:
+		d.fail(&d.report.Wrong, i, string(c.response))
+		return false
+	}
+	closes := d.once || bytes.Contains(c.response, []byte("\r\nConnection: close\r\n"))
+	c.response, c.status = c.response[:0], 0
+	c.state, c.since = idle, d.polled
+	if closes {
+		d.close(i)
+		if refused && !d.stubborn {
+			d.resting = append(d.resting, rest{i, now.Add(time.Second + rand.N(time.Second))})
+		} else {
+			d.free = slices.Insert(d.free, 0, i)
+		}
+		return false
+	}
+	if d.rate > 0 || d.phase == ending {
+		d.free = append(d.free, i)
+		return false
+	}
+	d.report.Arrivals++
+	c.arrival = now
+	d.send(i)
+	return true
+}
+
+// isRefusal reports whether a response is the one that the server must send when it is overloaded.
+func isRefusal(response []byte) bool {
+	return bytes.HasPrefix(response, []byte("HTTP/1.1 503 ")) &&
+		bytes.Contains(response, []byte("\r\nRetry-After: 1\r\n")) &&
+		bytes.Contains(response, []byte(`{"error":50301,`))
+}
+
+func (d *driver) wake(now time.Time) {
+	d.resting = slices.DeleteFunc(d.resting, func(r rest) bool {
+		if now.Before(r.until) {
+			return false
+		}
+		d.free = slices.Insert(d.free, 0, r.client)
+		return true
+	})
+}
+
+// fail counts a request that did not get its response and closes the connection.
+func (d *driver) fail(counter *int, i int, reason string) {
+	d.count(counter, 1, reason)
+	d.close(i)
+	d.free = slices.Insert(d.free, 0, i)
+}
+
+func (d *driver) close(i int) {
+	c := &d.clients[i]
+	syscall.Close(c.fd)
+	c.fd, c.state, c.response, c.status = -1, unconnected, c.response[:0], 0
+}

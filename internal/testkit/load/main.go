@@ -1,0 +1,77 @@
+//go:build linux
+
+// Command load sends creates to a server and prints a [measure.Report].
+//
+// Without a rate each client sends its next request as soon as it has received the response to the
+// last one. With a rate, requests arrive by the clock, whether or not the server has responded to
+// earlier ones, as with many independent clients: each arrival takes a free client, and is counted as
+// unsent if there is none. Times then run from the arrival. A refused client waits for the second
+// that Retry-After asks for, and up to another one.
+//
+// It shares the machine with the server, so it is cheap: one thread, epoll, one request that is
+// patched rather than built, a response of which only status and length are read.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"plantstore/internal/testkit/measure"
+)
+
+type options struct {
+	address, path, idName, name, token string
+
+	clients      int
+	rate         float64 // arrivals per second; 0 means that each client sends when it has its response
+	warm, window time.Duration
+	first        int64
+	scattered    bool
+	pids         []int
+
+	rotate, stubborn, once, poll bool
+}
+
+func main() {
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(-1) // hardly anything is allocated after the start
+	var o options
+	flag.StringVar(&o.address, "address", "", "host and port of the server")
+	flag.StringVar(&o.path, "path", "/plants", "path to POST to")
+	flag.StringVar(&o.idName, "id-name", "id", "JSON member that contains the id")
+	flag.StringVar(&o.token, "token", "", "bearer token")
+	nameBytes := flag.Int("name-bytes", 10, "length of a name")
+	flag.IntVar(&o.clients, "clients", 64, "clients, with a connection each")
+	flag.Float64Var(&o.rate, "rate", 0, "arrivals per second; 0: each client sends when it has its response")
+	flag.DurationVar(&o.warm, "warm", 0, "time before the measured window")
+	flag.DurationVar(&o.window, "window", time.Second, "length of the measured window")
+	flag.Int64Var(&o.first, "first", 0, "first sequence number")
+	flag.BoolVar(&o.scattered, "scattered", false, "send ids in random order")
+	flag.BoolVar(&o.rotate, "rotate", false, "use all clients in rotation, so that all connect soon")
+	flag.BoolVar(&o.stubborn, "stubborn", false, "ignore Retry-After")
+	flag.BoolVar(&o.once, "once", false, "make a new connection for each request")
+	flag.BoolVar(&o.poll, "poll", false, "check for responses continuously, not every millisecond")
+	pids := flag.String("pids", "", "processes to measure, separated by commas")
+	flag.Parse()
+	o.name = measure.Name(*nameBytes)
+	for text := range strings.SplitSeq(*pids, ",") {
+		if pid, err := strconv.Atoi(text); err == nil {
+			o.pids = append(o.pids, pid)
+		}
+	}
+	report, err := run(o)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(report)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}

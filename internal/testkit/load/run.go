@@ -1,0 +1,191 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"plantstore/internal/testkit/measure"
+)
+
+const (
+	zeros          = "0000000000000000" // placeholder of the id in the request
+	connectTimeout = time.Second
+	lastTimeout    = 15 * time.Second       // for responses after the window
+	stale          = 500 * time.Millisecond // the server may close a connection that was idle for twice as long
+)
+
+type phase int
+
+const (
+	warming phase = iota
+	measuring
+	ending
+)
+
+type driver struct {
+	options
+	report  measure.Report
+	times   measure.Histogram
+	to      syscall.SockaddrInet4
+	request []byte
+	idAt    int // offset of the id in the request
+	epoll   int
+	buffer  []byte
+
+	clients []client
+	free    []int     // clients without a request, those with a connection last
+	resting []rest    // refused clients
+	dialing []int     // in the order in which they started to connect
+	polled  time.Time // every response that had arrived by then has been read
+
+	phase  phase
+	begin  time.Time      // of the window
+	before []measure.Used // at its start
+	cpu    time.Duration  // of this process at its start
+	busy   time.Duration  // of the machine at its start
+}
+
+func run(o options) (measure.Report, error) {
+	d := &driver{options: o, report: measure.Report{First: o.first}, buffer: make([]byte, 64<<10)}
+	d.request, d.idAt = template(o)
+	to, err := netip.ParseAddrPort(o.address)
+	if err != nil {
+		return d.report, err
+	}
+	d.to = syscall.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
+	if d.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
+		return d.report, err
+	}
+	d.clients = make([]client, o.clients)
+	for i := range d.clients {
+		d.free = append(d.free, i)
+		d.clients[i] = client{fd: -1, response: make([]byte, 0, 4096)}
+	}
+	err = d.drive()
+	return d.report, err
+}
+
+// template returns a whole request and the offset of its id.
+func template(o options) ([]byte, int) {
+	body := fmt.Sprintf(`{"%s":%s,"name":"%s","tag":"%s"}`, o.idName, zeros, o.name, measure.Tag)
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", o.path, o.address, o.token, len(body))
+	return []byte(head + body), len(head) + len(o.idName) + len(`{"":`)
+}
+
+// drive sends until the window is over and then waits for the last responses.
+func (d *driver) drive() error {
+	start := time.Now()
+	d.polled = start
+	end := start.Add(d.warm) // of the phase
+	events := make([]syscall.EpollEvent, 512)
+	for now := start; ; now = time.Now() {
+		inFlight := len(d.clients) - len(d.free) - len(d.resting)
+		switch {
+		case d.phase == ending && inFlight == 0:
+			return nil
+		case now.Before(end):
+		case d.phase == warming:
+			d.startWindow()
+			end = d.begin.Add(d.window)
+		case d.phase == measuring:
+			d.endWindow()
+			end = now.Add(lastTimeout)
+		default:
+			d.count(&d.report.Late, inFlight, fmt.Sprintf("no response within %v", lastTimeout))
+			return nil
+		}
+		if d.phase != ending {
+			d.arrive(start, now)
+		}
+		d.abandon(now)
+		d.wake(now)
+		if err := d.receive(events, end); err != nil {
+			return err
+		}
+	}
+}
+
+// receive waits for responses and handles them.
+func (d *driver) receive(events []syscall.EpollEvent, end time.Time) error {
+	if d.rate > 0 && !d.poll {
+		// Responses are read together, which leaves the server more of a core that two processors share.
+		time.Sleep(time.Millisecond)
+	}
+	timeout := 1 // ms
+	if d.rate == 0 && len(d.free)+len(d.resting)+len(d.dialing) == 0 {
+		timeout += max(0, int(time.Until(end)/time.Millisecond))
+	}
+	asked := time.Now()
+	n, err := syscall.EpollWait(d.epoll, events, timeout)
+	if err != nil && !errors.Is(err, syscall.EINTR) {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	for _, e := range events[:max(n, 0)] {
+		d.event(int(e.Fd))
+	}
+	if n >= 0 && n < len(events) {
+		d.polled = asked
+	}
+	return nil
+}
+
+func (d *driver) startWindow() {
+	r := &d.report
+	*r = measure.Report{First: r.First, Sent: r.Sent, OK: r.OK, Bad: r.Bad, Reason: r.Reason, Arrivals: r.Arrivals}
+	d.before = d.usage()
+	d.cpu, d.busy = ownCPU(), measure.Busy()
+	d.phase, d.begin = measuring, time.Now()
+}
+
+// endWindow writes the figures of the window into the report.
+func (d *driver) endWindow() {
+	d.phase = ending
+	r := &d.report
+	r.Seconds = time.Since(d.begin).Seconds()
+	r.Count = d.times.Count()
+	r.P50, r.P99, r.P999 = d.times.Quantile(0.5), d.times.Quantile(0.99), d.times.Quantile(0.999)
+	r.Max = d.times.Max()
+	own, others := ownCPU()-d.cpu, measure.Busy()-d.busy
+	r.LoadCPU = own / time.Duration(max(1, r.Count))
+	for i, after := range d.usage() {
+		after.CPU -= d.before[i].CPU
+		after.Bytes -= d.before[i].Bytes
+		r.Server = append(r.Server, after)
+		others -= after.CPU
+	}
+	r.Others = max(0, (others-own).Seconds()/r.Seconds)
+}
+
+func (d *driver) usage() []measure.Used {
+	all := make([]measure.Used, len(d.pids))
+	for i, pid := range d.pids {
+		used, err := measure.Usage(pid)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "load:", err)
+		}
+		all[i] = used
+	}
+	return all
+}
+
+func ownCPU() time.Duration {
+	var r syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// count adds failures to one of the report's counters and keeps the first reason.
+func (d *driver) count(counter *int, n int, reason string) {
+	*counter += n
+	d.report.Bad += int64(n)
+	if d.report.Reason == "" {
+		d.report.Reason = reason
+	}
+}
