@@ -50,9 +50,12 @@ var commands = []command{
 // errUsage reports a mistake in the command line that has been printed already.
 var errUsage = errors.New("invalid usage")
 
-// run runs the command that args name and returns the exit code: 0 done, 1 failed, 2 invalid usage.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	env := environment{stdout, stderr, getenv, openStore}
+	return environment{stdout, stderr, getenv, openStore}.run(ctx, args)
+}
+
+// run runs the command that args name and returns the exit code: 0 done, 1 failed, 2 invalid usage.
+func (env environment) run(ctx context.Context, args []string) int {
 	for _, c := range commands {
 		rest, ok := cutCommand(args, c.name)
 		if !ok {
@@ -65,18 +68,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 			return 2
 		default:
 			text := strings.ReplaceAll(err.Error(), "\n", "; ") // of errors that were joined
-			fmt.Fprintf(stderr, "plantstore %s: %s\n", c.name, telemetry.Escape(text))
+			fmt.Fprintf(env.stderr, "plantstore %s: %s\n", c.name, telemetry.Escape(text))
 			return 1
 		}
 	}
 	if len(args) > 0 && (args[0] == "help" || args[0] == "-h" || args[0] == "--help") {
-		usage(stdout)
+		usage(env.stdout)
 		return 0
 	}
 	if len(args) > 0 {
-		fmt.Fprintf(stderr, "plantstore: unknown command %q\n\n", args[0])
+		fmt.Fprintf(env.stderr, "plantstore: unknown command %q\n\n", args[0])
 	}
-	usage(stderr)
+	usage(env.stderr)
 	return 2
 }
 
@@ -107,6 +110,6 @@ func printVersion(_ context.Context, env environment, args []string) error {
 	if info, ok := debug.ReadBuildInfo(); ok && v == "" {
 		v = info.Main.Version
 	}
-	fmt.Fprintf(env.stdout, "plantstore %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return nil
+	_, err := fmt.Fprintf(env.stdout, "plantstore %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }

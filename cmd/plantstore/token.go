@@ -49,8 +49,8 @@ func tokenIssue(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(env.stdout, credential)
-	return nil
+	_, err = fmt.Fprintln(env.stdout, credential)
+	return err
 }
 
 func tokenList(ctx context.Context, env environment, args []string) error {
@@ -108,8 +108,8 @@ func printTokensJSON(env environment, all []token.Token) error {
 	if err := json.MarshalWrite(env.stdout, rows, jsontext.WithIndent("  ")); err != nil {
 		return err
 	}
-	fmt.Fprintln(env.stdout)
-	return nil
+	_, err := fmt.Fprintln(env.stdout)
+	return err
 }
 
 func tokenRevoke(ctx context.Context, env environment, args []string) error {

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"plantstore/internal/httpapi"
+	"plantstore/internal/rate"
+	"plantstore/internal/server"
+	"plantstore/internal/store"
+)
+
+// parseServe parses the flags of serve.
+func parseServe(v variables, args ...string) (cfg server.Config, db string, unsafe bool, stderr string, err error) {
+	var b bytes.Buffer
+	cfg, db, unsafe, err = serveConfig(environment{stderr: &b, getenv: v.get}, args)
+	return cfg, db, unsafe, b.String(), err
+}
+
+func TestServeDefaults(t *testing.T) {
+	cfg, db, unsafe, _, err := parseServe(nil)
+	if err != nil || db != "plantstore.db" || unsafe || cfg.Listen != "127.0.0.1:8080" ||
+		cfg.OpsListen != "127.0.0.1:8081" || cfg.BaseURL != "" || cfg.Drain != 10*time.Second || cfg.MaxBody != 65536 ||
+		cfg.Commit.Queue != 4096 || cfg.MaxConns != 0 || cfg.AccessLog != httpapi.LogErrors || cfg.Token != "" ||
+		cfg.Rate != (rate.Limit{}) || len(cfg.Proxies) != 0 || cfg.Public != nil || cfg.Ops != nil {
+		t.Errorf("serve without flags: %+v, db %q, unsafe %v, %v", cfg, db, unsafe, err)
+	}
+	if any, _ := httpapi.ParseOrigins("*"); !reflect.DeepEqual(cfg.Origins, any) {
+		t.Errorf("the default origins are %+v, want any", cfg.Origins)
+	}
+}
+
+func TestServeFlags(t *testing.T) {
+	cfg, db, unsafe, _, err := parseServe(variables{"PLANTSTORE_TOKEN": "ignored"}, "--db", "x.db", "--unsafe-durability",
+		"--listen", ":1", "--ops-listen", "off", "--base-url", "https://plants.example/api", "--drain", "0s",
+		"--max-body", "7", "--queue", "8", "--max-conns", "9", "--access-log", "all", "--cors-origins", "off",
+		"--default-rate", "5/s", "--default-burst", "6", "--trusted-proxies", "10.0.0.1",
+		"--token-file", tempFile(t, "from-a-file\n"))
+	if err != nil || db != "x.db" || !unsafe || cfg.Listen != ":1" || cfg.OpsListen != "off" ||
+		cfg.BaseURL != "https://plants.example/api" || cfg.Drain != 0 || cfg.MaxBody != 7 || cfg.Commit.Queue != 8 ||
+		cfg.MaxConns != 9 || cfg.AccessLog != httpapi.LogAll || cfg.Token != "from-a-file" ||
+		cfg.Rate != (rate.Limit{Count: 5, Per: time.Second, Burst: 6}) || len(cfg.Proxies) != 1 {
+		t.Errorf("serve with every flag: %+v, db %q, unsafe %v, %v", cfg, db, unsafe, err)
+	}
+	if none, _ := httpapi.ParseOrigins("off"); !reflect.DeepEqual(cfg.Origins, none) {
+		t.Errorf("the origins are %+v, want none", cfg.Origins)
+	}
+	cfg, _, _, _, err = parseServe(variables{"PLANTSTORE_TOKEN": "from-the-environment", "PLANTSTORE_QUEUE": "5"})
+	if err != nil || cfg.Token != "from-the-environment" || cfg.Commit.Queue != 5 {
+		t.Errorf("serve with variables: %+v, %v", cfg, err)
+	}
+}
+
+func TestServeLimits(t *testing.T) {
+	for _, ok := range []string{
+		"--max-body=1", "--max-body=67108864", "--queue=1", "--max-conns=0", "--max-conns=1000000", "--drain=0s",
+	} {
+		if _, _, _, stderr, err := parseServe(nil, ok); err != nil || stderr != "" {
+			t.Errorf("serve %s: %v %s", ok, err, stderr)
+		}
+	}
+	for flag, want := range map[string]string{
+		"--max-body=0":         "--max-body is 0: use 1 to 67108864",
+		"--max-body=67108865":  "--max-body is 67108865: use 1 to 67108864",
+		"--queue=0":            "--queue is 0: use 1 or more",
+		"--max-conns=-1":       "--max-conns is -1: use 0 to 1000000",
+		"--max-conns=1000001":  "--max-conns is 1000001: use 0 to 1000000",
+		"--drain=-1ns":         "--drain is -1ns: use 0 or more",
+		"--listen=":            "--listen is empty: use an address such as 127.0.0.1:8080",
+		"--ops-listen=":        "--ops-listen is empty: use an address such as 127.0.0.1:8081, or off",
+		"--access-log=some":    `"some"`,
+		"--cors-origins=some":  `"some"`,
+		"--default-rate=some":  `"some"`,
+		"--trusted-proxies=so": `"so"`,
+		"extra":                "expected arguments: none; got: [\"extra\"]",
+	} {
+		_, _, _, stderr, err := parseServe(nil, flag)
+		text, ok := strings.CutPrefix(stderr, "plantstore serve: ")
+		if err != errUsage || !ok || !strings.Contains(text, want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("serve %s: %v, %q, want invalid usage: %s", flag, err, stderr, want)
+		}
+	}
+	if _, _, _, _, err := parseServe(nil, "--token-file=/nowhere"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("serve with a missing token file: %v", err)
+	}
+	sockets := variables{"LISTEN_FDS": "many", "LISTEN_PID": strconv.Itoa(os.Getpid())}
+	if _, _, _, _, err := parseServe(sockets); err == nil || !strings.Contains(err.Error(), "LISTEN_FDS") {
+		t.Errorf("serve with a wrong LISTEN_FDS: %v", err)
+	}
+}
+
+// buffer can be read while the program writes to it.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+const fixedToken = "a-fixed-token-of-the-tests"
+
+// startService runs serve in this process and returns its base URL and its log. stop ends it and returns its
+// exit code.
+func startService(t *testing.T, db string) (url string, log *buffer, stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stdout, log, code := new(buffer), new(buffer), make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"}, stdout, log,
+			variables{"PLANTSTORE_TOKEN": fixedToken}.get)
+	}()
+	stop = sync.OnceValue(func() int { cancel(); return <-code })
+	t.Cleanup(func() { stop() })
+	address := regexp.MustCompile(`http://\S+`)
+	for deadline := time.Now().Add(30 * time.Second); !address.MatchString(stdout.String()); {
+		if time.Now().After(deadline) {
+			t.Fatalf("serve is not ready after 30 s:\n%s%s", stdout, log)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return address.FindString(stdout.String()), log, stop
+}
+
+func TestServe(t *testing.T) {
+	url, log, stop := startService(t, filepath.Join(t.TempDir(), "plants.db"))
+	response, err := http.Get(url + "/openapi.json")
+	if err != nil || response.StatusCode != 200 {
+		t.Fatalf("GET /openapi.json: %v, %v", response, err)
+	}
+	response.Body.Close()
+	if code := stop(); code != 0 || !strings.Contains(log.String(), `"msg":"stopped"`) {
+		t.Errorf("serve stopped with %d:\n%s", code, log)
+	}
+	if strings.Contains(log.String(), "in-memory") {
+		t.Errorf("a warning about a file on a disk:\n%s", log)
+	}
+}
+
+// A signal stops the service, which closes its database.
+func TestServeSignal(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		db := filepath.Join(t.TempDir(), "plants.db")
+		_, log, stop := startService(t, db)
+		if err := syscall.Kill(syscall.Getpid(), signal); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), `"msg":"stopped"`); {
+			if time.Now().After(deadline) {
+				t.Fatalf("serve did not stop 30 s after %v:\n%s", signal, log)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if code := stop(); code != 0 {
+			t.Errorf("serve exited with %d after %v", code, signal)
+		}
+		if _, err := os.Stat(db + "-wal"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the database was not closed after %v: %v", signal, err)
+		}
+	}
+}
+
+func TestServeWarnsOfMemory(t *testing.T) {
+	folder, err := os.MkdirTemp("/dev/shm", "plantstore-test")
+	if err != nil {
+		t.Skip("NOT TESTED: ", err)
+	}
+	defer os.RemoveAll(folder)
+	_, log, stop := startService(t, filepath.Join(folder, "plants.db"))
+	stop()
+	if !strings.Contains(log.String(), `"msg":"the database is on an in-memory file system`) {
+		t.Errorf("no warning about a file in memory:\n%s", log)
+	}
+}
+
+// A start that fails is an error, unless the only reason is the signal to stop.
+func TestServeStartFails(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for _, test := range []struct {
+		what    string
+		ctx     context.Context
+		openErr error
+		err     error // of the store once it is open
+		code    int
+		closed  int
+		stderr  string
+	}{
+		{"the database is unavailable", t.Context(), store.ErrUnavailable, nil, 1, 0, store.ErrUnavailable.Error()},
+		{"canceled without a signal", t.Context(), context.Canceled, nil, 1, 0, "context canceled"},
+		{"stopped while opening", stopped, context.Canceled, nil, 0, 0, "the signal arrived before the service was ready"},
+		{"failed while stopping", stopped, store.ErrUnavailable, nil, 1, 0, store.ErrUnavailable.Error()},
+		{"stopped while starting", stopped, nil, context.Canceled, 0, 1, "the signal arrived before the service was ready"},
+		{"failed after opening", t.Context(), nil, store.ErrFull, 1, 1, store.ErrFull.Error()},
+	} {
+		var stdout, stderr bytes.Buffer
+		st := &failingStore{err: test.err}
+		unsafe := false
+		env := environment{&stdout, &stderr, variables{"PLANTSTORE_TOKEN": fixedToken}.get,
+			func(_ context.Context, db string, u bool) (store.Store, error) {
+				unsafe = u
+				return st, test.openErr
+			}}
+		code := env.run(test.ctx, []string{"serve", "--listen", "127.0.0.1:0", "--ops-listen", "off", "--unsafe-durability"})
+		if code != test.code || !strings.Contains(stderr.String(), test.stderr) || st.closed != test.closed || !unsafe {
+			t.Errorf("%s: exit %d, closed %d times, unsafe %v\n%s", test.what, code, st.closed, unsafe, stderr.String())
+		}
+	}
+}
