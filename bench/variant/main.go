@@ -7,19 +7,31 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"runtime/pprof"
 	"syscall"
 	"time"
 
 	"plantstore/internal/httpapi"
+	"plantstore/internal/machine"
+	"plantstore/internal/netlimit"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/telemetry"
+	"plantstore/internal/token"
+)
+
+const (
+	maxBody = 64 << 10
+	timeout = 30 * time.Second
 )
 
 func main() {
@@ -53,20 +65,49 @@ func run(kind, db string, slower time.Duration, profile string) (err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	cfg := server.Config{
-		Listen: "127.0.0.1:0", OpsListen: "off", Drain: 10 * time.Second,
-		Config: httpapi.Config{MaxBody: 64 << 10}, Out: os.Stdout, Log: telemetry.NewLogger(os.Stderr),
-	}
+	log := telemetry.NewLogger(os.Stderr)
 	switch kind {
 	case "none":
-		cfg.Creator = none{}
+		return serve(ctx, none{}, st, log)
 	case "single":
-		cfg.Creator = single{st}
+		return serve(ctx, single{st}, st, log)
 	case "product":
-	default:
-		return fmt.Errorf("there is no kind %q", kind)
+		return server.Run(ctx, server.Config{
+			Listen: "127.0.0.1:0", OpsListen: "off", Drain: 10 * time.Second,
+			Config: httpapi.Config{MaxBody: maxBody}, Out: os.Stdout, Log: log,
+		}, slow{st, slower})
 	}
-	return server.Run(ctx, cfg, slow{st, slower})
+	return fmt.Errorf("unknown kind %q", kind)
+}
+
+// serve is server.Run without group commit. It prints what a client needs as the product does.
+func serve(ctx context.Context, creator httpapi.Creator, st store.Store, log *slog.Logger) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	debug.SetGCPercent(400) // as in the product
+	conns := netlimit.New(l, netlimit.Config{
+		Max: netlimit.DefaultMax(machine.Read()), Log: log.Info, Refusal: httpapi.Refusal,
+		ErrorResponse: func(int, net.Addr) []byte { return nil },
+	})
+	t, credential := token.New("first", token.DefaultStore, token.AllScopes, time.Now(), time.Time{})
+	if err := st.AddToken(ctx, t); err != nil {
+		return err
+	}
+	fmt.Printf("Plant Store serves http://%s\n-H 'Authorization: Bearer %s'\n", l.Addr(), credential)
+	service := &http.Server{
+		ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
+		Handler: httpapi.New(httpapi.Config{MaxBody: maxBody}, httpapi.Dependencies{
+			Auth: token.NewAuthenticator(st, nil, time.Now), Creator: creator, Reader: st, Editor: st,
+			Connections: conns, Log: log,
+		}),
+	}
+	context.AfterFunc(ctx, func() { service.Close() })
+	if err := conns.Serve(service); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 func open(ctx context.Context, db string) (store.Store, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plantstore/internal/httpapi"
+	"plantstore/internal/netlimit"
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
 	"plantstore/internal/store/sqlite"
@@ -78,7 +79,7 @@ func serveConfig(env environment, args []string) (cfg server.Config, db string, 
 	if cfg.Token, err = f.secret("PLANTSTORE_TOKEN", *tokenFile); err != nil {
 		return cfg, "", false, err
 	}
-	cfg.Public, cfg.Ops, err = server.Inherit(env.getenv)
+	cfg.Public, cfg.Ops, err = netlimit.Inherit(env.getenv)
 	return cfg, *database, *unsafeDurability, err
 }
 

@@ -314,13 +314,13 @@ func TestPassedSockets(t *testing.T) {
 		files     []*os.File
 		want      string
 	}{
-		{"a file", "LISTEN_FDS=1", []*os.File{file}, "descriptor 3 that LISTEN_FDS passes on is not a TCP listener"},
+		{"a file", "LISTEN_FDS=1", []*os.File{file}, "descriptor 3 of LISTEN_FDS is not a TCP listener"},
 		{"a socket of packets", "LISTEN_FDS=1", []*os.File{datagrams}, "not a TCP listener"},
-		{"a local socket", "LISTEN_FDS=1", []*os.File{unix}, "not a TCP listener but listens on unix"},
+		{"a local socket", "LISTEN_FDS=1", []*os.File{unix}, "not a TCP listener: it listens on unix"},
 		{"nothing", "LISTEN_FDS=1", nil, "not a TCP listener"},
-		{"no number", "LISTEN_FDS=all", nil, "expected 1 or 2"},
-		{"three", "LISTEN_FDS=3", []*os.File{one.file, two.file, file}, "expected 1 or 2"},
-		{"one name twice", "LISTEN_FDS=2 LISTEN_FDNAMES=ops:ops", []*os.File{one.file, two.file}, "each once"},
+		{"no number", "LISTEN_FDS=all", nil, "must be 1 or 2"},
+		{"three", "LISTEN_FDS=3", []*os.File{one.file, two.file, file}, "must be 1 or 2"},
+		{"one name twice", "LISTEN_FDS=2 LISTEN_FDNAMES=ops:ops", []*os.File{one.file, two.file}, "once each"},
 	} {
 		p := launch(t, passing(test.env, test.files, "serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"))
 		if code := p.exit(10 * time.Second); code != 1 || strings.Count(p.stderr.String(), "\n") != 1 || !strings.Contains(p.stderr.String(), test.want) {

@@ -21,6 +21,9 @@ type oneOwner struct{}
 func (oneOwner) Identify(context.Context, [32]byte) bool { return false }
 func (oneOwner) Owners() int                             { return 1 }
 func (oneOwner) Draining() bool                          { return false }
+func (oneOwner) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}
 
 // anybody accepts every request as one of a token with every scope.
 type anybody struct{}

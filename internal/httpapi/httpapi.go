@@ -48,6 +48,9 @@ type Connections interface {
 	Identify(ctx context.Context, owner [32]byte) (last bool)
 	// Owners returns how many owners have connections.
 	Owners() int
+	// CancelOnDisconnect returns a context that also ends when the client closes its connection. The context of a
+	// request alone does not.
+	CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc)
 	// Draining reports whether the service is shutting down, so that every response is the last of its connection.
 	Draining() bool
 }

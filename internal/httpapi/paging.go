@@ -119,17 +119,20 @@ func (x *exchange) appendPlants(plants []plant.New, n int, first bool) (read int
 	return read, x.reserve(cap(x.buf))
 }
 
-// count returns how many plants the store of the request has.
+// count returns how many plants the store of the request has. It ends when the client closes its connection: the
+// count of a large store takes seconds.
 func (a *API) count(x *exchange) (int64, error) {
+	ctx, cancel := a.deps.Connections.CancelOnDisconnect(x.context())
+	defer cancel()
 	select {
 	case a.counting <- struct{}{}:
-	case <-x.context().Done():
-		return 0, x.context().Err()
+	case <-ctx.Done():
+		return 0, ctx.Err()
 	case <-time.After(time.Second):
 		return 0, busy("too many clients have plants counted")
 	}
 	defer func() { <-a.counting }()
-	return a.deps.Reader.Count(x.context(), x.token.Store)
+	return a.deps.Reader.Count(ctx, x.token.Store)
 }
 
 // prefers reports whether a Prefer header (RFC 7240) has a preference.

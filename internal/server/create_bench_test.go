@@ -81,9 +81,12 @@ func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(status int)      { a.status = status }
 func (a *answer) Write(b []byte) (int, error) { return len(b), nil }
 
-// unlimited is connections of which there is no bound.
+// unlimited stands for connections without a limit.
 type unlimited struct{}
 
 func (unlimited) Identify(context.Context, [32]byte) bool { return false }
 func (unlimited) Owners() int                             { return 1 }
 func (unlimited) Draining() bool                          { return false }
+func (unlimited) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}

@@ -1,5 +1,4 @@
-// Package server wires the parts into a running service, in a straight line, and takes it down
-// in the reverse order.
+// Package server wires the packages into a running service and shuts it down in the reverse order.
 package server
 
 import (
@@ -10,11 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
-	"os"
-	"path"
-	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,229 +17,189 @@ import (
 	"plantstore/internal/console"
 	"plantstore/internal/httpapi"
 	"plantstore/internal/machine"
+	"plantstore/internal/netlimit"
 	"plantstore/internal/store"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token"
 )
 
-// Config is what an operator can set. Zero values are not defaults: the command line gives those.
+// Config is what an operator sets. Zero values are not defaults: the command line has those.
 type Config struct {
 	Listen    string        // address of the service
 	OpsListen string        // address of health; "off" for none
-	BaseURL   string        // public address; its path is the prefix of the API; "" for Listen's
-	Drain     time.Duration // how long requests under way may take after the signal to stop
-	MaxConns  int           // connections at once at most; 0 for what the machine allows
+	BaseURL   string        // public address; its path is the prefix of the API; "" for that of Listen
+	Drain     time.Duration // how long requests in flight may take after the signal to stop
+	MaxConns  int           // open connections; 0 for what the machine allows
 	Token     string        // one fixed credential with every scope on the store "main"; "" for none
 	Commit    commit.Options
 	httpapi.Config
 
-	Public, Ops net.Listener // in place of the addresses: see Inherit
+	Public, Ops net.Listener // used in place of the addresses if not nil; see netlimit.Inherit
 
-	Creator httpapi.Creator // in place of group commit on the store: for comparisons; nil in the product
-
-	Out io.Writer // where the address, a first token and a curl line go
+	Out io.Writer // gets the address, a first token and an example
 	Log *slog.Logger
 }
 
 const (
-	// The same for every phase of reading, so that a busy connection arms one timer a second: see conn.
+	// One duration for all phases of reading lets a busy connection set one timer a second: see netlimit.
 	readTimeout  = 30 * time.Second
 	writeTimeout = 60 * time.Second
 	maxHeader    = 32 << 10
 
-	// What is live is small, a few MiB, so rarer collections cost little memory and save a create a
-	// tenth of its time.
-	gcPercent = 400
+	maxOpsConns = 8 // connections of health
 )
 
-// Run serves st until ctx ends, then answers what is under way and returns. The caller closes st.
+// Run serves st until ctx ends, then waits for requests in flight and returns. The caller closes st afterwards.
 func Run(ctx context.Context, cfg Config, st store.Store) error {
-	public, err := listen(cfg.Public, cfg.Listen)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", cfg.Listen, cause(err))
-	}
-	logRequest := cfg.Log.Info
-	if cfg.AccessLog == httpapi.LogNone {
-		logRequest = func(string, ...any) {}
-	}
-	limits := machine.Read()
-	limitMemory(limits.Memory)
-	most := maxConns(limits)
-	if cfg.MaxConns > 0 {
-		most = cfg.MaxConns
-	}
-	conns := newListener(public, most, logRequest)
-	defer conns.Close()
-	base, err := baseURL(cfg.BaseURL, public.Addr())
-	if err != nil {
+	s := &service{cfg: cfg, store: st, failed: make(chan error, 2)}
+	defer s.close()
+	if err := s.start(ctx); err != nil {
 		return err
 	}
-	fixed, err := fixedToken(ctx, cfg, st)
-	if err != nil {
-		return err
-	}
-
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	cfg.Commit.Lanes = st.Lanes()
-	committer := commit.New(st, cfg.Commit)
-	creator := cfg.Creator
-	if creator == nil {
-		creator = committer
-	}
-	health := telemetry.NewHealth(st.Check)
-	service := &http.Server{
-		Handler: httpapi.New(cfg.Config, httpapi.Dependencies{
-			Auth:            token.NewAuthenticator(st, fixed, time.Now),
-			Creator:         creator,
-			Reader:          st,
-			Editor:          st,
-			Connections:     conns,
-			Log:             cfg.Log,
-			Prefix:          base.Path,
-			CreateQueue:     committer.Queue(),
-			MaxMemory:       maxHeld(limits.Memory, cfg.MaxBody),
-			DescriptionJSON: api.JSON(base.String()),
-			DescriptionYAML: api.YAML(base.String()),
-			Pages:           console.Routes(base.Path),
-		}),
-		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: readTimeout,
-		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ConnState: conns.state, ConnContext: connContext,
-		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
-	}
-	ops := &http.Server{Handler: health.Handler(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader}
-
-	var background sync.WaitGroup
-	committing, stopCommitting := context.WithCancel(context.WithoutCancel(ctx))
-	background.Go(func() { committer.Run(committing) })
-	defer background.Wait()
-	defer stopCommitting()
-	defer func() {
-		conns.draining.Store(true)
-		service.Close()
-	}()
-
-	failed := make(chan error, 2)
-	if cfg.OpsListen != "off" {
-		l, err := listen(cfg.Ops, cfg.OpsListen)
-		if err != nil {
-			return fmt.Errorf("listen for health on %s: %w", cfg.OpsListen, cause(err))
-		}
-		watched := newListener(l, opsConns, logRequest)
-		watched.bound = "health may have"
-		defer func() {
-			watched.draining.Store(true)
-			ops.Close()
-		}()
-		ops.ConnState = watched.state
-		background.Go(func() { failed <- ops.Serve(watched) })
-		cfg.Log.Info("health", "address", "http://"+l.Addr().String())
-	}
-	if err := welcome(ctx, cfg, st, base, fixed != nil); err != nil {
-		return err
-	}
-	background.Go(func() { failed <- service.Serve(conns) })
-	cfg.Log.Info("serving", "address", base.String(), "listening", public.Addr().String(), "connections", most)
-
 	select {
-	case err := <-failed:
+	case err := <-s.failed:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
+		return s.drain(ctx)
 	}
-	cfg.Log.Info("stopping", "drain", cfg.Drain.String())
-	health.Stopping()
-	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Drain)
-	defer cancel()
-	if cut := conns.drain(deadline); cut > 0 {
-		return fmt.Errorf("stopped after %v with %d connections cut off in the middle of a request", cfg.Drain, cut)
+}
+
+// service is what Run runs.
+type service struct {
+	cfg    Config
+	store  store.Store
+	health *telemetry.Health
+	conns  *netlimit.Listener
+
+	cleanup    []func()       // called in reverse order
+	background sync.WaitGroup // goroutines that end after cleanup
+	failed     chan error     // of servers
+}
+
+func (s *service) start(ctx context.Context) error {
+	public, err := listen(s.cfg.Public, s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, cause(err))
 	}
-	cfg.Log.Info("stopped")
+	limits := machine.Read()
+	if s.cfg.MaxConns == 0 {
+		s.cfg.MaxConns = netlimit.DefaultMax(limits)
+	}
+	s.conns = s.limit(public, s.cfg.MaxConns, "--max-conns")
+	base, err := baseURL(s.cfg.BaseURL, public.Addr())
+	if err != nil {
+		return err
+	}
+	fixed, err := fixedToken(ctx, s.cfg, s.store)
+	if err != nil {
+		return err
+	}
+	tuneCollector(limits.Memory)
+	committer := s.startCommitter(ctx)
+	handler := httpapi.New(s.cfg.Config, httpapi.Dependencies{
+		Auth:            token.NewAuthenticator(s.store, fixed, time.Now),
+		Creator:         committer,
+		Reader:          s.store,
+		Editor:          s.store,
+		Connections:     s.conns,
+		Log:             s.cfg.Log,
+		Prefix:          base.Path,
+		CreateQueue:     committer.Queue(),
+		MaxMemory:       maxBodies(limits.Memory, s.cfg.MaxBody),
+		DescriptionJSON: api.JSON(base.String()),
+		DescriptionYAML: api.YAML(base.String()),
+		Pages:           console.Routes(base.Path),
+	})
+	if err := s.startOps(); err != nil {
+		return err
+	}
+	if err := welcome(ctx, s.cfg, s.store, base, fixed != nil); err != nil {
+		return err
+	}
+	s.serve(s.conns, handler)
+	s.cfg.Log.Info("serving", "address", base.String(), "listening", public.Addr().String(), "connections", s.cfg.MaxConns)
 	return nil
 }
 
-// listen opens an address, unless there is a listener already.
-func listen(passed net.Listener, address string) (net.Listener, error) {
-	if passed != nil {
-		return passed, nil
+// startCommitter starts group commit. It outlives ctx: requests in flight at the signal to stop are still committed.
+func (s *service) startCommitter(ctx context.Context) *commit.Committer {
+	options := s.cfg.Commit
+	options.Lanes = s.store.Lanes()
+	committer := commit.New(s.store, options)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.cleanup = append(s.cleanup, cancel)
+	s.background.Go(func() { committer.Run(ctx) })
+	return committer
+}
+
+func (s *service) startOps() error {
+	s.health = telemetry.NewHealth(s.store.Check)
+	if s.cfg.OpsListen == "off" {
+		return nil
+	}
+	l, err := listen(s.cfg.Ops, s.cfg.OpsListen)
+	if err != nil {
+		return fmt.Errorf("listen for health on %s: %w", s.cfg.OpsListen, cause(err))
+	}
+	s.serve(s.limit(l, maxOpsConns, "health"), s.health.Handler())
+	s.cfg.Log.Info("health", "address", "http://"+l.Addr().String())
+	return nil
+}
+
+// limit bounds the connections of l.
+func (s *service) limit(l net.Listener, most int, setting string) *netlimit.Listener {
+	logRequest := s.cfg.Log.Info
+	if s.cfg.AccessLog == httpapi.LogNone {
+		logRequest = func(string, ...any) {}
+	}
+	limited := netlimit.New(l, netlimit.Config{
+		Max: most, Setting: setting, Log: logRequest, Refusal: httpapi.Refusal,
+		ErrorResponse: func(status int, client net.Addr) []byte { return errorResponse(status, client, logRequest) },
+	})
+	s.cleanup = append(s.cleanup, func() { limited.Close() })
+	return limited
+}
+
+func (s *service) serve(l *netlimit.Listener, h http.Handler) {
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: readTimeout, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
+		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn),
+	}
+	s.cleanup = append(s.cleanup, func() { server.Close() })
+	s.background.Go(func() { s.failed <- l.Serve(server) })
+}
+
+// drain waits for the requests in flight.
+func (s *service) drain(ctx context.Context) error {
+	s.cfg.Log.Info("stopping", "drain", s.cfg.Drain.String())
+	s.health.Stopping()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Drain)
+	defer cancel()
+	if cut := s.conns.Drain(ctx); cut > 0 {
+		return fmt.Errorf("stopped after %v with %d requests cut off", s.cfg.Drain, cut)
+	}
+	s.cfg.Log.Info("stopped")
+	return nil
+}
+
+// close ends everything that start has started, and waits: nothing uses the store any more.
+func (s *service) close() {
+	for i := range s.cleanup {
+		s.cleanup[len(s.cleanup)-1-i]()
+	}
+	s.background.Wait()
+}
+
+// listen opens an address unless a listener was inherited.
+func listen(inherited net.Listener, address string) (net.Listener, error) {
+	if inherited != nil {
+		return inherited, nil
 	}
 	return net.Listen("tcp", address)
 }
 
-// baseURL is the public address with a path that has no slash at its end.
-func baseURL(text string, listening net.Addr) (*url.URL, error) {
-	if text == "" {
-		text = "http://" + listening.String()
-	}
-	u, err := url.Parse(text)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil {
-		return nil, fmt.Errorf("the base URL is %q: expected one such as https://plants.example/some/prefix", text)
-	}
-	u.Path = strings.TrimRight(u.Path, "/")
-	if strings.ContainsAny(u.Path, "{} ") || u.RawPath != "" || u.Path != "" && path.Clean(u.Path) != u.Path {
-		return nil, fmt.Errorf("the base URL is %q: expected a path of plain segments", text)
-	}
-	return u, nil
-}
-
-func fixedToken(ctx context.Context, cfg Config, issued token.Lookup) (*token.Token, error) {
-	credential := cfg.Token
-	if credential == "" {
-		return nil, nil
-	}
-	if len(credential) < 16 || !token.IsBearer(credential) {
-		return nil, fmt.Errorf("the fixed token has %d characters, or some that a bearer token can't have: expected 16 or more of letters, digits and -._~+/", len(credential))
-	}
-	fixed := &token.Token{Name: "fixed", Hash: token.HashOf(credential), Store: token.DefaultStore, Scopes: token.AllScopes}
-	switch t, err := issued.TokenByHash(ctx, fixed.Hash); {
-	case err == nil: // a shell that has it for its clients has started the service too
-		cfg.Log.Warn("the fixed token was issued in this database: it keeps the rights that it has there", "name", t.Name)
-		return nil, nil
-	case !errors.Is(err, token.ErrUnknown):
-		return nil, err
-	}
-	return fixed, nil
-}
-
-// welcome prints where the service is. On a database without tokens it issues a first one,
-// which is shown here and never again.
-func welcome(ctx context.Context, cfg Config, st store.Store, base *url.URL, hasFixed bool) error {
-	fmt.Fprintf(cfg.Out, "Plant Store serves %s\n", base)
-	if hasFixed {
-		return nil
-	}
-	all, err := st.Tokens(ctx)
-	if err != nil {
-		return err
-	}
-	if len(all) > 0 {
-		fmt.Fprint(cfg.Out, "Another token: plantstore token issue --name NAME, with the same --db\n")
-		return nil
-	}
-	first, credential := token.New("first", token.DefaultStore, token.AllScopes, time.Now(), time.Time{})
-	if err := st.AddToken(ctx, first); err != nil {
-		if errors.Is(err, token.ErrNameTaken) { // another process on this database was first
-			return nil
-		}
-		return err
-	}
-	fmt.Fprintf(cfg.Out, `
-The first token, with every scope on the store %q. It is shown this once:
-
-  %s
-
-Create a plant:
-
-  curl -i %s/plants \
-    -H 'Authorization: Bearer %s' \
-    -H 'Content-Type: application/json' \
-    -d '{"id":1,"name":"Monstera deliciosa","tag":"climber"}'
-
-`, token.DefaultStore, credential, base, credential)
-	return nil
-}
-
-// cause is the end of a chain of network errors: what a person needs of them.
+// cause returns the last of a chain of network errors, which says what is wrong.
 func cause(err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return e.Err

@@ -1,0 +1,161 @@
+package netlimit
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// backlog is the kernel's queue of connections that were not accepted yet. They are accepted here without waiting, and
+// refused without the cost of a net.Conn.
+type backlog struct {
+	listener  syscall.RawConn // nil if it has no file
+	refusal   func() []byte
+	max       int       // connections being refused at once
+	refusing  []refusal // oldest first
+	mu        *sync.Mutex
+	scheduled bool // advance will be called
+}
+
+// refusal is a connection that is being refused. It stays open until the client has read the response: closing a
+// socket that has unread bytes would reset the connection and discard the response.
+type refusal struct {
+	fd       int
+	since    time.Time
+	answered bool
+	next     time.Time // when it is checked again
+}
+
+const (
+	refusalDelay   = 20 * time.Millisecond // how long a refusal waits for the request
+	refusalTimeout = 100 * time.Millisecond
+	refusalCheck   = 10 * time.Millisecond // between checks of one that was sent
+)
+
+// newBacklog returns the backlog of l. Its methods are called with mu held.
+func newBacklog(l net.Listener, response func() []byte, most int, mu *sync.Mutex) backlog {
+	b := backlog{refusal: response, max: most, mu: mu}
+	if file, ok := l.(syscall.Conn); ok {
+		b.listener, _ = file.SyscallConn()
+	}
+	return b
+}
+
+// canRefuse reports whether take has an effect.
+func (b *backlog) canRefuse() bool { return b.listener != nil }
+
+// take accepts at most most connections, and refuses those that admit does not open. What a refused client sends is
+// not parsed.
+func (b *backlog) take(
+	now time.Time, most int, admit func(open func() (net.Conn, error)) bool,
+) (admitted, refused int) {
+	if !b.canRefuse() {
+		return 0, 0
+	}
+	b.advance(now)
+	b.listener.Control(func(listening uintptr) {
+		for admitted+refused < most && len(b.refusing) < b.max {
+			fd, _, err := syscall.Accept4(int(listening), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
+			if err != nil {
+				return
+			}
+			if admit(func() (net.Conn, error) { return fileConn(fd) }) {
+				admitted++
+				continue
+			}
+			refused++
+			if r := (refusal{fd: fd, since: now}); r.advance(now, b.refusal) {
+				b.refusing = append(b.refusing, r)
+			}
+		}
+	})
+	b.schedule()
+	return admitted, refused
+}
+
+// fileConn makes a net.Conn of a socket, as Accept does.
+func fileConn(fd int) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), "")
+	defer f.Close() // the net.Conn has a duplicate
+	return net.FileConn(f)
+}
+
+// advance continues all refusals.
+func (b *backlog) advance(now time.Time) {
+	open := b.refusing[:0]
+	for _, r := range b.refusing {
+		if r.advance(now, b.refusal) {
+			open = append(open, r)
+		}
+	}
+	b.refusing = open
+}
+
+// advance sends the response when a request has arrived, or none for a while. It closes the connection, and reports
+// false, when the client has closed it or had enough time.
+func (r *refusal) advance(now time.Time, response func() []byte) bool {
+	if now.Before(r.next) {
+		return true
+	}
+	var b [4096]byte
+	n, err := syscall.Read(r.fd, b[:])
+	received := n > 0
+	for reads := 0; n == len(b) && reads < 16; reads++ {
+		n, err = syscall.Read(r.fd, b[:])
+	}
+	open := n > 0 || err == syscall.EAGAIN || err == syscall.EINTR
+	if !r.answered && (received || open && now.Sub(r.since) > refusalDelay) {
+		syscall.Write(r.fd, response()) // the buffer of a new socket takes all of it
+		syscall.Shutdown(r.fd, syscall.SHUT_WR)
+		r.answered = true
+	}
+	if r.answered {
+		r.next = now.Add(refusalCheck)
+	}
+	if !open || now.Sub(r.since) > refusalTimeout {
+		syscall.Close(r.fd)
+		return false
+	}
+	return true
+}
+
+// schedule continues refusals also when take is not called any more.
+func (b *backlog) schedule() {
+	if b.scheduled || len(b.refusing) == 0 {
+		return
+	}
+	b.scheduled = true
+	time.AfterFunc(refusalDelay, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.scheduled = false
+		b.advance(time.Now())
+		b.schedule()
+	})
+}
+
+// peek reports whether the client has sent bytes that were not read yet, and whether the connection is closed.
+func peek(c net.Conn) (unread, closed bool) {
+	file, ok := c.(syscall.Conn)
+	if !ok {
+		return false, false
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return false, true
+	}
+	var n int
+	if controlErr := raw.Control(func(fd uintptr) {
+		n, _, err = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	}); controlErr != nil {
+		return false, true
+	}
+	return n > 0, n == 0 || err != nil && err != syscall.EAGAIN && err != syscall.EINTR
+}
+
+func isOutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}

@@ -1,0 +1,208 @@
+package netlimit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plantstore/internal/framing"
+)
+
+var errFraming = errors.New("ambiguous HTTP framing")
+
+// conn is an open connection. Only its own goroutine of http.Server reads and writes it.
+type conn struct {
+	net.Conn
+	listener *Listener
+	state    atomic.Int64
+	checker  framing.Checker
+	owner    *owner // of the last request; changed by the connection's goroutine, with listener.mu held
+
+	readDeadline, writeDeadline atomic.Int64 // set on Conn, in ns since 1970; 0 for none
+
+	closeOnce sync.Once
+}
+
+func (c *conn) phase() phase { return state(c.state.Load()).phase() }
+
+// move enters a phase and starts its wait at since, or keeps the one of the phase before where since is zero. It
+// reports false if the connection was evicted.
+func (c *conn) move(to phase, since time.Time) bool {
+	for {
+		before := state(c.state.Load())
+		at := before.since()
+		if !since.IsZero() {
+			at = since.Sub(c.listener.start)
+		}
+		if before.phase() == evicted {
+			return false
+		}
+		if c.state.CompareAndSwap(int64(before), int64(newState(to, at))) {
+			return true
+		}
+	}
+}
+
+// evict closes a connection that is in the given state, and reports false if it is in another by now, or has sent
+// something that was not read yet. While a handler runs, unread bytes do not count: otherwise a client that sends
+// requests ahead and reads no response would never be evicted. A client that has sent nothing is told why; any other
+// might take a refusal for the response to a request that is being handled.
+func (c *conn) evict(was state) bool {
+	if unread, _ := peek(c.Conn); unread && was.phase() != handling {
+		return false
+	}
+	if !c.state.CompareAndSwap(int64(was), int64(newState(evicted, 0))) {
+		return false
+	}
+	if was.phase() == fresh {
+		c.Conn.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)) // it never waits: nothing was written before
+		c.Conn.Write(c.listener.cfg.Refusal())
+	}
+	c.Close()
+	return true
+}
+
+type connKey struct{}
+
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// connOf returns the connection of the request with this context.
+func connOf(ctx context.Context) *conn {
+	c, _ := ctx.Value(connKey{}).(*conn)
+	return c
+}
+
+// whileHandling calls h and keeps the phase of the connection. A request on an evicted connection is dropped.
+func whileHandling(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !connOf(r.Context()).move(handling, time.Time{}) {
+			panic(http.ErrAbortHandler)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// connState is the hook of http.Server.
+func (l *Listener) connState(nc net.Conn, s http.ConnState) {
+	switch c := nc.(*conn); s {
+	case http.StateActive:
+		c.move(parsed, time.Time{})
+	case http.StateIdle:
+		next, now := idle, time.Now()
+		if c.checker.InRequest() {
+			next = receiving
+		}
+		c.move(next, now)
+		l.pollInOverload(now)
+		if l.closeIdle.Load() || c.owner == nil && l.isRefusing() && l.isFull() {
+			c.Close()
+		}
+	}
+}
+
+// Read also serves net/http's background read: while a handler runs, it reads one byte to learn of a disconnect. That
+// read ends at once, with no byte and no error, which net/http takes for nothing. A batch is committed whether or not
+// its clients are still connected, and the background read costs a create a tenth of its time: a system call, a
+// goroutine that is parked, a wake-up. A handler that wants to know calls CancelOnDisconnect.
+func (c *conn) Read(b []byte) (int, error) {
+	before := c.phase()
+	if len(b) == 1 && (before == parsed || before == handling) {
+		return 0, nil
+	}
+	if c.checker.Broken() {
+		return 0, errFraming
+	}
+	if before == handling {
+		c.move(receivingBody, time.Time{})
+		defer c.move(handling, time.Time{})
+	}
+	n, err := c.Conn.Read(b)
+	if n == 0 {
+		return 0, err
+	}
+	if before == fresh || before == idle {
+		now := time.Now()
+		c.move(receiving, now)
+		c.listener.pollInOverload(now)
+	}
+	if c.phase() == evicted {
+		return 0, net.ErrClosed
+	}
+	if n = c.checker.Check(b[:n]); n == 0 {
+		return 0, errFraming
+	}
+	return n, err
+}
+
+// Write replaces what net/http writes by itself: everything that is not written for a handler.
+func (c *conn) Write(b []byte) (int, error) {
+	if c.phase() >= handling {
+		return c.Conn.Write(b)
+	}
+	const code = len("HTTP/1.1 ")
+	status, err := strconv.Atoi(string(b[min(code, len(b)):min(code+3, len(b))]))
+	if err != nil {
+		return c.Conn.Write(b)
+	}
+	response := c.listener.cfg.ErrorResponse(status, c.RemoteAddr())
+	if response == nil {
+		return c.Conn.Write(b)
+	}
+	_, err = c.Conn.Write(response)
+	return len(b), err
+}
+
+// CloseWrite lets net/http send the last response before it closes a connection that has unread bytes.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// SetReadDeadline and SetWriteDeadline keep time-outs to the second. net/http sets five deadlines for a request, each
+// nearly the same as the one before, and setting a timer for each costs more than reading the request. One that is at
+// most a second later than the current one is not set. None is removed while a handler has the request, when nothing
+// is read, nor between requests, when nothing is written.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if t.IsZero() && c.phase() >= parsed || isNear(&c.readDeadline, t) {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline: see SetReadDeadline.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() || isNear(&c.writeDeadline, t) {
+		return nil
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// isNear reports whether a deadline is at most a second later than the current one, and otherwise makes it the
+// current one.
+func isNear(current *atomic.Int64, t time.Time) bool {
+	at := int64(0)
+	if !t.IsZero() {
+		at = t.UnixNano()
+	}
+	was := current.Load()
+	if later := at - was; was > 0 && later >= 0 && later < int64(time.Second) {
+		return true
+	}
+	current.Store(at)
+	return false
+}
+
+// Close closes the connection and frees its slot.
+func (c *conn) Close() error {
+	c.closeOnce.Do(func() { c.listener.untrack(c) })
+	return c.Conn.Close()
+}

@@ -1,0 +1,26 @@
+package netlimit
+
+import "plantstore/internal/machine"
+
+const (
+	connsPerProcessor = 512       // when all have a request, each waits some 20 ms for a processor
+	maxConns          = 4096      // however large the machine is
+	minConns          = 4         // however small its limits are
+	memoryPerConn     = 128 << 10 // bytes for a connection, its request and garbage
+	otherFiles        = 36        // that the database, the log, health and refusals may open
+)
+
+// DefaultMax is how many connections the machine allows.
+func DefaultMax(m machine.Limits) int {
+	n := int64(min(maxConns, connsPerProcessor*m.Processors))
+	if m.Files < maxConns*2 {
+		n = min(n, (int64(m.Files)-otherFiles)*8/9) // the rest is for refusals: see maxRefusals
+	}
+	return int(max(minConns, min(n, m.Memory/memoryPerConn)))
+}
+
+// maxRefusals is how many connections may be open besides conns while they are refused.
+func maxRefusals(conns int, files uint64) int {
+	left := int64(min(files, 4*maxConns)) - int64(otherFiles+conns)
+	return int(max(minConns, min(left, refusalBurst)))
+}

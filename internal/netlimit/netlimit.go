@@ -1,0 +1,217 @@
+// Package netlimit bounds the connections of an http.Server.
+//
+// A request that waits unread in its socket costs nothing, while reading a request in order to refuse it costs
+// more than half of a create. So the number of connections is limited, and every request on an open connection is
+// served. When all slots are taken and another connection arrives, those that have waited longest for their client
+// are closed: after 100 ms without a first byte, 1 s idle between requests, 2 s with an incomplete request, or 25 s
+// with a response that is not read. If there are none, the new connection gets a prepared response that refuses it;
+// beyond a bounded rate of refusals, connections wait in the kernel's accept queue. While connections are refused,
+// an owner (such as a token) of more than half of them loses one every 8 ms, and a connection without an owner is
+// closed after one response. On shutdown no further connection is accepted, connections without a request are closed
+// after 1 s, and requests in flight get their response, which is the last of its connection.
+package netlimit
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plantstore/internal/machine"
+)
+
+// lingerTime is how long a connection without a request stays open on shutdown. Its client does not know of the
+// shutdown and may be sending: such a request still gets a response.
+const lingerTime = time.Second
+
+// Config is what a Listener needs to know.
+type Config struct {
+	Max     int    // open connections
+	Setting string // what to change to raise Max, for the log
+
+	// Refusal returns a whole response for a connection that is not admitted.
+	Refusal func() []byte
+	// ErrorResponse returns the response to send in place of one with this status that net/http sends by itself,
+	// without calling a handler. Nil sends net/http's.
+	ErrorResponse func(status int, client net.Addr) []byte
+
+	Log func(message string, attrs ...any)
+}
+
+// Listener accepts connections and limits them as the package comment says.
+type Listener struct {
+	net.Listener
+	cfg       Config
+	start     time.Time     // times are stored as durations since then
+	draining  atomic.Bool   // no more connections are accepted
+	closeIdle atomic.Bool   // lingerTime has passed
+	count     atomic.Int32  // open connections
+	freed     chan struct{} // has an element after a connection was closed
+
+	acceptOnce sync.Once
+	accepted   chan *conn // closed after the last one
+
+	admission
+
+	mu      sync.Mutex
+	conns   map[*conn]struct{}
+	closed  bool          // the last connection has been accepted
+	failure error         // the reason
+	empty   chan struct{} // closed when closed is set and conns is empty
+	owners  owners
+}
+
+// New returns a Listener of the connections of l. Its Serve must be called, not Accept.
+func New(l net.Listener, cfg Config) *Listener {
+	limited := &Listener{
+		Listener: l, cfg: cfg, start: time.Now(), freed: make(chan struct{}, 1), accepted: make(chan *conn, cfg.Max),
+		conns: map[*conn]struct{}{}, empty: make(chan struct{}), owners: owners{all: map[[32]byte]*owner{}},
+	}
+	limited.backlog = newBacklog(l, cfg.Refusal, maxRefusals(cfg.Max, machine.Read().Files), &limited.admitting)
+	return limited
+}
+
+// Serve is s.Serve on this listener. It sets the hooks of s that it needs; s must have all time-outs.
+func (l *Listener) Serve(s *http.Server) error {
+	s.ConnState, s.ConnContext, s.Handler = l.connState, connContext, whileHandling(s.Handler)
+	return s.Serve(l)
+}
+
+// Accept returns the next admitted connection, for http.Server.
+func (l *Listener) Accept() (net.Conn, error) {
+	l.acceptOnce.Do(func() { go l.acceptAll() })
+	if c, ok := <-l.accepted; ok {
+		return c, nil
+	}
+	return nil, l.failure
+}
+
+// Close accepts no more connections. Open ones stay open.
+func (l *Listener) Close() error {
+	l.draining.Store(true)
+	return l.Listener.Close()
+}
+
+// Draining reports whether the listener accepts no more connections, so that each response is to be the last of its
+// connection.
+func (l *Listener) Draining() bool { return l.draining.Load() }
+
+// Drain accepts no more connections, closes those without a request after a while, and waits for the others until
+// ctx ends. It returns how many requests were cut off then.
+func (l *Listener) Drain(ctx context.Context) (cut int) {
+	l.Close()
+	select {
+	case <-l.empty:
+		return 0
+	case <-time.After(lingerTime):
+		l.closeIdle.Store(true)
+		for _, c := range l.open() {
+			// A request that was received, but not read yet by a busy process, still gets a response.
+			if unread, _ := peek(c.Conn); !c.phase().inRequest() && !unread {
+				c.Close()
+			}
+		}
+	case <-ctx.Done():
+	}
+	select {
+	case <-l.empty:
+		return 0
+	case <-ctx.Done():
+	}
+	for _, c := range l.open() {
+		if c.phase().inRequest() {
+			cut++
+		}
+		c.Close()
+	}
+	return cut
+}
+
+// disconnectCheck is how often CancelOnDisconnect checks.
+const disconnectCheck = 100 * time.Millisecond
+
+// CancelOnDisconnect returns a context that also ends when the client of the request whose context ctx is closes its
+// connection. net/http does that for every request, which costs a create a tenth of its time: see conn.Read. Handlers
+// of long reads ask for it. Where the system can't tell, the context ends only with ctx.
+func (l *Listener) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
+	c := connOf(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	if c == nil {
+		return ctx, cancel
+	}
+	go func() {
+		check := time.NewTicker(disconnectCheck)
+		defer check.Stop()
+		for {
+			select {
+			case <-check.C:
+				if _, closed := peek(c.Conn); closed {
+					cancel()
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+func (l *Listener) open() []*conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.conns))
+}
+
+func (l *Listener) isFull() bool { return int(l.count.Load()) >= l.cfg.Max }
+
+func (l *Listener) track(accepted net.Conn) *conn {
+	c := &conn{Conn: accepted, listener: l}
+	c.move(fresh, time.Now())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns[c] = struct{}{}
+	l.count.Add(1)
+	return c
+}
+
+func (l *Listener) untrack(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	l.owners.remove(c)
+	l.count.Add(-1)
+	l.signalEmpty()
+	select {
+	case l.freed <- struct{}{}:
+	default:
+	}
+}
+
+// stopped records that no connection will be accepted any more.
+func (l *Listener) stopped(reason error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !errors.Is(reason, net.ErrClosed) {
+		reason = errors.New(reason.Error()) // http.Server would accept again after a temporary error
+	}
+	l.closed, l.failure = true, reason
+	close(l.accepted)
+	l.signalEmpty()
+}
+
+// signalEmpty tells Drain when the last connection is closed. The caller holds mu.
+func (l *Listener) signalEmpty() {
+	if l.closed && len(l.conns) == 0 {
+		select {
+		case <-l.empty: // one more was accepted and closed after the signal
+		default:
+			close(l.empty)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package netlimit
+
+import "time"
+
+// phase is what a connection is doing. These are all the transitions:
+//
+//	fresh, idle              → receiving      the first byte of a request was read
+//	fresh, idle, receiving   → parsed         net/http has read the head, or found it malformed
+//	idle, parsed             → handling       the handler was called (idle: pipelined, so no byte was read for it)
+//	handling                 ⇄ receivingBody  the handler waits for more of the body
+//	handling, parsed         → idle           the response was written
+//	handling, parsed         → receiving      it was, and a part of the next request was read before
+//	every one                → evicted        the connection was closed in favour of another
+type phase uint8
+
+const (
+	fresh phase = iota
+	idle
+	receiving
+	parsed
+	handling
+	receivingBody
+	evicted
+)
+
+// inRequest reports whether a request has started whose response is not written yet.
+func (p phase) inRequest() bool { return p >= receiving && p <= receivingBody }
+
+// patience is how long a connection may wait for its client in a phase while others wait for a slot.
+func (p phase) patience() time.Duration {
+	switch p {
+	case fresh:
+		return 100 * time.Millisecond
+	case idle:
+		return time.Second
+	case handling:
+		return 25 * time.Second // for the client to read the response: no create takes so long
+	default:
+		return 2 * time.Second // for the rest of the request
+	}
+}
+
+// state is the phase of a connection in the low bits, and in the others when its wait for the client began: when it
+// was accepted, when the last response was written, or when the current request began to arrive. One word holds both,
+// so that an eviction is void if anything has happened since it was decided.
+type state int64
+
+const phaseBits = 3
+
+func newState(p phase, since time.Duration) state { return state(since)<<phaseBits | state(p) }
+
+func (s state) phase() phase         { return phase(s & (1<<phaseBits - 1)) }
+func (s state) since() time.Duration { return time.Duration(s >> phaseBits) }
+
+// overdue reports whether the wait for the client has lasted longer than its phase allows.
+func (s state) overdue(now time.Duration) bool {
+	return s.phase() != evicted && now-s.since() >= s.phase().patience()
+}

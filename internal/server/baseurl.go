@@ -1,0 +1,28 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// baseURL parses the public address and removes a slash at the end of its path.
+func baseURL(text string, listening net.Addr) (*url.URL, error) {
+	if text == "" {
+		text = "http://" + listening.String()
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("base URL %q must be an address such as https://plants.example/some/prefix", text)
+	}
+	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil {
+		return nil, fmt.Errorf("base URL %q must have no user, query or fragment", text)
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	if strings.ContainsAny(u.Path, "{} ") || u.RawPath != "" || u.Path != "" && path.Clean(u.Path) != u.Path {
+		return nil, fmt.Errorf("base URL %q must have a path of plain segments", text)
+	}
+	return u, nil
+}

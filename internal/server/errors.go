@@ -1,0 +1,24 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+
+	"plantstore/internal/httpapi"
+)
+
+// errorResponse is what a client gets in place of a response with this status that net/http sends by itself, such as
+// 400 for a request that it can't parse: every response that is not a success is an Error. It is nil for a status that
+// net/http does not send.
+func errorResponse(status int, client net.Addr, log func(message string, attrs ...any)) []byte {
+	f, body, ok := httpapi.LibraryFailure(status)
+	if !ok {
+		return nil
+	}
+	id := httpapi.NewRequestID()
+	log("request", "id", id, "route", "unmatched", "status", f.Status(), "error", f.Number, "from", client.String(),
+		"reason", f.Meaning)
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+		"X-Request-Id: %s\r\nConnection: close\r\n\r\n%s", f.Status(), http.StatusText(f.Status()), len(body), id, body)
+}

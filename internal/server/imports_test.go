@@ -1,0 +1,177 @@
+package server_test
+
+import (
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport is which of our packages each of our packages may import. Features that can be deleted without touching
+// the path of a create (console, telemetry, client) are imported only where they are wired.
+var mayImport = map[string]string{
+	"api":    "",
+	"client": "",
+	"cmd/plantstore": "client internal/httpapi internal/netlimit internal/plant internal/rate internal/server " +
+		"internal/store internal/store/postgres internal/store/sqlite internal/telemetry internal/token",
+	"internal/plant":           "",
+	"internal/rate":            "",
+	"internal/framing":         "",
+	"internal/share":           "",
+	"internal/machine":         "",
+	"internal/telemetry":       "",
+	"internal/console":         "",
+	"internal/token":           "internal/rate",
+	"internal/store":           "internal/plant internal/token",
+	"internal/store/storetest": "internal/plant internal/rate internal/store internal/token",
+	"internal/store/sqlite":    "internal/plant internal/rate internal/store internal/token",
+	"internal/store/postgres":  "internal/plant internal/rate internal/store internal/token",
+	"internal/commit":          "internal/plant internal/store",
+	"internal/netlimit":        "internal/framing internal/machine",
+	"internal/httpapi": "internal/plant internal/rate internal/share internal/store internal/telemetry " +
+		"internal/token",
+	"internal/server": "api internal/commit internal/console internal/httpapi internal/machine internal/netlimit " +
+		"internal/store internal/telemetry internal/token",
+}
+
+// testPackages are only for tests, so that no package above may import them.
+var testPackages = []string{
+	"internal/testkit", "internal/e2e", "internal/browser", "internal/ledger", "internal/store/postgres/pgtest",
+}
+
+// storeNames is what these packages may use of store: its errors and page bounds, never its interfaces.
+var storeNames = map[string]func(name string) bool{
+	"internal/commit": func(name string) bool { return strings.HasPrefix(name, "Err") },
+	"internal/httpapi": func(name string) bool {
+		return strings.HasPrefix(name, "Err") || name == "PageBytes" || name == "FirstAfter"
+	},
+}
+
+// libraries is which packages may use what is not the standard library. The domain uses one, for JSON, until that is
+// in the standard library.
+var libraries = map[string]string{
+	"github.com/go-json-experiment/json": "internal/plant internal/httpapi cmd/plantstore",
+	"modernc.org/sqlite":                 "internal/store/sqlite",
+	"modernc.org/libc":                   "internal/store/sqlite",
+	"golang.org/x/sys":                   "internal/store/sqlite",
+	"github.com/jackc/pgx/v5":            "internal/store/postgres internal/store/postgres/pgtest",
+}
+
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "plantstore/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		name := strings.TrimPrefix(path, "plantstore/")
+		if isTest(name) {
+			continue
+		}
+		if _, ok := mayImport[name]; !ok {
+			t.Errorf("%s is not in the table of imports: add what it may import", name)
+			continue
+		}
+		pkg, err := build.Default.Import("../../"+name, ".", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, imported := range pkg.Imports {
+			if problem := importProblem(name, imported); problem != "" {
+				t.Error(problem)
+			}
+		}
+	}
+}
+
+func isTest(name string) bool {
+	return slices.ContainsFunc(testPackages, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
+}
+
+func importProblem(name, imported string) string {
+	if ours, ok := strings.CutPrefix(imported, "plantstore/"); ok {
+		if !slices.Contains(strings.Fields(mayImport[name]), ours) {
+			return name + " must not import " + ours
+		}
+		return ""
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return "" // the standard library
+	}
+	for library, users := range libraries {
+		isPart := imported == library || strings.HasPrefix(imported, library+"/")
+		if isPart && slices.Contains(strings.Fields(users), name) {
+			return ""
+		}
+	}
+	return name + " must not import the library " + imported
+}
+
+// Packages that use the errors of store do not depend on its interfaces.
+func TestStoreIsUsedForItsErrors(t *testing.T) {
+	for name, allowed := range storeNames {
+		files, err := filepath.Glob("../../" + name + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", name, len(files), err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			used, err := selectorsOf(file, nil, "store")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range used {
+				if !allowed(name) {
+					t.Errorf("%s uses store.%s", file, name)
+				}
+			}
+		}
+	}
+}
+
+// selectorsOf lists the X of every pkg.X in a file.
+func selectorsOf(file string, source any, pkg string) (names []string, err error) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == pkg {
+				names = append(names, s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return names, nil
+}
+
+// TestImportChecks proves that the tests above can fail.
+func TestImportChecks(t *testing.T) {
+	for _, wrong := range [][2]string{
+		{"internal/httpapi", "plantstore/internal/commit"}, {"internal/plant", "plantstore/internal/token"},
+		{"internal/netlimit", "plantstore/internal/httpapi"}, {"internal/netlimit", "plantstore/internal/token"},
+		{"internal/store/sqlite", "plantstore/internal/store/postgres"}, {"internal/commit", "plantstore/internal/server"},
+		{"internal/httpapi", "modernc.org/sqlite"}, {"internal/plant", "github.com/pkg/errors"},
+		{"internal/commit", "plantstore/internal/testkit/load"}, {"internal/commit", "plantstore/internal/telemetry"},
+	} {
+		if importProblem(wrong[0], wrong[1]) == "" {
+			t.Errorf("%s may import %s", wrong[0], wrong[1])
+		}
+	}
+	used, err := selectorsOf("x.go", "package x\nvar y store.Store = f(store.ErrBusy).store.PageBytes", "store")
+	if err != nil || !slices.Equal(used, []string{"Store", "ErrBusy"}) {
+		t.Errorf("selectorsOf() = %q, %v", used, err)
+	}
+	for _, allowed := range storeNames {
+		if allowed("Store") || allowed("Plants") || !allowed("ErrBusy") {
+			t.Error("the interfaces of store may be used, or its errors may not")
+		}
+	}
+}

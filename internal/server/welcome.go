@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"plantstore/internal/store"
+	"plantstore/internal/token"
+)
+
+// minFixedToken is the shortest fixed token: anything shorter can be guessed.
+const minFixedToken = 16
+
+// fixedToken returns the token of cfg.Token, or nil if there is none or the database has it.
+func fixedToken(ctx context.Context, cfg Config, issued token.Lookup) (*token.Token, error) {
+	credential := cfg.Token
+	if credential == "" {
+		return nil, nil
+	}
+	if len(credential) < minFixedToken || !token.IsBearer(credential) {
+		return nil, fmt.Errorf("the fixed token must have %d or more letters, digits and -._~+/, and no other characters",
+			minFixedToken)
+	}
+	fixed := &token.Token{
+		Name: "fixed", Hash: token.HashOf(credential), Store: token.DefaultStore, Scopes: token.AllScopes,
+	}
+	switch t, err := issued.TokenByHash(ctx, fixed.Hash); {
+	case err == nil: // a shell with a token in its environment for clients has started the service
+		cfg.Log.Warn("the fixed token was issued in this database and keeps the scopes it has there", "name", t.Name)
+		return nil, nil
+	case !errors.Is(err, token.ErrUnknown):
+		return nil, err
+	}
+	return fixed, nil
+}
+
+// welcome prints the address. On a database without tokens it issues a first one, which is shown only here.
+func welcome(ctx context.Context, cfg Config, st store.Store, base *url.URL, hasFixed bool) error {
+	fmt.Fprintf(cfg.Out, "Plant Store serves %s\n", base)
+	if hasFixed {
+		return nil
+	}
+	all, err := st.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all) > 0 {
+		fmt.Fprint(cfg.Out, "Another token: plantstore token issue --name NAME, with the same --db\n")
+		return nil
+	}
+	first, credential := token.New("first", token.DefaultStore, token.AllScopes, time.Now(), time.Time{})
+	switch err := st.AddToken(ctx, first); {
+	case errors.Is(err, token.ErrNameTaken): // another process on this database was faster
+		return nil
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(cfg.Out, `
+The first token, with every scope on the store %q. It is shown only once:
+
+  %s
+
+Create a plant:
+
+  curl -i %s/plants \
+    -H 'Authorization: Bearer %s' \
+    -H 'Content-Type: application/json' \
+    -d '{"id":1,"name":"Monstera deliciosa","tag":"climber"}'
+
+`, token.DefaultStore, credential, base, credential)
+	return nil
+}
