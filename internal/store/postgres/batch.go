@@ -17,113 +17,111 @@ import (
 	"plantstore/internal/store"
 )
 
-// batch is the plants of one CreateBatch, and the memory that it takes to send them.
+// batch is the plants of one CreateBatch and the buffers to send them. Plants are referred to by their index
+// in records.
 type batch struct {
 	records []plant.Record
-	order   []int // places in records, in the order of the keys; those of a key in the order given
-	heads   []int // of them, the first of each key: it decides, and the others are compared with it
+	order   []int // all indexes, sorted by key; those of the same key in the order of records
+	firsts  []int // the first index of each key: only this plant is sent
 
-	found map[int]plant.Plant // by head: what stood in the way
+	existing map[int]plant.Plant // by first: the plant that was stored before
 
-	columns  [4][]byte // store, id, name, tag, as they are sent
-	returned []int     // the heads whose plants an insert has stored
+	columns  [4][]byte // store, id, name and tag in PostgreSQL's binary format
+	inserted []int     // the firsts that the last insertAbsent stored
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
 func newBatch(records []plant.Record) *batch {
 	b := batches.Get().(*batch)
-	b.records, b.order, b.heads = records, b.order[:0], b.heads[:0]
+	b.records, b.order, b.firsts = records, b.order[:0], b.firsts[:0]
 	for i := range records {
 		b.order = append(b.order, i)
 	}
-	slices.SortFunc(b.order, func(i, j int) int { return cmp.Or(b.compare(i, j), cmp.Compare(i, j)) })
+	slices.SortFunc(b.order, func(i, j int) int { return cmp.Or(b.compareKeys(i, j), cmp.Compare(i, j)) })
 	for n, i := range b.order {
-		if n == 0 || b.compare(i, b.order[n-1]) != 0 {
-			b.heads = append(b.heads, i)
+		if n == 0 || b.compareKeys(i, b.order[n-1]) != 0 {
+			b.firsts = append(b.firsts, i)
 		}
 	}
 	return b
 }
 
-// recycle gives the memory to another batch, unless it is too much to keep.
-func (b *batch) recycle() {
-	const most = 1 << 20
-	b.records, b.found = nil, nil
+// free lets another batch use the buffers, except large ones.
+func (b *batch) free() {
+	const maxBuffer = 1 << 20
+	b.records, b.existing = nil, nil
 	for i := range b.columns {
-		if cap(b.columns[i]) > most {
+		if cap(b.columns[i]) > maxBuffer {
 			b.columns[i] = nil
 		}
 	}
 	batches.Put(b)
 }
 
-func (b *batch) compare(i, j int) int {
+func (b *batch) compareKeys(i, j int) int {
 	return cmp.Or(cmp.Compare(b.records[i].Store, b.records[j].Store), cmp.Compare(b.records[i].ID, b.records[j].ID))
 }
 
-// errVanished: plants that stood in the way were removed each time before they could be read.
-var errVanished = fmt.Errorf("%w: other plants of the same id are created and removed all the time", store.ErrBusy)
+// errRemoved: in each round, existing plants were removed before they could be read.
+var errRemoved = fmt.Errorf("%w: plants with the same ids are created and removed repeatedly", store.ErrBusy)
 
 const maxRounds = 3
 
-// create stores the plants that have no outcome yet and sets the outcomes. An error comes with
-// whether something may be stored all the same, by this attempt or before it.
+// create stores the plants that have no outcome yet and sets their outcomes. If it fails, stored reports
+// whether plants may be stored all the same, by this call or before it.
 //
-// The insert is a transaction by itself, so that a batch costs one round trip. What shall be stored
-// with the plants goes between a BEGIN that is sent with the insert and a COMMIT that is sent with
-// what depends on the rows that it returned: two round trips.
+// Each insert is a transaction of its own, so that a batch of new plants takes one round trip.
 func (b *batch) create(ctx context.Context, conn *pgx.Conn, outcomes []plant.Outcome) (stored bool, err error) {
-	undecided := withoutOutcome(b.heads, outcomes)
+	undecided := withoutOutcome(b.firsts, outcomes)
 	for round := 0; len(undecided) > 0; round++ {
 		if round == maxRounds {
-			return stored, errVanished
+			return stored, errRemoved
 		}
-		unsure, err := b.insert(ctx, conn, undecided)
+		maybe, err := b.insertAbsent(ctx, conn, undecided)
 		if err != nil {
-			return stored || unsure, err
+			return stored || maybe, err
 		}
-		for _, head := range b.returned {
-			outcomes[head] = plant.Created
+		for _, first := range b.inserted {
+			outcomes[first] = plant.Created
 			stored = true
 		}
-		if len(b.returned) == len(undecided) {
+		if len(b.inserted) == len(undecided) {
 			break
 		}
-		err = b.find(ctx, conn, withoutOutcome(undecided, outcomes), outcomes)
-		// A plant that was found the same is there, whatever fails from here on: of it nobody may
-		// say that it is not stored.
-		stored = b.decideRest(outcomes) || stored
+		err = b.compareExisting(ctx, conn, withoutOutcome(undecided, outcomes), outcomes)
+		// A plant that is the same as an existing one is stored, whatever fails from here on.
+		stored = b.decideDuplicates(outcomes) || stored
 		if err != nil {
 			return stored, err
 		}
 		undecided = withoutOutcome(undecided, outcomes)
 	}
-	if same := b.decideRest(outcomes); same {
-		// Same says that the plant is as safe as if it had been created now.
-		return true, confirm(ctx, conn)
+	if same := b.decideDuplicates(outcomes); same {
+		return true, waitForStandby(ctx, conn) // Same promises the durability of Created
 	}
 	return stored, nil
 }
 
-// withoutOutcome lists the heads that have none yet, in their order.
-func withoutOutcome(heads []int, outcomes []plant.Outcome) (rest []int) {
-	if !slices.ContainsFunc(heads, func(head int) bool { return outcomes[head] != 0 }) {
-		return heads
+// withoutOutcome returns the indexes that have no outcome yet.
+func withoutOutcome(indexes []int, outcomes []plant.Outcome) (undecided []int) {
+	if !slices.ContainsFunc(indexes, func(i int) bool { return outcomes[i] != 0 }) {
+		return indexes
 	}
-	for _, head := range heads {
-		if outcomes[head] == 0 {
-			rest = append(rest, head)
+	for _, i := range indexes {
+		if outcomes[i] == 0 {
+			undecided = append(undecided, i)
 		}
 	}
-	return rest
+	return undecided
 }
 
 var binaryFormat = []int16{pgtype.BinaryFormatCode}
 
-// insertAll stores all plants and sets the outcomes, or fails with isTaken and has stored nothing.
-func (b *batch) insertAll(ctx context.Context, conn *pgx.Conn, outcomes []plant.Outcome) (stored bool, err error) {
-	result, err := b.send(ctx, conn, "insertPlants", insertPlants, b.heads)
+// insertNew stores all plants and sets the outcomes. If an id exists it stores nothing and fails with
+// isUniqueViolation.
+func (b *batch) insertNew(ctx context.Context, conn *pgx.Conn, outcomes []plant.Outcome) (stored bool, err error) {
+	result, err := b.send(ctx, conn, "insertPlants", insertPlants, b.firsts)
 	if err != nil {
 		return false, err
 	}
@@ -131,60 +129,62 @@ func (b *batch) insertAll(ctx context.Context, conn *pgx.Conn, outcomes []plant.
 	if err != nil {
 		return mayBeStored(err), err
 	}
-	if tag.RowsAffected() != int64(len(b.heads)) {
-		return true, fmt.Errorf("the server stored %d of %d plants", tag.RowsAffected(), len(b.heads))
+	if tag.RowsAffected() != int64(len(b.firsts)) {
+		return true, fmt.Errorf("the server stored %d of %d plants", tag.RowsAffected(), len(b.firsts))
 	}
-	if err := heard(conn); err != nil {
+	if err := checkWarning(conn); err != nil {
 		return true, err
 	}
-	for _, head := range b.heads {
-		outcomes[head] = plant.Created
+	for _, first := range b.firsts {
+		outcomes[first] = plant.Created
 	}
-	b.decideRest(outcomes)
+	b.decideDuplicates(outcomes)
 	return true, nil
 }
 
-// insert sends the plants of some heads and notes in b.returned those that it has stored.
-// An error comes with whether something may be stored all the same.
-func (b *batch) insert(ctx context.Context, conn *pgx.Conn, heads []int) (unsure bool, err error) {
-	rows, err := b.send(ctx, conn, "insertAbsent", insertAbsent, heads)
+// insertAbsent sends plants and sets b.inserted to those whose ids did not exist. If it fails, stored reports
+// whether plants may be stored all the same.
+func (b *batch) insertAbsent(ctx context.Context, conn *pgx.Conn, firsts []int) (stored bool, err error) {
+	rows, err := b.send(ctx, conn, "insertAbsent", insertAbsent, firsts)
 	if err != nil {
 		return false, err
 	}
-	b.returned = b.returned[:0]
-	strange := false
+	b.inserted = b.inserted[:0]
+	unexpected := false
 	for rows.NextRow() {
 		values := rows.Values()
-		head, ok := b.headOf(values[0], values[1])
-		strange = strange || !ok
-		b.returned = append(b.returned, head)
+		first, ok := b.find(values[0], values[1])
+		unexpected = unexpected || !ok
+		b.inserted = append(b.inserted, first)
 	}
-	// The end of the rows is not the end of the transaction: only Close hears of the commit.
+	// The server sends the rows before it commits: only Close returns an error of the commit.
 	if _, err := rows.Close(); err != nil {
 		return mayBeStored(err), err
 	}
-	if strange {
+	if unexpected {
 		return true, errors.New("the server returned a plant that was not sent")
 	}
-	return true, heard(conn)
+	return true, checkWarning(conn)
 }
 
-// send begins an insert. The driver's own encoding of arrays would allocate for each value.
-func (b *batch) send(ctx context.Context, conn *pgx.Conn, name, sql string, heads []int) (*pgconn.ResultReader, error) {
+// send executes an insert. It encodes the arrays itself because pgx would allocate memory for each value.
+func (b *batch) send(
+	ctx context.Context, conn *pgx.Conn, name, sql string, firsts []int,
+) (*pgconn.ResultReader, error) {
 	statement, err := conn.Prepare(ctx, name, sql)
 	if err != nil {
 		return nil, err
 	}
-	b.encode(heads)
-	sayNothing(conn)
+	b.encode(firsts)
+	clearWarning(conn)
 	return conn.PgConn().ExecStatement(ctx, statement, b.columns[:], binaryFormat, binaryFormat), nil
 }
 
-// headOf finds a head by its key as the server sends it.
-func (b *batch) headOf(store, id []byte) (head int, ok bool) {
+// find returns the first index of a key in PostgreSQL's binary format.
+func (b *batch) find(store, id []byte) (first int, ok bool) {
 	number := int64(binary.BigEndian.Uint64(id))
-	n, ok := slices.BinarySearchFunc(b.heads, number, func(head int, number int64) int {
-		r := &b.records[head]
+	n, ok := slices.BinarySearchFunc(b.firsts, number, func(first int, number int64) int {
+		r := &b.records[first]
 		switch {
 		case r.Store < string(store):
 			return -1
@@ -196,18 +196,18 @@ func (b *batch) headOf(store, id []byte) (head int, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	return b.heads[n], true
+	return b.firsts[n], true
 }
 
-// encode writes the plants of heads as the four arrays that an insert takes.
-func (b *batch) encode(heads []int) {
+// encode writes plants as the four arrays that are the parameters of an insert.
+func (b *batch) encode(firsts []int) {
 	tags := 0
 	for i, element := range [4]uint32{pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID} {
-		b.columns[i] = appendArray(b.columns[i][:0], element, len(heads))
+		b.columns[i] = appendArray(b.columns[i][:0], element, len(firsts))
 	}
 	store, id, name, tag := &b.columns[0], &b.columns[1], &b.columns[2], &b.columns[3]
-	for _, head := range heads {
-		r := &b.records[head]
+	for _, first := range firsts {
+		r := &b.records[first]
 		*store = appendText(*store, r.Store)
 		*id = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(*id, 8), uint64(r.ID))
 		*name = appendText(*name, r.Name)
@@ -218,14 +218,14 @@ func (b *batch) encode(heads []int) {
 		*tag = appendText(*tag, *r.Tag)
 		tags++
 	}
-	if tags < len(heads) {
-		binary.BigEndian.PutUint32((*tag)[4:], 1) // it holds NULLs
+	if tags < len(firsts) {
+		binary.BigEndian.PutUint32((*tag)[4:], 1) // the array contains NULLs
 	}
 }
 
 const nullLength = 1<<32 - 1
 
-// appendArray begins an array of one dimension in PostgreSQL's binary format: its values follow.
+// appendArray appends the header of a one-dimensional array in PostgreSQL's binary format.
 func appendArray(to []byte, element uint32, length int) []byte {
 	dimensions := uint32(1)
 	if length == 0 {
@@ -244,15 +244,17 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...)
 }
 
-// find reads what is stored under the keys of heads and compares. The statement has a snapshot of
-// its own, so it sees every plant that the insert gave way to, unless that was removed since.
-func (b *batch) find(ctx context.Context, conn *pgx.Conn, heads []int, outcomes []plant.Outcome) error {
-	if b.found == nil {
-		b.found = make(map[int]plant.Plant, len(heads))
+// compareExisting reads the plants that exist under the keys of firsts and sets the outcomes. The query has a
+// snapshot of its own, so it sees every plant that insertAbsent skipped, unless it has been removed since.
+func (b *batch) compareExisting(
+	ctx context.Context, conn *pgx.Conn, firsts []int, outcomes []plant.Outcome,
+) error {
+	if b.existing == nil {
+		b.existing = make(map[int]plant.Plant, len(firsts))
 	}
-	stores, ids := make([]string, len(heads)), make([]int64, len(heads))
-	for i, head := range heads {
-		stores[i], ids[i] = b.records[head].Store, b.records[head].ID
+	stores, ids := make([]string, len(firsts)), make([]int64, len(firsts))
+	for i, first := range firsts {
+		stores[i], ids[i] = b.records[first].Store, b.records[first].ID
 	}
 	rows, err := conn.Query(ctx, selectPlants, stores, ids)
 	if err != nil {
@@ -260,58 +262,45 @@ func (b *batch) find(ctx context.Context, conn *pgx.Conn, heads []int, outcomes 
 	}
 	var r plant.Record
 	_, err = pgx.ForEachRow(rows, []any{&r.Store, &r.ID, &r.Name, &r.Tag}, func() error {
-		n, ok := slices.BinarySearchFunc(heads, r, func(head int, r plant.Record) int {
-			return cmp.Or(cmp.Compare(b.records[head].Store, r.Store), cmp.Compare(b.records[head].ID, r.ID))
+		n, ok := slices.BinarySearchFunc(firsts, r, func(first int, r plant.Record) int {
+			return cmp.Or(cmp.Compare(b.records[first].Store, r.Store), cmp.Compare(b.records[first].ID, r.ID))
 		})
 		if !ok {
-			return errors.New("the server returned a plant that was not asked for")
+			return errors.New("the server returned a plant that was not requested")
 		}
-		b.found[heads[n]] = r.Plant
-		outcomes[heads[n]] = compared(r.Plant, b.records[heads[n]].Plant)
+		b.existing[firsts[n]] = r.Plant
+		outcomes[firsts[n]] = outcomeOf(b.records[firsts[n]].Plant, r.Plant)
 		return nil
 	})
 	return err
 }
 
-// decideRest sets the outcomes of those that share a key with a head. It reports whether any
-// plant is the same as one that was stored before.
-func (b *batch) decideRest(outcomes []plant.Outcome) (same bool) {
-	if len(b.heads) == len(b.records) && b.found == nil {
+// decideDuplicates sets the outcomes of the plants that are not the first of their key. It reports whether
+// the outcome of any plant is Same because of a plant that was stored before.
+func (b *batch) decideDuplicates(outcomes []plant.Outcome) (same bool) {
+	if len(b.firsts) == len(b.records) && b.existing == nil {
 		return false
 	}
-	head := -1
+	first := -1
 	for _, i := range b.order {
-		if head < 0 || b.compare(i, head) != 0 {
-			head = i
+		if first < 0 || b.compareKeys(i, first) != 0 {
+			first = i
 		}
-		there, stoodBefore := b.found[head]
-		if !stoodBefore {
-			there = b.records[head].Plant
+		stored, existed := b.existing[first]
+		if !existed {
+			stored = b.records[first].Plant
 		}
-		if i != head {
-			outcomes[i] = compared(there, b.records[i].Plant)
+		if i != first {
+			outcomes[i] = outcomeOf(b.records[i].Plant, stored)
 		}
-		same = same || stoodBefore && outcomes[i] == plant.Same
+		same = same || existed && outcomes[i] == plant.Same
 	}
 	return same
 }
 
-func compared(stored, sent plant.Plant) plant.Outcome {
+func outcomeOf(sent, stored plant.Plant) plant.Outcome {
 	if stored.Equal(sent) {
 		return plant.Same
 	}
 	return plant.Taken
-}
-
-// A plant that can be seen is on the server's disk. A standby that commits wait for may not have it
-// yet: when a wait was cut short, or the server was started again in the middle of one. This writes
-// a mark behind it, whose own commit waits.
-const markLog = `
-	SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
-		THEN pg_logical_emit_message(true, 'plantstore', '') END`
-
-// confirm returns when everything that was visible before it is as safe as a commit.
-func confirm(ctx context.Context, conn *pgx.Conn) error {
-	_, _, err := exec(ctx, conn, markLog)
-	return err
 }

@@ -14,40 +14,41 @@ import (
 	"plantstore/internal/store"
 )
 
-// Codes of PostgreSQL: appendix A of its manual.
+// Error codes of PostgreSQL, see appendix A of its manual.
 const (
-	uniqueViolation      = "23505"
-	readOnlyTransaction  = "25006"
-	invalidAuthorization = "28000"
-	invalidPassword      = "28P01"
-	invalidCatalogName   = "3D000"
-	serializationFailure = "40001"
-	deadlockDetected     = "40P01"
-	insufficientRights   = "42501"
-	undefinedTable       = "42P01"
-	duplicateObject      = "42710"
-	duplicateTable       = "42P07"
-	diskFull             = "53100"
-	tooManyConnections   = "53300"
-	lockNotAvailable     = "55P03"
-	queryCanceled        = "57014"
-	cannotConnectNow     = "57P03"
+	uniqueViolation       = "23505"
+	readOnlyTransaction   = "25006"
+	invalidAuthorization  = "28000"
+	invalidPassword       = "28P01"
+	invalidCatalogName    = "3D000"
+	serializationFailure  = "40001"
+	deadlockDetected      = "40P01"
+	insufficientPrivilege = "42501"
+	undefinedTable        = "42P01"
+	duplicateObject       = "42710"
+	duplicateTable        = "42P07"
+	diskFull              = "53100"
+	tooManyConnections    = "53300"
+	lockNotAvailable      = "55P03"
+	queryCanceled         = "57014"
+	cannotConnectNow      = "57P03"
 )
 
-// Classes of codes, their first two characters, all of which say that the server can't serve now.
+// unavailableClasses are the classes of error codes (their first two characters) that mean that the server
+// can't process a statement now.
 var unavailableClasses = []string{
-	"08", // connection
-	"25", // transaction state
-	"40", // rolled back, and tried again in vain
-	"53", // out of resources
-	"55", // object not in the state that is needed
-	"57", // operator's intervention
-	"58", // system, such as input and output
-	"XX", // internal, such as a damaged page
+	"08", // connection exception
+	"25", // invalid transaction state
+	"40", // transaction rollback, after all attempts
+	"53", // insufficient resources
+	"55", // object not in prerequisite state
+	"57", // operator intervention
+	"58", // system error, such as I/O
+	"XX", // internal error, such as a corrupted page
 }
 
-// translate gives an error of the driver the meaning that the port knows, by its code.
-// Errors that are not the driver's pass as they are. None of the texts holds a password.
+// translate turns an error of pgx into one of package store, by its code, and returns other errors unchanged.
+// No text contains a password.
 func translate(err error) error {
 	if err == nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return err
@@ -57,12 +58,12 @@ func translate(err error) error {
 	}
 	switch {
 	case isTimeout(err):
-		return fmt.Errorf("%w: it has not answered in time", store.ErrUnavailable)
+		return fmt.Errorf("%w: it did not respond in time", store.ErrUnavailable)
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
 		return fmt.Errorf("%w: no server listens at its address; start it or correct the address", store.ErrUnavailable)
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("%w: the name %q of its host can't be resolved", store.ErrUnavailable, e.Name)
+		return fmt.Errorf("%w: the host name %q can't be resolved", store.ErrUnavailable, e.Name)
 	}
 	if e, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return fmt.Errorf("%w: %s", store.ErrUnavailable, strings.Join(strings.Fields(e.Unwrap().Error()), " "))
@@ -78,19 +79,19 @@ func translateCode(e *pgconn.PgError) error {
 	case diskFull:
 		return fmt.Errorf("%w: %w", store.ErrFull, e)
 	case invalidPassword, invalidAuthorization:
-		return fmt.Errorf("%w: the server refuses the user or the password", store.ErrUnavailable)
+		return fmt.Errorf("%w: the server rejected the user or the password", store.ErrUnavailable)
 	case invalidCatalogName:
-		return fmt.Errorf("%w: the server has no database of this name; create it", store.ErrUnavailable)
-	case insufficientRights:
-		return fmt.Errorf("%w: the user lacks a right: %w", store.ErrUnavailable, e)
+		return fmt.Errorf("%w: the server has no database of this name; create the database", store.ErrUnavailable)
+	case insufficientPrivilege:
+		return fmt.Errorf("%w: the user lacks a privilege: %w", store.ErrUnavailable, e)
 	case undefinedTable:
-		return fmt.Errorf("%w: a table is missing; start the service again: %w", store.ErrUnavailable, e)
+		return fmt.Errorf("%w: a table is missing; restart the service: %w", store.ErrUnavailable, e)
 	case tooManyConnections:
-		return fmt.Errorf("%w: the server has no connection left: %w", store.ErrUnavailable, e)
+		return fmt.Errorf("%w: the server accepts no more connections: %w", store.ErrUnavailable, e)
 	case lockNotAvailable:
-		return fmt.Errorf("%w: another session holds a lock for too long: %w", store.ErrUnavailable, e)
+		return fmt.Errorf("%w: another session held a lock for too long: %w", store.ErrUnavailable, e)
 	case readOnlyTransaction:
-		return fmt.Errorf("%w: the server is a standby or read only; connect to the primary: %w", store.ErrUnavailable, e)
+		return fmt.Errorf("%w: the server is a standby or read-only; connect to the primary: %w", store.ErrUnavailable, e)
 	case cannotConnectNow:
 		return fmt.Errorf("%w: the server is starting or stopping: %w", store.ErrUnavailable, e)
 	}
@@ -102,11 +103,10 @@ func translateCode(e *pgconn.PgError) error {
 	return e
 }
 
-// mayBeStored reports whether a write that failed may have been committed all the same, now or
-// later: true unless there is proof.
+// mayBeStored reports whether a write that failed may have been committed, or may still be.
 //
-// An error of the server proves that it rolled back, with two exceptions that it can raise right
-// after a commit: those that end the session, and the cancelling of a statement.
+// An ERROR of the server proves that it rolled back, except query_canceled: the server can raise it after a
+// commit. It can also end the session after a commit, with a FATAL error.
 func mayBeStored(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.SeverityUnlocalized != "ERROR" || e.Code == queryCanceled
@@ -114,21 +114,28 @@ func mayBeStored(err error) bool {
 	return !pgconn.SafeToRetry(err)
 }
 
-// isTaken reports whether the server has stored nothing because a key is there already.
-func isTaken(err error) bool {
+// isUniqueViolation reports whether the server rolled back because a key exists.
+func isUniqueViolation(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.Code == uniqueViolation
 }
 
-// isConflict reports whether the server has rolled back in favour of another transaction.
+// isDuplicate reports whether the server did not create a table because it exists. If two sessions create the
+// same table at once, the error may be about its entry in a catalog.
+func isDuplicate(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == uniqueViolation || e.Code == duplicateTable || e.Code == duplicateObject)
+}
+
+// isConflict reports whether a write failed because of concurrent transactions, and can be tried again.
 func isConflict(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code == serializationFailure || e.Code == deadlockDetected
 	}
-	return errors.Is(err, errVanished)
+	return errors.Is(err, errRemoved)
 }
 
-// isLost reports whether the connection is gone, or can't be made because the server is.
+// isLost reports whether the connection was lost, or can't be opened because the server is down.
 func isLost(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.SeverityUnlocalized != "ERROR" && (strings.HasPrefix(e.Code, "57") || strings.HasPrefix(e.Code, "08"))
@@ -144,7 +151,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
 }
 
-// isReadOnly reports whether the server takes no writes, as a standby or a former primary.
+// isReadOnly reports whether the server refuses writes, as a standby does.
 func isReadOnly(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.Code == readOnlyTransaction

@@ -16,42 +16,54 @@ import (
 	"plantstore/internal/store"
 )
 
+func serverError(severity, code string) error {
+	e := &pgconn.PgError{Severity: "LOCALISED", SeverityUnlocalized: severity, Code: code, Message: "m"}
+	return fmt.Errorf("wrapped: %w", e)
+}
+
 func TestTranslate(t *testing.T) {
-	server := func(severity, code string) error {
-		return fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: "LOCALISED", SeverityUnlocalized: severity, Code: code, Message: "m"})
-	}
-	var none error
+	unavailable, full, unchanged := store.ErrUnavailable, store.ErrFull, error(nil)
 	tests := []struct {
 		name        string
 		err         error
-		want        error // nil: passes as it is
+		want        error
+		text        string // in the message
 		mayBeStored bool
 	}{
-		{"unique violation is a bug of ours", server("ERROR", uniqueViolation), none, false},
-		{"syntax error is a bug of ours", server("ERROR", "42601"), none, false},
-		{"read only", server("ERROR", readOnlyTransaction), store.ErrUnavailable, false},
-		{"password", server("FATAL", invalidPassword), store.ErrUnavailable, true},
-		{"serialization", server("ERROR", serializationFailure), store.ErrUnavailable, false},
-		{"deadlock", server("ERROR", deadlockDetected), store.ErrUnavailable, false},
-		{"rights", server("ERROR", insufficientRights), store.ErrUnavailable, false},
-		{"table dropped", server("ERROR", undefinedTable), store.ErrUnavailable, false},
-		{"disk full", server("ERROR", diskFull), store.ErrFull, false},
-		{"out of memory", server("ERROR", "53200"), store.ErrUnavailable, false},
-		{"connections", server("FATAL", tooManyConnections), store.ErrUnavailable, true},
-		{"lock", server("ERROR", lockNotAvailable), store.ErrUnavailable, false},
-		{"cancelled", server("ERROR", queryCanceled), store.ErrUnavailable, true},
-		{"shut down", server("FATAL", "57P01"), store.ErrUnavailable, true},
-		{"crash of another session", server("FATAL", "57P02"), store.ErrUnavailable, true},
-		{"starting", server("FATAL", cannotConnectNow), store.ErrUnavailable, true},
-		{"disk error", server("ERROR", "58030"), store.ErrUnavailable, false},
-		{"panic", server("PANIC", "XX000"), store.ErrUnavailable, true},
-		{"cut", io.ErrUnexpectedEOF, store.ErrUnavailable, true},
-		{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, store.ErrUnavailable, true},
-		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, store.ErrUnavailable, true},
-		{"time-out", context.DeadlineExceeded, store.ErrUnavailable, true},
-		{"the caller has gone", context.Canceled, none, true},
-		{"domain", plant.ErrNotFound, none, true},
-		{"closed", errClosed, store.ErrUnavailable, true},
+		{"unique violation", serverError("ERROR", uniqueViolation), unchanged, "", false},
+		{"syntax error", serverError("ERROR", "42601"), unchanged, "", false},
+		{"class that is not in the list", serverError("ERROR", "22001"), unchanged, "", false},
+		{"class 08", serverError("ERROR", "08006"), unavailable, "m (SQLSTATE 08006)", false},
+		{"class 25", serverError("ERROR", "25001"), unavailable, "m (SQLSTATE 25001)", false},
+		{"read-only", serverError("ERROR", readOnlyTransaction), unavailable, "connect to the primary", false},
+		{"user", serverError("FATAL", invalidAuthorization), unavailable, "rejected the user", true},
+		{"password", serverError("FATAL", invalidPassword), unavailable, "rejected the user", true},
+		{"database", serverError("FATAL", invalidCatalogName), unavailable, "no database of this name", true},
+		{"class 40", serverError("ERROR", "40000"), unavailable, "m (SQLSTATE 40000)", false},
+		{"serialization failure", serverError("ERROR", serializationFailure), unavailable, "40001", false},
+		{"deadlock", serverError("ERROR", deadlockDetected), unavailable, "40P01", false},
+		{"privilege", serverError("ERROR", insufficientPrivilege), unavailable, "lacks a privilege", false},
+		{"dropped table", serverError("ERROR", undefinedTable), unavailable, "restart the service", false},
+		{"full disk", serverError("ERROR", diskFull), full, "m (SQLSTATE 53100)", false},
+		{"out of memory", serverError("ERROR", "53200"), unavailable, "m (SQLSTATE 53200)", false},
+		{"connections", serverError("FATAL", tooManyConnections), unavailable, "no more connections", true},
+		{"lock", serverError("ERROR", lockNotAvailable), unavailable, "held a lock", false},
+		{"class 55", serverError("ERROR", "55006"), unavailable, "m (SQLSTATE 55006)", false},
+		{"cancelled", serverError("ERROR", queryCanceled), unavailable, "m (SQLSTATE 57014)", true},
+		{"shutdown", serverError("FATAL", "57P01"), unavailable, "m (SQLSTATE 57P01)", true},
+		{"crash of another session", serverError("FATAL", "57P02"), unavailable, "m (SQLSTATE 57P02)", true},
+		{"starting", serverError("FATAL", cannotConnectNow), unavailable, "starting or stopping", true},
+		{"disk error", serverError("ERROR", "58030"), unavailable, "m (SQLSTATE 58030)", false},
+		{"panic", serverError("PANIC", "XX000"), unavailable, "m (SQLSTATE XX000)", true},
+		{"cut", io.ErrUnexpectedEOF, unavailable, "connection was lost", true},
+		{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, unavailable, "connection was lost", true},
+		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, unavailable, "no server listens", true},
+		{"no socket", &net.OpError{Op: "dial", Err: syscall.ENOENT}, unavailable, "no server listens", true},
+		{"host", &net.DNSError{Err: "no such host", Name: "h"}, unavailable, `host name "h" can't be resolved`, true},
+		{"timeout", context.DeadlineExceeded, unavailable, "did not respond in time", true},
+		{"cancelled by the caller", context.Canceled, unchanged, "", true},
+		{"domain", plant.ErrNotFound, unchanged, "", true},
+		{"closed", errClosed, unavailable, "it was closed", true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -61,8 +73,11 @@ func TestTranslate(t *testing.T) {
 					t.Errorf("translate() = %v; is it %q? %v", got, meaning, is)
 				}
 			}
-			if test.want == none && !errors.Is(got, errors.Unwrap(test.err)) && got != test.err {
-				t.Errorf("translate() = %v, want it to pass", got)
+			if test.want == unchanged && !errors.Is(got, errors.Unwrap(test.err)) && got != test.err {
+				t.Errorf("translate() = %v, want it unchanged", got)
+			}
+			if !strings.Contains(got.Error(), test.text) {
+				t.Errorf("translate() = %v, want a message that contains %q", got, test.text)
 			}
 			if got := mayBeStored(test.err); got != test.mayBeStored {
 				t.Errorf("mayBeStored() = %v, want %v", got, test.mayBeStored)
@@ -77,11 +92,72 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// An outcome that is not known is nothing else: whoever asks for ErrUnavailable first would
-// believe that nothing was stored.
-func TestUnknownMeansNothingElse(t *testing.T) {
-	err := fmt.Errorf("%w: %w", store.ErrUnknown, withoutMeaning(translate(io.ErrUnexpectedEOF)))
-	if errors.Is(err, store.ErrUnavailable) || !errors.Is(err, store.ErrUnknown) || !strings.Contains(err.Error(), "lost") {
+// An unknown outcome must not also be one that means that nothing was stored.
+func TestUnknownIsNotUnavailable(t *testing.T) {
+	err := fmt.Errorf("%w: %w", store.ErrUnknown, messageOnly(translate(io.ErrUnexpectedEOF)))
+	if errors.Is(err, store.ErrUnavailable) || !errors.Is(err, store.ErrUnknown) ||
+		!strings.Contains(err.Error(), "lost") {
 		t.Errorf("%v is ErrUnavailable too", err)
 	}
 }
+
+func TestClassification(t *testing.T) {
+	const conflict, lost, readOnly, unique, exists = 1, 2, 4, 8, 16
+	for _, test := range []struct {
+		err  error
+		want int
+	}{
+		{serverError("ERROR", serializationFailure), conflict},
+		{serverError("ERROR", deadlockDetected), conflict},
+		{serverError("ERROR", "40002"), 0},
+		{errRemoved, conflict},
+		{serverError("ERROR", uniqueViolation), unique | exists},
+		{serverError("ERROR", "23503"), 0},
+		{serverError("ERROR", duplicateTable), exists},
+		{serverError("ERROR", duplicateObject), exists},
+		{serverError("ERROR", "42711"), 0},
+		{serverError("ERROR", readOnlyTransaction), readOnly},
+		{serverError("ERROR", "25001"), 0},
+		{serverError("FATAL", "57P01"), lost},
+		{serverError("PANIC", "57P02"), lost},
+		{serverError("FATAL", "08006"), lost},
+		{serverError("ERROR", "57014"), 0},
+		{serverError("ERROR", "08006"), 0},
+		{serverError("FATAL", invalidPassword), 0},
+		{io.EOF, lost},
+		{io.ErrUnexpectedEOF, lost},
+		{net.ErrClosed, lost},
+		{pgconn.ErrConnClosed, lost},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, lost},
+		{context.Canceled, 0},
+		{plant.ErrNotFound, 0},
+		{errClosed, 0},
+	} {
+		got := 0
+		for flag, is := range map[int]func(error) bool{
+			conflict: isConflict, lost: isLost, readOnly: isReadOnly, unique: isUniqueViolation, exists: isDuplicate,
+		} {
+			if is(test.err) {
+				got |= flag
+			}
+		}
+		if got != test.want {
+			t.Errorf("%v is classified as %05b, want %05b", test.err, got, test.want)
+		}
+	}
+}
+
+// Errors of the network are retried only if pgx proves that nothing was sent.
+func TestMayBeStored(t *testing.T) {
+	if mayBeStored(safeError{}) {
+		t.Error("mayBeStored() of an error before the request was sent = true")
+	}
+	if !isLost(safeError{}) {
+		t.Error("isLost() of an error before the request was sent = false")
+	}
+}
+
+type safeError struct{}
+
+func (safeError) Error() string     { return "not sent" }
+func (safeError) SafeToRetry() bool { return true }

@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,7 +15,7 @@ import (
 	"plantstore/internal/store/postgres/pgtest"
 )
 
-func TestTenProcessesStartAtOnce(t *testing.T) {
+func TestConcurrentMigrations(t *testing.T) {
 	t.Parallel()
 	for range 3 {
 		address := pgtest.Database(t) + "&pool_max_conns=1"
@@ -32,55 +34,87 @@ func TestTenProcessesStartAtOnce(t *testing.T) {
 		}
 		close(start)
 		wg.Wait()
-		u, _ := url.Parse(address)
-		rows := pgtest.Shared(t).Query(t, u.Path[1:], "SELECT version FROM plantstore_schema ORDER BY version")
+		rows := sqlQuery(t, address, "SELECT version FROM plantstore_schema ORDER BY version")
 		if len(rows) != 2 || rows[0][0] != "1" || rows[1][0] != "2" {
 			t.Errorf("plantstore_schema = %v, want the versions 1 and 2", rows)
 		}
 	}
 }
 
+// sqlQuery runs a statement as the superuser in the database of a URL.
+func sqlQuery(t *testing.T, address, sql string) [][]string {
+	t.Helper()
+	return pgtest.Shared(t).Query(t, databaseOf(t, address), sql)
+}
+
 func TestNewerSchemaIsRefused(t *testing.T) {
 	address := pgtest.Database(t)
-	opened(t, address).Close()
-	u, _ := url.Parse(address)
-	pgtest.Shared(t).Query(t, u.Path[1:], "INSERT INTO plantstore_schema (version) VALUES (3)")
-	s, err := Open(t.Context(), address, Options{})
-	if err == nil {
-		s.Close()
-		t.Fatal("Open() of a newer schema = nil")
-	}
-	const want = "its schema is version 3 and this program knows versions up to 2; start the newer program"
-	if !strings.Contains(err.Error(), want) {
-		t.Errorf("Open() = %v, want %s", err, want)
-	}
+	openStore(t, address).Close()
+	sqlQuery(t, address, "INSERT INTO plantstore_schema (version) VALUES (3)")
+	wantOpenError(t, address,
+		"its schema has version 3 and this program supports versions up to 2; start the newer program")
 }
 
-// A schema of version 0, with its table and nothing else, is migrated forward.
-func TestOlderSchemaIsMigrated(t *testing.T) {
+// A database of version 0 has only the table of versions.
+func TestVersion0IsMigrated(t *testing.T) {
 	address := pgtest.Database(t)
-	u, _ := url.Parse(address)
-	pgtest.Shared(t).Query(t, u.Path[1:], makeVersions)
-	create(t, opened(t, address), record(1))
+	sqlQuery(t, address, createVersions)
+	create(t, openStore(t, address), record(1))
 }
 
-// Rates came with version 2. Tokens of version 1 have none, and a process of that version goes on beside this one,
-// with statements that it has prepared before.
+// A migration waits longer for locks than other statements do: another process may be migrating.
+func TestMigrationWaitsForAnother(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	sqlQuery(t, address, createVersions)
+	other, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.Background())
+	tx, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), lockVersions); err != nil {
+		t.Fatal(err)
+	}
+	config, err := parseURL(address + "&lock_timeout=10ms&statement_timeout=10ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrated := make(chan error, 1)
+	go func() { migrated <- migrate(t.Context(), config.ConnConfig, Options{}) }()
+	waitForLock(t, databaseOf(t, address))
+	time.Sleep(100 * time.Millisecond) // longer than the timeouts of the URL
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Errorf("migrate() = %v", err)
+	}
+	if got := config.ConnConfig.RuntimeParams["lock_timeout"]; got != "10ms" {
+		t.Errorf("migrate() changed the configuration of the pool: lock_timeout = %s", got)
+	}
+}
+
+// Version 2 added rates. Tokens of version 1 have none, and a process of that version keeps working, with
+// statements that it has prepared before.
 func TestVersion1IsMigrated(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
-	u, _ := url.Parse(address)
 	first, err := schema.ReadFile("schema/0001_plants_and_tokens.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Shared(t).Query(t, u.Path[1:], makeVersions+";"+string(first)+"; INSERT INTO plantstore_schema (version) VALUES (1)")
+	sqlQuery(t, address, createVersions+";"+string(first)+"; INSERT INTO plantstore_schema (version) VALUES (1)")
 	older, err := pgx.Connect(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer older.Close(t.Context())
-	const add = "INSERT INTO tokens (name, hash, store, scopes, tail, created, expires) VALUES ($1, $2, 'main', 'plants:read', 'tail', 1, NULL)"
+	const add = "INSERT INTO tokens (name, hash, store, scopes, tail, created, expires) " +
+		"VALUES ($1, $2, 'main', 'plants:read', 'tail', 1, NULL)"
 	const get = "SELECT name, hash, store, scopes, tail, created, expires, revoked FROM tokens WHERE name = $1"
 	use := func(name string) {
 		t.Helper()
@@ -96,7 +130,7 @@ func TestVersion1IsMigrated(t *testing.T) {
 		}
 	}
 	use("before")
-	s := opened(t, address)
+	s := openStore(t, address)
 	use("after")
 	all, err := s.Tokens(t.Context())
 	if err != nil || len(all) != 2 || all[0].Rate != (rate.Limit{}) || all[1].Rate != (rate.Limit{}) {
@@ -106,41 +140,53 @@ func TestVersion1IsMigrated(t *testing.T) {
 
 func TestTablesOfAnotherProgram(t *testing.T) {
 	address := pgtest.Database(t)
-	u, _ := url.Parse(address)
-	pgtest.Shared(t).Query(t, u.Path[1:], "CREATE TABLE plants (latin text)")
-	s, err := Open(t.Context(), address, Options{})
-	if err == nil {
-		s.Close()
-		t.Fatal("Open() of another program's database = nil")
-	}
-	if !strings.Contains(err.Error(), "another program") {
-		t.Errorf("Open() = %v, want it to say that the tables are another program's", err)
-	}
-	if n := pgtest.Shared(t).Query(t, u.Path[1:], "SELECT count(*) FROM plantstore_schema"); n[0][0] != "0" {
-		t.Errorf("%s versions are noted, want none", n[0][0])
+	sqlQuery(t, address, "CREATE TABLE plants (latin text)")
+	wantOpenError(t, address, "it contains tables of another program; use another database")
+	if n := sqlQuery(t, address, "SELECT count(*) FROM plantstore_schema"); n[0][0] != "0" {
+		t.Errorf("%s versions are recorded, want none", n[0][0])
 	}
 }
 
-// A replica's user may have no more rights than the statements need.
-func TestUserWithFewRights(t *testing.T) {
-	server := pgtest.Shared(t)
+// grant creates a user with privileges and returns address with this user.
+func grant(t *testing.T, address, privileges string) (as, user string) {
+	t.Helper()
+	user = "gardener_" + databaseOf(t, address)
+	create := fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s';", user, pgtest.Password)
+	sqlQuery(t, address, create+strings.ReplaceAll(privileges, "USER", user))
+	return editURL(t, address, func(u *url.URL, _ url.Values) {
+		u.User = url.UserPassword(user, pgtest.Password)
+	}), user
+}
+
+// The user of a replica needs only the privileges of its statements.
+func TestUserWithFewPrivileges(t *testing.T) {
 	address := pgtest.Database(t)
-	opened(t, address).Close()
-	u, _ := url.Parse(address)
-	gardener := "gardener_" + u.Path[1:]
-	server.Query(t, u.Path[1:], fmt.Sprintf(`
-		CREATE ROLE %[1]s LOGIN PASSWORD '%[2]s';
-		GRANT SELECT, INSERT, UPDATE, DELETE ON plants, tokens TO %[1]s;
-		GRANT SELECT ON plantstore_schema TO %[1]s`, gardener, pgtest.Password))
-	as := edited(t, address, func(u *url.URL, _ url.Values) { u.User = url.UserPassword(gardener, pgtest.Password) })
-	s := opened(t, as)
+	openStore(t, address).Close()
+	as, user := grant(t, address, `
+		GRANT SELECT, INSERT, UPDATE, DELETE ON plants, tokens TO USER;
+		GRANT SELECT ON plantstore_schema TO USER`)
+	s := openStore(t, as)
 	create(t, s, record(1))
 	create(t, s, record(1))
 	if err := s.Remove(t.Context(), "main", 1, nil); err != nil {
 		t.Error(err)
 	}
-	server.Query(t, u.Path[1:], "REVOKE INSERT ON plants FROM "+gardener)
-	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "lacks a right") {
-		t.Errorf("Check() without the right to insert = %v", err)
+	sqlQuery(t, address, "REVOKE INSERT ON plants FROM "+user)
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "lacks a privilege") {
+		t.Errorf("Check() without the privilege to insert = %v", err)
+	}
+}
+
+func TestUserMayNotMigrate(t *testing.T) {
+	address := pgtest.Database(t)
+	sqlQuery(t, address, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	as, user := grant(t, address, "")
+	wantOpenError(t, as, "lacks a privilege: ", "permission denied for schema public")
+	sqlQuery(t, address, createVersions+"; GRANT CREATE ON SCHEMA public TO "+user)
+	wantOpenError(t, as, "lacks a privilege: ", "permission denied for table plantstore_schema")
+	sqlQuery(t, address, "GRANT SELECT, UPDATE ON plantstore_schema TO "+user)
+	wantOpenError(t, as, "apply schema/0001_plants_and_tokens.sql: ", "lacks a privilege: ")
+	if n := sqlQuery(t, address, "SELECT 1 FROM pg_tables WHERE tablename = 'plants'"); len(n) != 0 {
+		t.Error("a migration that failed has left tables")
 	}
 }

@@ -12,21 +12,22 @@ import (
 	"plantstore/internal/store"
 )
 
-// Every statement on plants. They must be ones that a table spread over servers by id can run:
-// inserts of many rows, reads and writes by (store, id), pages in the order of the ids, counts.
-// The rows of an insert come ordered by key, so that batches that meet can't wait for each other.
+// All statements on plants. A table that is distributed over servers by id must be able to run them: inserts
+// of many rows, reads and writes by (store, id), pages in the order of the ids, counts.
+// The rows of an insert are sorted by key, so that concurrent batches can't deadlock.
 const (
 	insertPlants = `
 		INSERT INTO plants (store, id, name, tag)
-		SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
+		SELECT store, id, name, tag
+		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
 	insertAbsent = insertPlants + " ON CONFLICT DO NOTHING RETURNING store, id"
 	selectPlants = `
 		SELECT plants.store, plants.id, plants.name, plants.tag
 		FROM unnest($1::text[], $2::bigint[]) AS sent (store, id)
 		JOIN plants ON plants.store = sent.store AND plants.id = sent.id`
 
-	// The server sends all rows of a statement, wanted or not. So a list has large plants without their
-	// text (the name is null), and each that is wanted is read by itself. No length needs the text.
+	// The server sends all rows of a page, including those past PageBytes. So large plants are listed without
+	// their text (the name is NULL), and read one by one. The server knows the lengths without reading the text.
 	listPlants = `
 		SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END,
 			CASE WHEN octet_length(tag) <= 65536 THEN tag END
@@ -40,35 +41,39 @@ const (
 	removeIfEqual  = removePlant + " AND name = $3 AND tag IS NOT DISTINCT FROM $4"
 )
 
-// Nearly always every id is new. An insert that fails where one is not costs the server half of one
-// that gives way to it; after a failure, batches are sent the other way for a while.
-const caution = time.Second
+// onConflictPeriod is how long batches are sent with ON CONFLICT after one had an existing id. See CreateBatch.
+const onConflictPeriod = time.Second
 
-const countTimeout = 30 * time.Second // it reads all plants of a store
+const countTimeout = 30 * time.Second // a count reads all plants of a store
 
 // CreateBatch implements store.Plants.
 //
-// Where the connection is lost while the server may be committing, looking for the plants would
-// not tell: one that is absent may appear a moment later. Sending the batch again does. The server
-// lets an insert wait for any other of the same key that is under way, so afterwards each plant
-// is stored, by the first attempt (then it is Same) or by the second, or the key was taken.
-// An attempt that reaches the server later still finds its keys there, and stores nothing.
+// Usually every id of a batch is new, and then a plain INSERT costs the server half as much as INSERT … ON
+// CONFLICT. So a batch is sent as a plain INSERT first. If that fails because an id exists, this batch and
+// those of the next second are sent with ON CONFLICT.
+//
+// If the connection is lost while the server may be committing, reading the plants would not determine the
+// outcome: one that is absent now may be committed a moment later. Sending the batch again does: the server
+// makes an insert wait for every uncommitted insert of the same key, so afterwards each plant is stored, by
+// the first attempt (then its outcome is Same) or by the second, or its key is taken. An attempt that
+// reaches the server even later finds its keys stored, and stores nothing. If no attempt succeeds in time,
+// the error is store.ErrUnknown.
 func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
 	if len(plants) == 0 {
 		return nil, nil
 	}
 	b := newBatch(plants)
-	defer b.recycle()
+	defer b.free()
 	outcomes := make([]plant.Outcome, len(plants))
-	hopeful := time.Since(s.opened)-time.Duration(s.taken.Load()) > caution
-	err := s.write(s.lanes, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-		if hopeful {
-			hopeful = false
-			stored, err := b.insertAll(ctx, conn, outcomes)
-			if !isTaken(err) {
+	plainInsert := time.Since(s.opened)-time.Duration(s.lastDuplicate.Load()) > onConflictPeriod
+	err := s.write(s.createSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+		if plainInsert {
+			plainInsert = false
+			stored, err := b.insertNew(ctx, conn, outcomes)
+			if !isUniqueViolation(err) {
 				return stored, err
 			}
-			s.taken.Store(int64(time.Since(s.opened)))
+			s.lastDuplicate.Store(int64(time.Since(s.opened)))
 		}
 		return b.create(ctx, conn, outcomes)
 	})
@@ -105,8 +110,10 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 	return page, nil
 }
 
-// list takes one statement, and two more for each large plant.
-func list(ctx context.Context, conn *pgx.Conn, storeName string, after *int64, limit int) (page []plant.New, err error) {
+// list runs one query, and two more for each large plant.
+func list(
+	ctx context.Context, conn *pgx.Conn, storeName string, after *int64, limit int,
+) (page []plant.New, err error) {
 	for size := 0; len(page) < limit && size < store.PageBytes; {
 		first, ok := store.FirstAfter(after)
 		if !ok {
@@ -131,7 +138,7 @@ func list(ctx context.Context, conn *pgx.Conn, storeName string, after *int64, l
 			page = append(page, p)
 			size += p.Size()
 		}
-		rows.Close() // reads what is left, and keeps nothing
+		rows.Close() // discards the remaining rows
 		if err := rows.Err(); err != nil || large == nil {
 			return page, err
 		}
@@ -161,27 +168,29 @@ func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error
 // Replace implements store.Plants.
 func (s *Store) Replace(ctx context.Context, storeName string, id int64, to plant.Plant, seen *plant.Plant) error {
 	if seen == nil {
-		return s.change(ctx, storeName, id, nil, replacePlant, storeName, id, to.Name, to.Tag)
+		return s.update(ctx, storeName, id, nil, replacePlant, storeName, id, to.Name, to.Tag)
 	}
-	return s.change(ctx, storeName, id, seen, replaceIfEqual, storeName, id, to.Name, to.Tag, seen.Name, seen.Tag)
+	return s.update(ctx, storeName, id, seen, replaceIfEqual, storeName, id, to.Name, to.Tag, seen.Name, seen.Tag)
 }
 
 // Remove implements store.Plants.
 func (s *Store) Remove(ctx context.Context, storeName string, id int64, seen *plant.Plant) error {
 	if seen == nil {
-		return s.change(ctx, storeName, id, nil, removePlant, storeName, id)
+		return s.update(ctx, storeName, id, nil, removePlant, storeName, id)
 	}
-	return s.change(ctx, storeName, id, seen, removeIfEqual, storeName, id, seen.Name, seen.Tag)
+	return s.update(ctx, storeName, id, seen, removeIfEqual, storeName, id, seen.Name, seen.Tag)
 }
 
-const maxChanges = 3 // tries of a change of a plant that others change away and back
+const maxUpdates = 3 // attempts of an update whose plant other clients change and change back
 
-// change runs a statement on one plant and, where it changed nothing, finds out why. It is not
-// repeated when its outcome is not known: after a success, it would find the plant changed.
-func (s *Store) change(ctx context.Context, storeName string, id int64, seen *plant.Plant, sql string, args ...any) error {
-	for range maxChanges {
+// update runs a statement on one plant and, if it changed no row, determines why. It is not repeatable: after
+// an attempt that succeeded, a second one would find the plant changed or removed.
+func (s *Store) update(
+	ctx context.Context, storeName string, id int64, seen *plant.Plant, sql string, args ...any,
+) error {
+	for range maxUpdates {
 		var rows int64
-		err := s.write(s.others, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+		err := s.write(s.otherSlots, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 			rows, stored, err = exec(ctx, conn, sql, args...)
 			return stored, err
 		})

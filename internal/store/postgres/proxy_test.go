@@ -1,177 +1,77 @@
 package postgres
 
 import (
+	"bytes"
+	"context"
 	"net"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/testkit/proxy"
 )
 
-// proxy stands between a store and its server and spoils what passes.
-type proxy struct {
-	address string
-	server  string
-
-	mu               sync.Mutex
-	fault            fault
-	hangs            int // how often it has hung
-	clients, servers []net.Conn
-
-	goOn chan struct{} // a test closes it to let a delayed request go on
-	late chan []byte   // what the server answered to that
-}
-
-type fault int
-
-const (
-	none         fault = iota
-	cutRequest         // once: a request is not passed on, and the connection ends
-	cutReply           // once: a request is passed on, and the connection ends before the reply
-	cutReplyGone       // as cutReply, and from then on the server can't be reached
-	cutEndGone         // as cutReplyGone, but only the end of the reply, which tells of the commit, is lost
-	delayRequest       // once: the connection ends, and the request reaches the server when goOn is closed
-	hang               // nothing passes, and no connection ends; those made before are of no use afterwards
-	goneOnce           // once: no connection can be made
-	gone               // no connection can be made
-)
-
-func newProxy(t *testing.T, port int) *proxy {
+// databaseBehindProxy creates a database on the shared server and returns its URL through a proxy.
+func databaseBehindProxy(t *testing.T) (address string, p *proxy.Proxy) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{
-		address: l.Addr().String(), server: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		goOn: make(chan struct{}), late: make(chan []byte, 1),
-	}
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(client)
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, c := range append(p.clients, p.servers...) {
-			c.Close()
-		}
+	server := pgtest.Shared(t)
+	p = proxy.New(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(server.Port)))
+	return server.Through(p.Address, databaseOf(t, server.Database(t))), p
+}
+
+// openBehindProxy opens a database through a proxy, with one connection that has been used. Idle connections
+// are not pinged, so that the next request of a connection is that of the test.
+func openBehindProxy(t *testing.T) (*Store, *proxy.Proxy) {
+	t.Helper()
+	address, p := databaseBehindProxy(t)
+	s := openConfig(t, address, func(config *pgxpool.Config) {
+		config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	})
-	return p
+	create(t, s, record(0))
+	return s, p
 }
 
-func (p *proxy) set(f fault) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.fault = f
-	if f == hang {
-		p.hangs++
+// loseRequest closes the connection at the next request, which does not reach the server.
+func loseRequest() proxy.Fault { return proxy.Once(proxy.Requests, proxy.Close(proxy.Requests)) }
+
+// loseReply closes the connection at the next reply.
+func loseReply() proxy.Fault { return proxy.Once(proxy.Replies, proxy.Close(proxy.Replies)) }
+
+const readyForQueryLen = 6 // bytes of ReadyForQuery, the last message of a reply, which follows the commit
+
+// loseServer cuts the last bytes off the next reply, or all of it, closes the connection and refuses new ones.
+func loseServer(p *proxy.Proxy, all bool) proxy.Fault {
+	return proxy.Once(proxy.Replies, func(c *proxy.Chunk) ([]byte, bool) {
+		p.Refuse(-1)
+		if all {
+			return nil, false
+		}
+		return c.Data[:len(c.Data)-readyForQueryLen], false
+	})
+}
+
+// delayRequest closes the connection at the next request, which reaches the server when deliver is closed.
+// The server's reply is sent to reply.
+func delayRequest(deliver <-chan struct{}, reply chan<- []byte) proxy.Fault {
+	var delayed atomic.Pointer[net.TCPConn]
+	return func(c *proxy.Chunk) ([]byte, bool) {
+		switch {
+		case c.Direction == proxy.Requests && delayed.CompareAndSwap(nil, c.Client):
+			c.Client.Close()
+			<-deliver
+		case c.Direction == proxy.Replies && delayed.Load() == c.Client:
+			reply <- bytes.Clone(c.Data)
+		}
+		return c.Data, true
 	}
 }
 
-// cut ends the connections of clients; the server does not notice before it answers.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.clients {
-		c.Close()
-	}
-}
-
-// take returns the fault and, where it strikes once, ends it.
-func (p *proxy) take(faults ...fault) fault {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, f := range faults {
-		if p.fault != f {
-			continue
-		}
-		switch f {
-		case cutRequest, cutReply, delayRequest, goneOnce:
-			p.fault = none
-		case cutReplyGone, cutEndGone:
-			p.fault = gone
-		}
-		return f
-	}
-	return none
-}
-
-// hung reports whether a connection that was made after so many hangs passes nothing any more.
-func (p *proxy) hung(before int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.fault == hang || p.hangs > before
-}
-
-const readyForQuery = 6 // bytes: the last message of a reply
-
-func (p *proxy) serve(client net.Conn) {
-	defer client.Close()
-	if p.take(gone, goneOnce) != none {
-		return
-	}
-	server, err := net.Dial("tcp", p.server)
-	if err != nil {
-		return
-	}
-	p.mu.Lock()
-	p.clients, p.servers = append(p.clients, client), append(p.servers, server)
-	hangs := p.hangs
-	p.mu.Unlock()
-	var delayed atomic.Bool
-	go func() { // replies
-		defer client.Close()
-		defer server.Close()
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := server.Read(buf)
-			if err != nil || p.take(cutReply, cutReplyGone) != none {
-				return
-			}
-			if delayed.Load() {
-				p.late <- buf[:n]
-				return
-			}
-			if p.hung(hangs) {
-				continue
-			}
-			if p.take(cutEndGone) == cutEndGone {
-				client.Write(buf[:n-readyForQuery])
-				return
-			}
-			if _, err := client.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := client.Read(buf)
-		if err != nil {
-			return // the server's side stays open until it answers
-		}
-		if p.hung(hangs) {
-			continue
-		}
-		switch p.take(cutRequest, delayRequest) {
-		case cutRequest:
-			return
-		case delayRequest:
-			client.Close()
-			<-p.goOn
-			delayed.Store(true)
-			server.Write(buf[:n])
-			return
-		}
-		if _, err := server.Write(buf[:n]); err != nil {
-			return
-		}
-	}
+// hang makes the network pass nothing, without closing a connection. The connections that are open now
+// stay unusable afterwards.
+func hang(p *proxy.Proxy) {
+	p.Freeze()
+	p.Set(func(*proxy.Chunk) ([]byte, bool) { return nil, true })
 }

@@ -14,13 +14,15 @@ import (
 	"testing"
 )
 
-// The statements on plants, all of them. Each must be one that can run on a table spread over servers by
-// create_distributed_table('plants', 'id'): a reviewer of a new one decides that here.
+// allowed is the list of all statements on plants. Each must run on a table that is distributed over servers
+// by create_distributed_table('plants', 'id'): the reviewer of a new one checks that.
 var allowed = map[string]string{
 	"insertPlants": "INSERT INTO plants (store, id, name, tag) " +
-		"SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)",
+		"SELECT store, id, name, tag " +
+		"FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)",
 	"insertAbsent": "INSERT INTO plants (store, id, name, tag) " +
-		"SELECT store, id, name, tag FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag) " +
+		"SELECT store, id, name, tag " +
+		"FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag) " +
 		"ON CONFLICT DO NOTHING RETURNING store, id",
 	"selectPlants": "SELECT plants.store, plants.id, plants.name, plants.tag " +
 		"FROM unnest($1::text[], $2::bigint[]) AS sent (store, id) " +
@@ -29,20 +31,22 @@ var allowed = map[string]string{
 	"listPlants": "SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END, " +
 		"CASE WHEN octet_length(tag) <= 65536 THEN tag END " +
 		"FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3",
-	"countPlants":    "SELECT count(*) FROM plants WHERE store = $1",
-	"replacePlant":   "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2",
-	"replaceIfEqual": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2 AND name = $5 AND tag IS NOT DISTINCT FROM $6",
-	"removePlant":    "DELETE FROM plants WHERE store = $1 AND id = $2",
-	"removeIfEqual":  "DELETE FROM plants WHERE store = $1 AND id = $2 AND name = $3 AND tag IS NOT DISTINCT FROM $4",
+	"countPlants":  "SELECT count(*) FROM plants WHERE store = $1",
+	"replacePlant": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2",
+	"replaceIfEqual": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2 " +
+		"AND name = $5 AND tag IS NOT DISTINCT FROM $6",
+	"removePlant":   "DELETE FROM plants WHERE store = $1 AND id = $2",
+	"removeIfEqual": "DELETE FROM plants WHERE store = $1 AND id = $2 AND name = $3 AND tag IS NOT DISTINCT FROM $4",
 
 	"schema/0001_plants_and_tokens.sql": `CREATE TABLE plants ( store text COLLATE "C" NOT NULL, id bigint NOT NULL, ` +
 		`name text COLLATE "C" NOT NULL, tag text COLLATE "C", PRIMARY KEY (store, id) )`,
 }
 
 var (
-	aboutPlants = regexp.MustCompile(`(?is)\b(select|insert|update|delete|merge|create|alter|drop|truncate|lock|copy)\b.*\bplants\b`)
-	spaces      = regexp.MustCompile(`\s+`)
-	comments    = regexp.MustCompile(`--[^\n]*`)
+	aboutPlants = regexp.MustCompile(
+		`(?is)\b(select|insert|update|delete|merge|create|alter|drop|truncate|lock|copy)\b.*\bplants\b`)
+	spaces   = regexp.MustCompile(`\s+`)
+	comments = regexp.MustCompile(`--[^\n]*`)
 )
 
 func normal(sql string) string { return strings.TrimSpace(spaces.ReplaceAllString(sql, " ")) }
@@ -117,8 +121,10 @@ func statementsInGo(t *testing.T, found map[string]string) {
 	}
 	for _, tree := range parsed {
 		ast.Inspect(tree, func(n ast.Node) bool {
-			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING && !listed[literal.Pos()] && aboutPlants.MatchString(literal.Value) {
-				t.Errorf("%s: a statement on plants that is not a constant: %s", positions.Position(literal.Pos()), literal.Value)
+			literal, ok := n.(*ast.BasicLit)
+			if ok && literal.Kind == token.STRING && !listed[literal.Pos()] && aboutPlants.MatchString(literal.Value) {
+				t.Errorf("%s: a statement on plants that is not a constant: %s",
+					positions.Position(literal.Pos()), literal.Value)
 			}
 			return true
 		})

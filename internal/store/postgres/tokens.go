@@ -24,7 +24,7 @@ const (
 func (s *Store) AddToken(_ context.Context, t token.Token) error {
 	r := t.Row()
 	var rows int64
-	err := s.write(s.others, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+	err := s.write(s.otherSlots, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 		rows, stored, err = exec(ctx, conn, addToken,
 			r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, r.Expires, r.Rate, r.Burst)
 		return stored, err
@@ -38,7 +38,7 @@ func (s *Store) AddToken(_ context.Context, t token.Token) error {
 // RevokeToken implements store.Tokens.
 func (s *Store) RevokeToken(_ context.Context, name string, at time.Time) error {
 	var rows int64
-	err := s.write(s.others, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+	err := s.write(s.otherSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 		rows, stored, err = exec(ctx, conn, revokeToken, at.UnixMilli(), name)
 		return stored, err
 	})

@@ -13,125 +13,126 @@ import (
 )
 
 const (
-	maxConflicts = 5 // attempts of a write that the server rolls back in favour of others
-	firstPause   = 10 * time.Millisecond
-	longestPause = 500 * time.Millisecond
+	maxAttempts = 5 // of a write that the server rolls back because of other transactions
+	minBackoff  = 10 * time.Millisecond
+	maxBackoff  = 500 * time.Millisecond
 )
 
-// attempt is one transaction on one connection. When it fails, stored says whether something may
-// be there all the same.
-type attempt func(ctx context.Context, conn *pgx.Conn) (stored bool, err error)
+// transaction runs on one connection. When it fails, stored reports whether data may be stored all the same.
+type transaction func(ctx context.Context, conn *pgx.Conn) (stored bool, err error)
 
-// write makes attempts until one succeeds or it is certain that none will soon. It ignores the
-// caller's context: what is begun is ended, in a bounded time.
+// write runs a transaction, and runs it again as long as that can help. It takes no context on purpose: a
+// client that disconnects must not leave a write with an unknown outcome, and writeTimeout bounds it.
 //
-// Where nothing can have been stored, a lost connection is tried again once, and a conflict with
-// other transactions a few times. Where something may have been stored, the answer is
-// store.ErrUnknown, unless the attempt is repeatable: then repeating it is how its outcome is
-// found out. Once there is a doubt, only a success removes it.
-func (s *Store) write(places chan struct{}, repeatable bool, do attempt) error {
+// If nothing can have been stored, write tries again once after a lost connection, and a few times after a
+// conflict with other transactions. If data may have been stored, the error is store.ErrUnknown, unless the
+// transaction is repeatable: then write repeats it to determine the outcome. After one attempt that may
+// have stored data, only a success makes the outcome known.
+func (s *Store) write(slots chan struct{}, repeatable bool, run transaction) error {
 	deadline := time.Now().Add(writeTimeout)
-	doubt := false
-	for tries := 1; ; tries++ {
-		stored, err := s.try(places, deadline, do)
+	unknown := false
+	for attempt := 1; ; attempt++ {
+		stored, err := s.attempt(slots, deadline, run)
 		if err == nil {
 			return nil
 		}
 		if isReadOnly(err) {
-			s.pool.Reset() // a new session may find the new primary
+			s.pool.Reset() // after a failover, a new connection may reach the new primary
 		}
-		doubt = doubt || stored
-		again := isConflict(err) && tries < maxConflicts || isLost(err) && !isTimeout(err) && tries == 1
-		if doubt {
+		unknown = unknown || stored
+		again := isConflict(err) && attempt < maxAttempts || isLost(err) && !isTimeout(err) && attempt == 1
+		if unknown {
 			again = repeatable
 		}
-		rest := pause(tries)
+		wait := backoff(attempt)
 		switch {
-		case again && time.Until(deadline) > rest && !s.closed.Load():
-			time.Sleep(rest)
-		case doubt:
-			return fmt.Errorf("%w: %w", store.ErrUnknown, withoutMeaning(translate(err)))
+		case again && time.Until(deadline) > wait && !s.closed.Load():
+			time.Sleep(wait)
+		case unknown:
+			return fmt.Errorf("%w: %w", store.ErrUnknown, messageOnly(translate(err)))
 		default:
 			return translate(err)
 		}
 	}
 }
 
-func (s *Store) try(places chan struct{}, deadline time.Time, do attempt) (stored bool, err error) {
+func (s *Store) attempt(slots chan struct{}, deadline time.Time, run transaction) (stored bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(attemptTimeout, time.Until(deadline)))
 	defer cancel()
-	if err := enter(ctx, places); err != nil {
+	if err := acquireSlot(ctx, slots); err != nil {
 		return false, err
 	}
-	defer leave(places)
+	defer releaseSlot(slots)
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer conn.Release()
-	return do(ctx, conn.Conn())
+	return run(ctx, conn.Conn())
 }
 
-func enter(ctx context.Context, places chan struct{}) error {
+func acquireSlot(ctx context.Context, slots chan struct{}) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	select {
-	case places <- struct{}{}:
+	case slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func leave(places chan struct{}) { <-places }
+func releaseSlot(slots chan struct{}) { <-slots }
 
-// pause grows with the tries, and differs between those who met.
-func pause(tries int) time.Duration {
-	d := min(firstPause<<min(tries-1, 10), longestPause)
+// backoff doubles with each attempt. It is random, so that transactions in conflict do not collide again.
+func backoff(attempt int) time.Duration {
+	d := min(minBackoff<<min(attempt-1, 10), maxBackoff)
 	return d/2 + rand.N(d/2)
 }
 
-// withoutMeaning keeps the words of an error and drops what it wraps: an outcome that is not known
-// must not also be one of those that mean that nothing was stored.
-func withoutMeaning(err error) error { return errors.New(err.Error()) }
+// messageOnly removes what an error wraps: store.ErrUnknown must not also be an error that means that
+// nothing was stored.
+func messageOnly(err error) error { return errors.New(err.Error()) }
 
-// exec runs one statement as a transaction of its own and reports how many rows it changed.
+// exec runs one statement as a transaction and returns the number of rows that it changed.
 func exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (rows int64, stored bool, err error) {
-	sayNothing(conn)
+	clearWarning(conn)
 	tag, err := conn.Exec(ctx, sql, args...)
 	if err != nil {
 		return 0, mayBeStored(err), err
 	}
-	return tag.RowsAffected(), true, heard(conn)
+	return tag.RowsAffected(), true, checkWarning(conn)
 }
 
-// read makes attempts of what changes nothing: a second one where the connection was lost.
+type query func(ctx context.Context, conn *pgx.Conn) error
+
+// read runs a query, and once more if the connection was lost.
 //
-// A caller who goes away ends the wait for a place but not a statement that has begun: the driver
-// could only end it by closing the connection, and a new one costs more than the rest of a read.
-func (s *Store) read(ctx context.Context, timeout time.Duration, do func(ctx context.Context, conn *pgx.Conn) error) error {
+// When ctx ends, read stops waiting for a slot, but a query that has started runs on until its timeout: pgx
+// can only cancel it by closing the connection, and a new connection costs more than the rest of a query.
+func (s *Store) read(ctx context.Context, timeout time.Duration, run query) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := enter(ctx, s.others); err != nil {
+	if err := acquireSlot(ctx, s.otherSlots); err != nil {
 		return translate(err)
 	}
-	defer leave(s.others)
+	defer releaseSlot(s.otherSlots)
 	deadline, _ := ctx.Deadline()
-	ctx, cancelWork := context.WithDeadline(context.WithoutCancel(ctx), deadline)
-	defer cancelWork()
-	err := s.readOnce(ctx, do)
+	ctx, cancelQuery := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancelQuery()
+	err := s.readOnce(ctx, run)
 	if err != nil && isLost(err) && ctx.Err() == nil {
-		err = s.readOnce(ctx, do)
+		err = s.readOnce(ctx, run)
 	}
 	return translate(err)
 }
 
-func (s *Store) readOnce(ctx context.Context, do func(ctx context.Context, conn *pgx.Conn) error) error {
+func (s *Store) readOnce(ctx context.Context, run query) error {
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	return do(ctx, conn.Conn())
+	return run(ctx, conn.Conn())
 }

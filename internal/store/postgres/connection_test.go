@@ -1,0 +1,340 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/store/storetest"
+	"plantstore/internal/testkit/proxy"
+)
+
+func TestConnectionLostBeforeTheRequest(t *testing.T) {
+	t.Parallel()
+	s, p := openBehindProxy(t)
+	p.Set(loseRequest())
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2)})
+	wantOutcomes(t, outcomes, err, plant.Created, plant.Created)
+}
+
+// A write tries once more to connect.
+func TestConnectionFailsOnce(t *testing.T) {
+	t.Parallel()
+	s, p := openBehindProxy(t)
+	s.pool.Reset()
+	p.Refuse(1)
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+	wantOutcomes(t, outcomes, err, plant.Created)
+}
+
+func TestConnectionLostDuringRead(t *testing.T) {
+	t.Parallel()
+	s, p := openBehindProxy(t)
+	for _, fault := range []func() proxy.Fault{loseRequest, loseReply} {
+		p.Set(fault())
+		wantStored(t, s, record(0))
+		p.Set(fault())
+		if page, err := s.List(t.Context(), "main", nil, 10); err != nil || len(page) != 1 {
+			t.Errorf("List() = %v, %v, want one plant", page, err)
+		}
+		p.Set(fault())
+		if n, err := s.Count(t.Context(), "main"); err != nil || n != 1 {
+			t.Errorf("Count() = %d, %v, want 1", n, err)
+		}
+	}
+}
+
+// An update that may have been committed is not repeated: it would find the plant changed or removed.
+func TestConnectionLostDuringUpdate(t *testing.T) {
+	t.Parallel()
+	seen, to := record(0).Plant, plant.Plant{Name: "other"}
+	for name, update := range map[string]func(s *Store) error{
+		"Replace": func(s *Store) error { return s.Replace(t.Context(), "main", 0, to, &seen) },
+		"Remove":  func(s *Store) error { return s.Remove(t.Context(), "main", 0, nil) },
+	} {
+		s, p := openBehindProxy(t)
+		// Once the statements are prepared, the next reply is that of the update.
+		if err := s.Replace(t.Context(), "main", 1, to, &seen); !errors.Is(err, plant.ErrNotFound) {
+			t.Error(err)
+		}
+		if err := s.Remove(t.Context(), "main", 1, nil); !errors.Is(err, plant.ErrNotFound) {
+			t.Error(err)
+		}
+		p.Set(loseReply())
+		if err := update(s); !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("%s() = %v, want %v", name, err, store.ErrUnknown)
+		}
+		if now, err := s.Get(t.Context(), "main", 0); err == nil && now.Equal(seen) {
+			t.Errorf("%s() has changed nothing: nothing was tested", name)
+		}
+	}
+}
+
+func TestConnectionLostAfterCommit(t *testing.T) {
+	t.Parallel()
+	s, p := openBehindProxy(t)
+	p.Set(loseReply())
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2)})
+	wantOutcomes(t, outcomes, err, plant.Same, plant.Same)
+	wantStored(t, s, record(1))
+
+	// The same for a batch that is sent with ON CONFLICT.
+	another := storetest.Record("main", 0, "another", "-")
+	outcomes, err = s.CreateBatch(t.Context(), []plant.Record{another})
+	wantOutcomes(t, outcomes, err, plant.Taken)
+	s.lastDuplicate.Store(int64(time.Since(s.opened) + time.Hour))
+	p.Set(loseReply())
+	outcomes, err = s.CreateBatch(t.Context(), []plant.Record{record(3), record(0), another})
+	wantOutcomes(t, outcomes, err, plant.Same, plant.Same, plant.Taken)
+	wantStored(t, s, record(3))
+}
+
+// The plant is stored and the server can't be reached again: neither success nor failure is certain. The same
+// holds if the server has returned the plants, because it commits after that.
+func TestServerLostAfterCommit(t *testing.T) {
+	t.Parallel()
+	for name, all := range map[string]bool{"the reply is lost": true, "the end of the reply is lost": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p := openBehindProxy(t)
+			p.Set(loseServer(p, all))
+			_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+			if !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("CreateBatch() = %v, want only %v", err, store.ErrUnknown)
+			}
+			p.Refuse(0)
+			outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+			wantOutcomes(t, outcomes, err, plant.Same)
+		})
+	}
+}
+
+// A server that was never reached has stored nothing. A write tries twice to connect, and not until its timeout.
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	address, p := databaseBehindProxy(t)
+	var connects atomic.Int64
+	s := openConfig(t, address, func(config *pgxpool.Config) {
+		config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+			connects.Add(1)
+			return nil
+		}
+	})
+	s.pool.Reset()
+	p.Refuse(-1)
+	connects.Store(0)
+	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+	if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknown) {
+		t.Errorf("CreateBatch() = %v, want only %v", err, store.ErrUnavailable)
+	}
+	if n := connects.Swap(0); n != 2 {
+		t.Errorf("CreateBatch() tried %d times to connect, want 2", n)
+	}
+	if _, err := s.Get(t.Context(), "main", 1); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Get() = %v, want %v", err, store.ErrUnavailable)
+	}
+	if n := connects.Load(); n != 2 {
+		t.Errorf("Get() tried %d times to connect, want 2", n)
+	}
+	if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Check() = %v, want %v", err, store.ErrUnavailable)
+	}
+	p.Refuse(0)
+	create(t, s, record(1))
+}
+
+// The server executes the lost request after the repeated one. It finds the plants stored.
+func TestLostRequestArrivesLate(t *testing.T) {
+	t.Parallel()
+	s, p := openBehindProxy(t)
+	deliver, reply := make(chan struct{}), make(chan []byte, 2)
+	p.Set(delayRequest(deliver, reply))
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2)})
+	wantOutcomes(t, outcomes, err, plant.Created, plant.Created)
+	close(deliver)
+	select {
+	case got := <-reply:
+		if !bytes.Contains(got, []byte(uniqueViolation)) {
+			t.Errorf("the reply to the lost request is %q, want code %s", got, uniqueViolation)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the server did not reply to the lost request: nothing was tested")
+	}
+	wantStored(t, s, record(1))
+	if n, err := s.Count(t.Context(), "main"); err != nil || n != 3 {
+		t.Errorf("Count() = %d, %v, want 3", n, err)
+	}
+}
+
+// The connection is lost while the server executes the batch: plant 1 is inserted and not committed, plant 2
+// waits for another session. A query would find neither.
+func TestConnectionLostDuringInsert(t *testing.T) {
+	t.Parallel()
+	s, p := openBehindProxy(t)
+	other := beginTx(t, s)
+	const insert = "INSERT INTO plants (store, id, name) VALUES ('main', 2, 'uncommitted')"
+	if _, err := other.Exec(t.Context(), insert); err != nil {
+		t.Fatal(err)
+	}
+	rolledBack := make(chan struct{})
+	go func() {
+		defer close(rolledBack)
+		waitForLock(t, s.pool.Config().ConnConfig.Database)
+		p.Cut()
+		time.Sleep(300 * time.Millisecond) // usually enough for the second attempt to wait for the first
+		other.Rollback(context.Background())
+	}()
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(2), record(1)})
+	<-rolledBack
+	// Either of the two attempts may have stored a plant.
+	if err != nil || slices.Contains(outcomes, plant.Taken) {
+		t.Errorf("CreateBatch() = %v, %v, want no error and no plant taken", outcomes, err)
+	}
+	wantStored(t, s, record(1))
+	wantStored(t, s, record(2))
+}
+
+// A network that neither replies nor closes connections must not block a call beyond its timeout.
+func TestNetworkHangs(t *testing.T) {
+	t.Parallel()
+	const slack = 30 * time.Second // for a slow machine: a call that ignores its timeout never returns
+	s, p := openBehindProxy(t)
+	fillPool(t, s)
+	hang(p)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			start := time.Now()
+			_, err := s.CreateBatch(t.Context(), []plant.Record{record(100 + i)})
+			if !errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("CreateBatch() = %v, want %v or %v", err, store.ErrUnknown, store.ErrUnavailable)
+			}
+			if d := time.Since(start); d > writeTimeout+slack {
+				t.Errorf("CreateBatch() took %v, want at most %v", d, writeTimeout)
+			}
+		})
+	}
+	for range cap(s.otherSlots) { // so that every connection is in use
+		wg.Go(func() {
+			if _, err := s.Get(t.Context(), "main", 0); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("Get() = %v, want %v", err, store.ErrUnavailable)
+			}
+		})
+	}
+	wg.Wait()
+	p.Set(nil)
+	create(t, s, record(200))
+	start := time.Now()
+	s.Close()
+	if d := time.Since(start); d > closeTimeout+slack {
+		t.Errorf("Close() took %v, want at most %v", d, closeTimeout)
+	}
+}
+
+// fillPool opens as many connections as may be in use.
+func fillPool(t *testing.T, s *Store) {
+	t.Helper()
+	conns := make([]*pgxpool.Conn, defaultConns)
+	for i := range conns {
+		var err error
+		if conns[i], err = s.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, conn := range conns {
+		conn.Release()
+	}
+}
+
+// When the ping of one idle connection fails, the others are closed without a ping: each ping of a lost
+// connection costs a second.
+func TestNetworkHungWhileIdle(t *testing.T) {
+	t.Parallel()
+	address, p := databaseBehindProxy(t)
+	var pings atomic.Int64
+	s := openConfig(t, address, func(config *pgxpool.Config) {
+		config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool {
+			pings.Add(1)
+			return true
+		}
+	})
+	fillPool(t, s)
+	p.Freeze()
+	pings.Store(0)
+	create(t, s, record(1))
+	// Another connection may be pinged before the pool is reset.
+	if n := pings.Load(); n > defaultConns/2 {
+		t.Errorf("%d of %d lost connections were pinged, want only the first few", n, defaultConns)
+	}
+}
+
+// When the caller of a read goes away its connection is kept: many such callers would otherwise cost many
+// new connections.
+func TestReadIsCancelled(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, pgtest.Database(t))
+	create(t, s, record(1))
+	before := s.pool.Stat().NewConnsCount()
+	other := beginTx(t, s)
+	if _, err := other.Exec(t.Context(), "LOCK TABLE plants IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		if _, err := s.Get(ctx, "main", 1); err != nil {
+			t.Errorf("Get() that started before its context ended = %v", err)
+		}
+	}()
+	waitForLock(t, s.pool.Config().ConnConfig.Database)
+	cancel()
+	select {
+	case <-read: // the query was cancelled, and its connection closed
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-read
+	create(t, s, record(2))
+	if n := s.pool.Stat().NewConnsCount() - before; n > 0 {
+		t.Errorf("%d new connections after a read was cancelled, want none", n)
+	}
+	if _, err := s.Get(ctx, "main", 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("Get() with an ended context = %v, want %v", err, context.Canceled)
+	}
+}
+
+// Writes and Check ignore the end of the caller's context.
+func TestWritesIgnoreCancellation(t *testing.T) {
+	s := openStore(t, pgtest.Database(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	outcomes, err := s.CreateBatch(ctx, []plant.Record{record(1)})
+	wantOutcomes(t, outcomes, err, plant.Created)
+	seen, other := record(1).Plant, record(2).Plant
+	for name, want := range map[string]struct{ got, want error }{
+		"Replace":           {s.Replace(ctx, "main", 1, seen, &seen), nil},
+		"Replace, changed":  {s.Replace(ctx, "main", 1, seen, &other), plant.ErrChanged},
+		"Remove, changed":   {s.Remove(ctx, "main", 1, &other), plant.ErrChanged},
+		"Remove, not found": {s.Remove(ctx, "main", 9, &other), plant.ErrNotFound},
+		"Check":             {s.Check(ctx), nil},
+	} {
+		if want.got != want.want {
+			t.Errorf("%s with an ended context = %v, want %v", name, want.got, want.want)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"plantstore/internal/store"
+)
+
+// Setting synchronous_commit to its current value keeps a later reload of the server's configuration
+// from changing it for this session.
+const selectSettings = `
+	SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('server_encoding'),
+		set_config('synchronous_commit', current_setting('synchronous_commit'), false)`
+
+// unsafeServerError is the refusal of a server for a setting that applies to all its sessions.
+type unsafeServerError struct{ error }
+
+func (e unsafeServerError) Unwrap() error { return e.error }
+
+// initConn prepares a new connection for the pool, and refuses it if the server is unsafe.
+func initConn(ctx context.Context, conn *pgx.Conn, opts Options) error {
+	conn.PgConn().CustomData()[warningKey] = new(bool)
+	return checkSettings(ctx, conn, opts)
+}
+
+// checkSettings refuses a server that can lose confirmed data, or that can't store every text.
+func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
+	var fsync, fullPageWrites, encoding, commit string
+	row := conn.QueryRow(ctx, selectSettings, pgx.QueryExecModeSimpleProtocol)
+	if err := row.Scan(&fsync, &fullPageWrites, &encoding, &commit); err != nil {
+		return translate(err)
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("%w: its encoding %s can't represent every text; create a database with ENCODING 'UTF8'",
+			store.ErrUnavailable, encoding)
+	}
+	if opts.UnsafeDurability {
+		return nil
+	}
+	refuse := func(setting, value, risk string) error {
+		return fmt.Errorf("%w: the server runs with %s=%s, so %s; set it to on or, if that loss is acceptable, "+
+			"start with --unsafe-durability", store.ErrUnavailable, setting, value, risk)
+	}
+	switch {
+	case fsync != "on":
+		return unsafeServerError{refuse("fsync", fsync, "a power loss can destroy the database")}
+	case fullPageWrites != "on":
+		return unsafeServerError{refuse("full_page_writes", fullPageWrites, "a power loss can destroy pages of the database")}
+	case commit != "on" && commit != "remote_apply":
+		// remote_write and local are as safe as on without a synchronous standby, but not with one.
+		return refuse("synchronous_commit", commit, "plants can be lost after they were confirmed")
+	}
+	return nil
+}
+
+// warningKey is the key in a connection's custom data of a *bool: whether the server has sent a warning.
+const warningKey = "warning"
+
+func recordWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
+	if warned, ok := conn.CustomData()[warningKey].(*bool); ok && notice.SeverityUnlocalized == "WARNING" {
+		*warned = true
+	}
+}
+
+// errNotReplicated is the error of a commit that ended with a warning. That is how the server reports that
+// the wait for a synchronous standby was cancelled: the commit is on its disk, but a failover would lose it.
+var errNotReplicated = fmt.Errorf("%w: the server warned that the commit may not be on its standby",
+	store.ErrUnavailable)
+
+func clearWarning(conn *pgx.Conn) { *conn.PgConn().CustomData()[warningKey].(*bool) = false }
+
+// checkWarning returns errNotReplicated if the server has sent a warning since clearWarning.
+func checkWarning(conn *pgx.Conn) error {
+	if *conn.PgConn().CustomData()[warningKey].(*bool) {
+		return errNotReplicated
+	}
+	return nil
+}
+
+// A plant that is visible is on the server's disk, but perhaps not on a synchronous standby: its commit may
+// have been cancelled, or the server restarted, during the wait. The commit of a message that is written to
+// the log after the plant waits for both.
+const emitMessage = `
+	SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
+		THEN pg_logical_emit_message(true, 'plantstore', '') END`
+
+// waitForStandby returns when everything that was visible before is as durable as a new commit.
+func waitForStandby(ctx context.Context, conn *pgx.Conn) error {
+	_, _, err := exec(ctx, conn, emitMessage)
+	return err
+}

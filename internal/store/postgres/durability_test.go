@@ -1,0 +1,281 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/store/postgres/pgtest"
+)
+
+func TestUnsafeServersAreRefused(t *testing.T) {
+	for _, setting := range []string{"fsync", "full_page_writes"} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t, map[string]string{setting: "off"})
+			wantUnsafe(t, server.Database(t), setting+"=off", "a power loss can destroy")
+		})
+	}
+	for _, value := range []string{"off", "local", "remote_write"} {
+		t.Run("synchronous_commit="+value, func(t *testing.T) {
+			address := withParam(t, pgtest.Database(t), "synchronous_commit", value)
+			wantUnsafe(t, address, "synchronous_commit="+value, "plants can be lost")
+		})
+	}
+	t.Run("synchronous_commit=remote_apply", func(t *testing.T) {
+		openStore(t, withParam(t, pgtest.Database(t), "synchronous_commit", "remote_apply"))
+	})
+}
+
+func wantUnsafe(t *testing.T, address, setting, risk string) {
+	t.Helper()
+	err := wantOpenError(t, address, "the server runs with "+setting+", so "+risk,
+		"set it to on or, if that loss is acceptable, start with --unsafe-durability")
+	if !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Open() = %v, want %v", err, store.ErrUnavailable)
+	}
+	s, err := Open(t.Context(), address, Options{UnsafeDurability: true})
+	if err != nil {
+		t.Fatalf("Open() with %s and UnsafeDurability = %v", setting, err)
+	}
+	s.Close()
+}
+
+func TestEncodingIsRefused(t *testing.T) {
+	server := pgtest.Shared(t)
+	server.Exec(t, "DROP DATABASE IF EXISTS latin")
+	server.Exec(t, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+	wantOpenError(t, server.URL("latin"), "its encoding LATIN1 can't represent every text", "ENCODING 'UTF8'")
+	if s, err := Open(t.Context(), server.URL("latin"), Options{UnsafeDurability: true}); err == nil {
+		s.Close()
+		t.Error("Open() of a LATIN1 database with UnsafeDurability = nil")
+	}
+}
+
+// reload changes a setting of a running server, or resets it if the value is "", and returns when a new
+// session has it. Sessions that are open apply it before their next statement.
+func reload(t *testing.T, server *pgtest.Server, setting, value string) {
+	t.Helper()
+	change := "RESET " + setting
+	if value != "" {
+		change = "SET " + setting + " = '" + value + "'"
+	}
+	before := server.Query(t, "postgres", "SHOW "+setting)[0][0]
+	server.Exec(t, "ALTER SYSTEM "+change)
+	server.Exec(t, "SELECT pg_reload_conf()")
+	eventually(t, setting+" is changed", func() bool {
+		return server.Query(t, "postgres", "SHOW "+setting)[0][0] != before
+	})
+}
+
+// A session keeps the synchronous_commit that it was checked with, and new sessions are refused.
+func TestSynchronousCommitIsTurnedOff(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, nil)
+	s := openStore(t, server.Database(t))
+	reload(t, server, "synchronous_commit", "off")
+	conn, err := s.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value string
+	if err := conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&value); err != nil || value != "on" {
+		t.Errorf("synchronous_commit of a checked session = %s, %v, want on", value, err)
+	}
+	wantRefused := func() {
+		t.Helper()
+		if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "synchronous_commit=off") {
+			t.Errorf("Check() in a new session = %v, want synchronous_commit=off", err)
+		}
+	}
+	wantRefused() // the only checked session is in use
+	conn.Release()
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check() in a checked session = %v", err)
+	}
+	create(t, s, record(1))
+	s.pool.Reset()
+	wantRefused()
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("CreateBatch() in a new session = %v, want %v", err, store.ErrUnavailable)
+	}
+	reload(t, server, "synchronous_commit", "")
+	create(t, s, record(2))
+}
+
+// fsync and full_page_writes apply to all sessions at once. When Check or a new session finds them off, all
+// sessions are closed, so that nothing more is confirmed.
+func TestFsyncIsTurnedOff(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, nil)
+	s := openStore(t, server.Database(t))
+	for i, setting := range []string{"fsync", "full_page_writes", "fsync"} {
+		fillPool(t, s)
+		id := 10 * i
+		create(t, s, record(id))
+		reload(t, server, setting, "off")
+		if i < 2 {
+			err := s.Check(t.Context())
+			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), setting+"=off") {
+				t.Errorf("Check() = %v, want %s=off", err, setting)
+			}
+		} else {
+			openRefusedSession(t, s)
+		}
+		for i := range 2 * defaultConns { // more than there were sessions
+			_, err := s.CreateBatch(t.Context(), []plant.Record{record(id + 1)})
+			if !errors.Is(err, store.ErrUnavailable) {
+				t.Fatalf("CreateBatch() number %d with %s=off = %v, want %v", i, setting, err, store.ErrUnavailable)
+			}
+		}
+		reload(t, server, setting, "")
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("Check() with %s=on again = %v", setting, err)
+		}
+		create(t, s, record(id+1))
+	}
+}
+
+// openRefusedSession acquires connections until one is new and refused, and then releases all.
+func openRefusedSession(t *testing.T, s *Store) {
+	t.Helper()
+	for range defaultConns + 1 {
+		conn, err := s.acquire(t.Context())
+		if err != nil {
+			if !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("acquire() = %v, want %v", err, store.ErrUnavailable)
+			}
+			return
+		}
+		defer conn.Release()
+	}
+	t.Error("no session was new: nothing was tested")
+}
+
+// The primary waits for a standby that does not exist. A commit is on its disk, but a failover would lose it.
+func TestStandbyDoesNotConfirm(t *testing.T) {
+	t.Parallel()
+	for name, cancel := range map[string]bool{"an operator cancels the wait": true, "nothing ends the wait": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t, nil)
+			s := openStore(t, server.Database(t))
+			create(t, s, record(0), record(2))
+			reload(t, server, "synchronous_standby_names", "missing")
+			waitUntilCommitsWait(t, server)
+			writeWithoutStandby(t, s, server, cancel)
+			reload(t, server, "synchronous_standby_names", "")
+			eventually(t, "no session waits for a standby", func() bool {
+				return len(server.Query(t, "postgres", waitingForStandby)) == 0
+			})
+			outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+			wantOutcomes(t, outcomes, err, plant.Same)
+		})
+	}
+}
+
+const (
+	waitingForStandby = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+	cancelWaits       = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+)
+
+// writeWithoutStandby runs writes that wait for a missing standby and checks their errors.
+func writeWithoutStandby(t *testing.T, s *Store, server *pgtest.Server, cancel bool) {
+	t.Helper()
+	stop := func() {}
+	if cancel {
+		stop = cancelRepeatedly(t, server)
+	}
+	createOne := func(id int) func() error {
+		return func() error {
+			_, err := s.CreateBatch(t.Context(), []plant.Record{record(id)})
+			return err
+		}
+	}
+	var wg sync.WaitGroup
+	for name, test := range map[string]struct {
+		write func() error
+		want  error
+	}{
+		"CreateBatch of a new plant": {createOne(1), store.ErrUnknown},
+		// It would be wrong to report that an existing plant is not stored.
+		"CreateBatch of the same plant": {createOne(0), store.ErrUnknown},
+		// A replace that waits keeps its row locked, so it is one that no other write needs.
+		"Replace": {func() error { return s.Replace(t.Context(), "main", 2, record(2).Plant, nil) }, store.ErrUnknown},
+		"Check":   {func() error { return s.Check(t.Context()) }, store.ErrUnavailable},
+	} {
+		wg.Go(func() {
+			err := test.write()
+			if !errors.Is(err, test.want) || errors.Is(err, store.ErrUnknown) && errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s = %v, want only %v", name, err, test.want)
+			}
+		})
+	}
+	wg.Wait()
+	stop()
+}
+
+// cancelRepeatedly cancels all waits for a standby until stop is called.
+func cancelRepeatedly(t *testing.T, server *pgtest.Server) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var cancelled atomic.Int64
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			rows, err := server.Attempt("postgres", cancelWaits)
+			if err != nil {
+				t.Error(err)
+			}
+			cancelled.Add(int64(len(rows)))
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+		if cancelled.Load() == 0 {
+			t.Error("no wait was cancelled: nothing was tested")
+		}
+	}
+}
+
+// waitUntilCommitsWait returns when commits wait for a standby. That takes a moment after the reload, because
+// a background process has to apply the setting too. It leaves no session that waits.
+func waitUntilCommitsWait(t *testing.T, server *pgtest.Server) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), server.SocketURL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	cancelOurs := fmt.Sprintf("%s AND pid = %d", cancelWaits, conn.PgConn().PID())
+	eventually(t, "a commit waits for a standby", func() (waited bool) {
+		committed := make(chan error, 1)
+		go func() {
+			_, err := conn.Exec(t.Context(), "SELECT pg_logical_emit_message(true, 'test', '')")
+			committed <- err
+		}()
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+			select {
+			case err := <-committed:
+				if err != nil {
+					t.Fatal(err)
+				}
+				return waited
+			case <-time.After(5 * time.Millisecond):
+				waited = len(server.Query(t, "postgres", cancelOurs)) > 0 || waited
+			}
+		}
+		t.Fatal("the commit did not end after its wait was cancelled")
+		return false
+	})
+}

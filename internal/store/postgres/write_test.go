@@ -1,0 +1,184 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/store/postgres/pgtest"
+)
+
+// result is what one attempt of a write returns.
+type result struct {
+	err    error
+	stored bool
+}
+
+func TestWriteAttempts(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, pgtest.Database(t))
+	code := func(code string) error { return &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: code} }
+	lost := error(io.ErrUnexpectedEOF)
+	for _, test := range []struct {
+		name       string
+		repeatable bool
+		results    []result // the last one is repeated
+		attempts   int
+		want       error // nil: success
+	}{
+		{"success", false, []result{{nil, true}}, 1, nil},
+		{"serialization failure", false, []result{{code(serializationFailure), false}}, 5, store.ErrUnavailable},
+		{"deadlock", true, []result{{code(deadlockDetected), false}}, 5, store.ErrUnavailable},
+		{"removed plants", true, []result{{errRemoved, false}}, 5, store.ErrBusy},
+		{"deadlock, then success", false, []result{{code(deadlockDetected), false}, {nil, true}}, 2, nil},
+		{"lost connection", false, []result{{lost, false}}, 2, store.ErrUnavailable},
+		{"lost connection, then success", false, []result{{lost, false}, {nil, true}}, 2, nil},
+		{"timeout", true, []result{{context.DeadlineExceeded, false}}, 1, store.ErrUnavailable},
+		{"full disk", true, []result{{code(diskFull), false}}, 1, store.ErrFull},
+		{"domain error", true, []result{{plant.ErrNotFound, false}}, 1, plant.ErrNotFound},
+		{"maybe stored, not repeatable", false, []result{{lost, true}}, 1, store.ErrUnknown},
+		{"maybe stored, conflict, not repeatable", false, []result{{code(deadlockDetected), true}}, 1, store.ErrUnknown},
+		{"maybe stored, then success", true, []result{{lost, true}, {lost, true}, {lost, true}, {nil, true}}, 4, nil},
+		{"maybe stored, then lost", true, []result{{lost, true}, {lost, false}, {lost, false}, {nil, true}}, 4, nil},
+		{"maybe stored, timeout, then success", true, []result{{context.DeadlineExceeded, true}, {nil, true}}, 2, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			attempts := 0
+			err := s.write(s.otherSlots, test.repeatable, func(context.Context, *pgx.Conn) (bool, error) {
+				r := test.results[min(attempts, len(test.results)-1)]
+				attempts++
+				return r.stored, r.err
+			})
+			if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) || attempts != test.attempts {
+				t.Errorf("write() = %v after %d attempts, want %v after %d", err, attempts, test.want, test.attempts)
+			}
+			if errors.Is(err, store.ErrUnknown) && errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("write() = %v is also %v", err, store.ErrUnavailable)
+			}
+		})
+	}
+}
+
+// A write whose outcome is unknown is not repeated after Close, and its outcome stays unknown even if the
+// last attempt has certainly stored nothing.
+func TestWriteEndsWithClose(t *testing.T) {
+	s := openStore(t, pgtest.Database(t))
+	defer s.closed.Store(false)
+	attempts := 0
+	err := s.write(s.otherSlots, true, func(context.Context, *pgx.Conn) (bool, error) {
+		attempts++
+		s.closed.Store(attempts == 2)
+		return attempts == 1, io.ErrUnexpectedEOF
+	})
+	if !errors.Is(err, store.ErrUnknown) || attempts != 2 {
+		t.Errorf("write() = %v after %d attempts, want %v after 2", err, attempts, store.ErrUnknown)
+	}
+}
+
+// The attempts of a write end with writeTimeout.
+func TestWriteTimeout(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, pgtest.Database(t))
+	start, attempts := time.Now(), 0
+	err := s.write(s.otherSlots, true, func(ctx context.Context, _ *pgx.Conn) (bool, error) {
+		attempts++
+		deadline, ok := ctx.Deadline()
+		if left := time.Until(deadline); !ok || left > attemptTimeout || deadline.After(time.Now().Add(writeTimeout)) {
+			t.Errorf("attempt %d has %v left, want at most %v", attempts, left, attemptTimeout)
+		}
+		return true, io.ErrUnexpectedEOF
+	})
+	took := time.Since(start)
+	if !errors.Is(err, store.ErrUnknown) || attempts < 3 || took < writeTimeout-maxBackoff {
+		t.Errorf("write() = %v after %d attempts and %v, want %v after %v",
+			err, attempts, took, store.ErrUnknown, writeTimeout)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for _, test := range []struct {
+		attempt int
+		limit   time.Duration
+	}{
+		{1, 10 * time.Millisecond}, {2, 20 * time.Millisecond}, {3, 40 * time.Millisecond},
+		{6, 320 * time.Millisecond}, {7, 500 * time.Millisecond}, {1000, 500 * time.Millisecond},
+	} {
+		var all []time.Duration
+		for range 1000 {
+			all = append(all, backoff(test.attempt))
+		}
+		lowest, highest := slices.Min(all), slices.Max(all)
+		if lowest < test.limit/2 || highest >= test.limit || highest-lowest < test.limit/4 {
+			t.Errorf("backoff(%d) is between %v and %v, want random times between %v and %v",
+				test.attempt, lowest, highest, test.limit/2, test.limit)
+		}
+	}
+}
+
+// A context that has ended gets no slot, even if one is free.
+func TestAcquireSlot(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	slots := make(chan struct{}, 1)
+	if err := acquireSlot(ctx, slots); err != nil || len(slots) != 1 {
+		t.Errorf("acquireSlot() = %v", err)
+	}
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if err := acquireSlot(ctx, slots); err != context.Canceled {
+		t.Errorf("acquireSlot() without a free slot = %v, want %v", err, context.Canceled)
+	}
+	releaseSlot(slots)
+	for range 100 {
+		if err := acquireSlot(ctx, slots); err != context.Canceled || len(slots) != 0 {
+			t.Fatalf("acquireSlot() with an ended context = %v, want %v", err, context.Canceled)
+		}
+	}
+}
+
+// A read is tried twice if the connection was lost, and once otherwise.
+func TestReadAttempts(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, pgtest.Database(t))
+	for _, test := range []struct {
+		name     string
+		errs     []error
+		attempts int
+		want     error
+	}{
+		{"success", []error{nil}, 1, nil},
+		{"lost connection", []error{io.ErrUnexpectedEOF, io.EOF, nil}, 2, store.ErrUnavailable},
+		{"lost connection, then success", []error{io.ErrUnexpectedEOF, nil}, 2, nil},
+		{"no rows", []error{pgx.ErrNoRows}, 1, pgx.ErrNoRows},
+		{"lock", []error{&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: lockNotAvailable}}, 1, store.ErrUnavailable},
+	} {
+		attempts := 0
+		err := s.read(t.Context(), readTimeout, func(ctx context.Context, _ *pgx.Conn) error {
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > readTimeout {
+				t.Errorf("%s: the query has no deadline within %v", test.name, readTimeout)
+			}
+			attempts++
+			return test.errs[attempts-1]
+		})
+		if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) || attempts != test.attempts {
+			t.Errorf("%s: read() = %v after %d attempts, want %v after %d",
+				test.name, err, attempts, test.want, test.attempts)
+		}
+	}
+	attempts := 0
+	err := s.read(t.Context(), 50*time.Millisecond, func(ctx context.Context, _ *pgx.Conn) error {
+		attempts++
+		<-ctx.Done()
+		return io.ErrUnexpectedEOF
+	})
+	if !errors.Is(err, store.ErrUnavailable) || attempts != 1 {
+		t.Errorf("read() past its timeout = %v after %d attempts, want %v after 1", err, attempts, store.ErrUnavailable)
+	}
+}
