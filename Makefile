@@ -27,7 +27,7 @@ clean: ## remove bin/ and artifacts/
 ##@ Change
 
 # PostgreSQL, the end-to-end tests and the browser take longer; make test runs them.
-SLOW := /e2e|/browser|/store/postgres|/testkit
+SLOW := /e2e|/store/postgres|/testkit
 check: ## vet and run the fast tests without the race detector: for the edit loop
 	go vet -pgo=off ./...
 	go test -pgo=off -vet=off $$(go list ./... | grep -vE '$(SLOW)')
@@ -68,7 +68,7 @@ generate: ## write the parts of the documentation and of the OpenAPI description
 	go test ./api -run TestGenerated -update
 
 screenshot: ## write docs/console.png from the real page, in about a minute
-	go test ./internal/browser -count=1 -run 'TestScreenshot$$' -screenshot ../../docs/console.png
+	go test ./internal/e2e/browser -count=1 -run 'TestScreenshot$$' -screenshot $(CURDIR)/docs/console.png
 
 ##@ Longer tests
 
@@ -82,23 +82,23 @@ fuzz: needs ## fuzz body decoding, tokens, HTTP framing and both engines, 30 s e
 	$(FUZZ) -fuzz 'FuzzEngines$$' ./internal/server
 
 linear: needs ## check that the responses to 64 contending clients are linearizable under kills, 2 minutes
-	go test -race -count=1 -run 'TestLinearizable$$' -v ./internal/e2e -linear 2m
+	go test -race -count=1 -run 'TestLinearizable$$' -v ./internal/e2e/durability -linear 2m
 
 soak: needs ## kill the service or cut its power 400 times and count lost plants, about 4 minutes, as root
-	go test -c -o bin/soak ./internal/e2e
-	cd internal/e2e && ../../bin/soak -test.run 'TestSoak$$' -test.timeout 60m -soak
+	go test -c -o bin/soak ./internal/e2e/durability
+	cd internal/e2e/durability && ../../../bin/soak -test.run 'TestSoak$$' -test.timeout 60m -soak
 
 restarts: needs ## restart the service 50 times under 500 requests a second, on each engine
-	go test ./internal/e2e -count=1 -v -run 'TestRollingRestart$$' -restarts 50
+	go test ./internal/e2e/lifecycle -count=1 -v -run 'TestRollingRestart$$' -restarts 50
 
 slow: needs ## connect slow clients until the server disconnects them, about 2 minutes
-	go test ./internal/e2e -count=1 -v -run 'TestSlowClients$$' -slow 100s
+	go test ./internal/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
 
 overload: ## send ten times the capacity for 30 s, in 256 MiB, on an otherwise idle machine
-	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e -count=1 -v -run 'TestOverload$$'
+	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e/overload -count=1 -v -run 'TestOverload$$'
 
 # make mutate PKG=./internal/rate N=100 SEED=2 MIN=90
-PKG ?= $(shell go list ./client ./cmd/... ./internal/... | grep -v -e /e2e -e /browser -e /testkit)
+PKG ?= $(shell go list ./client ./cmd/... ./internal/... | grep -v -e /e2e -e /testkit)
 N ?= 40
 SEED ?= 1
 MIN ?= 0

@@ -1,0 +1,323 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"plantstore/internal/testkit"
+)
+
+func TestCreate(t *testing.T) {
+	all := testkit.StartOnEachEngine(t)
+	for _, test := range []struct{ what, body, want string }{
+		{"a plant", `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`, `{"name":"Monstera deliciosa","tag":"climber"}`},
+		{"the same again", `{"tag":"climber","name":"Monstera deliciosa","id":1.0}`, `{"name":"Monstera deliciosa","tag":"climber"}`},
+		{"without a tag", `{"id":2,"name":"Fern"}`, `{"name":"Fern"}`},
+		{"with an empty one", `{"id":3,"name":"Fern","tag":""}`, `{"name":"Fern","tag":""}`},
+		{"the largest id", `{"id":9223372036854775807,"name":"x"}`, `{"name":"x"}`},
+		{"the smallest id", `{"id":-9223372036854775808,"name":"x"}`, `{"name":"x"}`},
+		{"an id as a decimal", `{"id":4.0,"name":"x"}`, `{"name":"x"}`},
+		{"an id with an exponent", `{"id":1e2,"name":"x"}`, `{"name":"x"}`},
+		{"an empty name", `{"id":5,"name":""}`, `{"name":""}`},
+		{"escapes", `{"id":6,"name":"\u00e9\ud83c\udf35\/\"\\\n"}`, `{"name":"é🌵/\"\\\n"}`},
+		{"markup", `{"id":7,"name":"<b>&amp;"}`, `{"name":"<b>&amp;"}`},
+		{"more members", `{"id":8,"name":"x","ID":1,"more":{"id":[]}}`, `{"name":"x"}`},
+	} {
+		a := all.Create(t, test.body)
+		testkit.WantResponse(t, test.what, a, 200, test.want)
+		if ct := a.Header["Content-Type"]; len(ct) != 1 || ct[0] != "application/json" {
+			t.Errorf("%s: Content-Type %q", test.what, ct)
+		}
+	}
+	for id, want := range map[string]string{
+		"1": `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`, "2": `{"id":2,"name":"Fern"}`, "3": `{"id":3,"name":"Fern","tag":""}`,
+		"9223372036854775807": `{"id":9223372036854775807,"name":"x"}`, "-9223372036854775808": `{"id":-9223372036854775808,"name":"x"}`, "100": `{"id":100,"name":"x"}`,
+	} {
+		testkit.WantResponse(t, "read plant "+id, all.Do(t, "GET", "/plants/"+id, ""), 200, want)
+	}
+	for _, body := range []string{`{"id":1,"name":"Monstera"}`, `{"id":1,"name":"Monstera deliciosa"}`, `{"id":1,"name":"Monstera deliciosa","tag":"Climber"}`, `{"id":2,"name":"Fern","tag":""}`, `{"id":3,"name":"Fern"}`} {
+		testkit.WantError(t, body, all.Create(t, body), 40009)
+	}
+}
+
+// Every wrong request is a 400 with its own number, and stores nothing.
+func TestCreateRefused(t *testing.T) {
+	all := testkit.StartOnEachEngine(t)
+	const good = `{"id":1,"name":"x"}`
+	large := `{"id":1,"name":"` + strings.Repeat("x", 64<<10) + `"}`
+	for _, test := range []struct {
+		what    string
+		number  int
+		body    string
+		headers []string
+	}{
+		{"nothing", 40001, "", nil},
+		{"white space", 40001, " \n", nil},
+		{"half an object", 40002, `{"id":1`, nil},
+		{"invalid UTF-8", 40003, "{\"id\":1,\"name\":\"\xff\"}", nil},
+		{"UTF-16", 40003, "\xff\xfe{\x00}\x00", nil},
+		{"a byte order mark", 40004, "\xef\xbb\xbf" + good, nil},
+		{"a lone surrogate", 40005, `{"id":1,"name":"\ud800"}`, nil},
+		{"trailing bytes", 40006, good + "x", nil},
+		{"two values", 40006, good + good, nil},
+		{"a name twice", 40007, `{"id":1,"name":"x","\u0069d":1}`, nil},
+		{"30 000 levels", 40008, `{"id":1,"name":"x","more":` + strings.Repeat("[", 30_000), nil},
+		{"null", 40010, `null`, nil},
+		{"an array", 40010, `[` + good + `]`, nil},
+		{"a number", 40010, `1`, nil},
+		{"no id", 40011, `{"name":"x"}`, nil},
+		{"no name", 40011, `{"id":1}`, nil},
+		{"another case", 40011, `{"ID":1,"name":"x"}`, nil},
+		{"id null", 40012, `{"id":null,"name":"x"}`, nil},
+		{"name null", 40012, `{"id":1,"name":null}`, nil},
+		{"tag null", 40012, `{"id":1,"name":"x","tag":null}`, nil},
+		{"id a string", 40013, `{"id":"1","name":"x"}`, nil},
+		{"id a fraction", 40013, `{"id":1.5,"name":"x"}`, nil},
+		{"2^63", 40014, `{"id":9223372036854775808,"name":"x"}`, nil},
+		{"a huge exponent", 40014, `{"id":1e999999999999,"name":"x"}`, nil},
+		{"name a number", 40015, `{"id":1,"name":1}`, nil},
+		{"tag an object", 40015, `{"id":1,"name":"x","tag":{}}`, nil},
+		{"U+0000", 40016, `{"id":1,"name":"\u0000"}`, nil},
+		{"too large", 40017, large, nil},
+		{"no content type", 40018, good, []string{"Content-Type"}},
+		{"another content type", 40019, good, []string{"Content-Type: text/json"}},
+		{"a form", 40019, good, []string{"Content-Type: application/x-www-form-urlencoded"}},
+		{"a suffix", 40019, good, []string{"Content-Type: application/problem+json"}},
+		{"another charset", 40019, good, []string{"Content-Type: application/json; charset=latin1"}},
+		{"another parameter", 40019, good, []string{"Content-Type: application/json; v=1"}},
+		{"no media type", 40019, good, []string{"Content-Type: ;"}},
+		{"gzip", 40021, good, []string{"Content-Encoding: gzip"}},
+		{"several encodings", 40021, good, []string{"Content-Encoding: identity, br"}},
+	} {
+		a := all.Do(t, "POST", "/plants", test.body, append([]string{testkit.ContentJSON}, test.headers...)...)
+		testkit.WantError(t, test.what, a, test.number)
+	}
+	testkit.WantResponse(t, "what is stored after all that", all.Do(t, "GET", "/plants", ""), 200, "[]")
+
+	for _, headers := range [][]string{
+		{"Content-Type: Application/JSON; Charset=UTF-8"}, {`Content-Type: application/json;charset="utf-8"`}, {testkit.ContentJSON, "Content-Encoding: identity"},
+	} {
+		testkit.WantResponse(t, fmt.Sprint(headers), all.Do(t, "POST", "/plants", good, headers...), 200, `{"name":"x"}`)
+	}
+}
+
+// What Go's client can't send.
+func TestCreateRefusedRaw(t *testing.T) {
+	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
+		head := "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + p.Token + "\r\n"
+		const good = `{"id":1,"name":"x"}`
+		length := func(body string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body) }
+		exact := `{"id":2,"name":"` + strings.Repeat("x", 64<<10-len(`{"id":2,"name":""}`)) + `"}`
+		for _, test := range []struct {
+			what, request string
+			number        int
+		}{
+			{"the content type twice", head + "Content-Type: application/json\r\nContent-Type: application/json\r\n" + length(good), 40020},
+			{"64 KiB and a byte", head + "Content-Type: application/json\r\n" + length(exact+" "), 40017},
+			{"64 KiB and a byte in chunks", head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + testkit.Chunked(exact+" "), 40017},
+			{"a body in broken chunks", head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 40022},
+			{"no host", "POST /plants HTTP/1.1\r\n\r\n", 40024},
+			{"not HTTP", "HELLO\r\n\r\n", 40024},
+			{"a space in a header name", "GET / HTTP/1.1\r\nHost: x\r\nA B: c\r\n\r\n", 40024},
+			{"headers of 2 MB", "GET / HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("x", 2<<20) + "\r\n\r\n", 43101},
+			{"a transfer coding", "POST /plants HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 50101},
+			{"HTTP/3.0", "GET / HTTP/3.0\r\nHost: x\r\n\r\n", 50501},
+			{"an expectation", head + "Expect: cookies\r\nContent-Type: application/json\r\n" + length(good), 40030},
+			{"another path", strings.Replace(head, "/plants", "/plant", 1) + length(""), 40402},
+			{"a path that is not clean", strings.Replace(head, "/plants", "//plants/../x", 1) + length(""), 40402},
+			{"options of the server", "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 40402},
+		} {
+			response := p.Raw(t, test.request)
+			status, body := testkit.ParseRaw(response)
+			testkit.WantError(t, test.what, testkit.Response{Status: status, Header: http.Header{"Content-Type": {contentType(response)}}, Body: body}, test.number)
+			if !strings.Contains(response, "\r\nX-Request-Id: ") {
+				t.Errorf("%s: no X-Request-Id in %.300q", test.what, response)
+			}
+			p.WaitLogged(t, test.number)
+		}
+		page := p.Do(t, "GET", "/plants", "")
+		testkit.WantResponse(t, "what is stored after all that", page, 200, "[]")
+		if status, body := testkit.ParseRaw(p.Raw(t, head+"Content-Type: application/json\r\n"+length(exact))); status != 200 {
+			t.Errorf("64 KiB exactly: %d %.100s", status, body)
+		}
+		if status, body := testkit.ParseRaw(p.Raw(t, head+"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"+testkit.Chunked(exact))); status != 200 {
+			t.Errorf("64 KiB exactly, in chunks: %d %.100s", status, body)
+		}
+	})
+}
+
+func contentType(response string) string {
+	_, after, _ := strings.Cut(response, "Content-Type: ")
+	value, _, _ := strings.Cut(after, "\r\n")
+	return value
+}
+
+func TestRouting(t *testing.T) {
+	all := testkit.StartOnEachEngine(t)
+	for path, number := range map[string]int{"/plant": 40402, "/console": 40402, "/docs/": 40402, "/plants/": 40402, "/plants/1/x": 40402, "/livez": 40402, "/readyz": 40402, "/metrics": 40402} {
+		testkit.WantError(t, "GET "+path, all.Do(t, "GET", path, ""), number)
+	}
+	for _, test := range []struct{ method, path, allow string }{
+		{"PATCH", "/plants", "GET, HEAD, POST"}, {"DELETE", "/plants", "GET, HEAD, POST"}, {"POST", "/plants/1", "DELETE, GET, HEAD, PUT"}, {"POST", "/openapi.json", "GET, HEAD"},
+	} {
+		a := all.Do(t, test.method, test.path, "", "Authorization")
+		testkit.WantError(t, test.method+" "+test.path, a, 40501)
+		if a.Header.Get("Allow") != test.allow {
+			t.Errorf("%s %s: Allow %q, want %q", test.method, test.path, a.Header.Get("Allow"), test.allow)
+		}
+	}
+	for _, path := range []string{"/openapi.json", "/openapi.yaml"} {
+		a := all[0].Do(t, "GET", path, "", "Authorization")
+		if a.Status != 200 || !strings.Contains(a.Body, all[0].URL) {
+			t.Errorf("GET %s: %d, or it does not name %s", path, a.Status, all[0].URL)
+		}
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
+		if p.URL != "http://plants.example/some/prefix" {
+			t.Fatalf("the server says that it is at %s", p.URL)
+		}
+		p.URL = listening(p)
+		testkit.WantError(t, "without the prefix", p.Create(t, `{"id":1,"name":"x"}`), 40402)
+		p.URL += "/some/prefix"
+		r, _ := http.NewRequest("POST", p.URL+"/plants", strings.NewReader(`{"id":1,"name":"x"}`))
+		r.Header = http.Header{"Authorization": {"Bearer " + p.Token}, "Content-Type": {"application/json"}}
+		response, err := testkit.HTTP.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if body, _ := io.ReadAll(response.Body); response.StatusCode != 200 || string(body) != `{"name":"x"}` {
+			t.Errorf("with the prefix: %d %s", response.StatusCode, body)
+		}
+	}, "--base-url", "http://plants.example/some/prefix/")
+}
+
+// listening is the address that a server with another public address really has.
+func listening(p *testkit.Server) string {
+	_, after, _ := strings.Cut(p.Stderr.String(), `"listening":"`)
+	address, _, _ := strings.Cut(after, `"`)
+	return "http://" + address
+}
+
+// body draws what a client may send: mostly nearly right.
+func drawBody(t *rapid.T, id int64) []byte {
+	scalars := []any{nil, true, 0, -1, 1.5, "", "x", "é🌵", []any{}, map[string]any{}, json.Number("1e2"), json.Number("1.0"), json.Number("9223372036854775808"), json.Number("-9223372036854775808"), json.Number("1e400")}
+	text := rapid.StringOfN(rapid.Rune().Filter(func(r rune) bool { return r < 0xd800 || r > 0xdfff }), 0, 20, -1)
+	members := map[string]any{}
+	value := func(name string, right any) {
+		switch rapid.IntRange(0, 9).Draw(t, name) {
+		case 0:
+		case 1:
+			members[name] = rapid.SampledFrom(scalars).Draw(t, name+" value")
+		default:
+			members[name] = right
+		}
+	}
+	value("id", json.Number(rapid.SampledFrom([]string{"%d", "%d.0", "%d00e-2", "%d.000e0"}).Draw(t, "form")))
+	if n, ok := members["id"].(json.Number); ok && strings.Contains(string(n), "%") {
+		members["id"] = json.Number(fmt.Sprintf(string(n), id))
+	}
+	value("name", text.Draw(t, "name text"))
+	value("tag", text.Draw(t, "tag text"))
+	value(rapid.SampledFrom([]string{"ID", "Name", "more", ""}).Draw(t, "extra"), 1)
+	body, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// The description is exact: what it allows is 200 and read back as sent, what it forbids is 400 and
+// leaves nothing. The judge is a validator that knows only the description.
+func TestDescriptionIsExact(t *testing.T) {
+	all := testkit.StartOnEachEngine(t)
+	next := int64(1000)
+	var allowed, refused int
+	rapid.Check(t, func(rt *rapid.T) {
+		next++
+		body := drawBody(rt, next)
+		want := 400
+		if testkit.Allows(t, body) {
+			want = 200
+		}
+		a := all.Create(t, string(body))
+		var sent struct {
+			ID   json.Number
+			Name string
+			Tag  *string
+		}
+		if want == 400 {
+			refused++
+			if a.Status != 400 {
+				rt.Fatalf("%s: the description forbids it, and it was answered %d %s", body, a.Status, a.Body)
+			}
+			if got := all.Do(t, "GET", "/plants/"+strconv.FormatInt(next, 10), ""); got.Status != 404 {
+				rt.Fatalf("%s was refused, and plant %d is there: %s", body, next, got.Body)
+			}
+			return
+		}
+		allowed++
+		if a.Number() == 40009 { // a fixed id from the samples, drawn before with another name
+			return
+		}
+		members := map[string]json.RawMessage{}
+		json.Unmarshal(body, &members)
+		json.Unmarshal(members["id"], &sent.ID)
+		json.Unmarshal(members["name"], &sent.Name)
+		json.Unmarshal(members["tag"], &sent.Tag)
+		if a.Status != 200 || a.Body != show(nil, sent.Name, sent.Tag) {
+			rt.Fatalf("%s: %d %s, want 200 %s", body, a.Status, a.Body, show(nil, sent.Name, sent.Tag))
+		}
+		f, _ := sent.ID.Float64()
+		id := next
+		if math.Abs(f) < 1000 || math.Abs(f) > 1e15 { // one of the samples
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.Replace(sent.ID.String(), "1e2", "100", 1), ".0"), 10, 64)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			id = n
+		}
+		got := all.Do(t, "GET", fmt.Sprintf("/plants/%d", id), "")
+		if got.Status != 200 || got.Body != show(&id, sent.Name, sent.Tag) {
+			rt.Fatalf("%s is read back as %d %s", body, got.Status, got.Body)
+		}
+	})
+	t.Logf("%d bodies allowed, %d refused", allowed, refused)
+	if allowed == 0 || refused == 0 {
+		t.Error("one of the two was never drawn")
+	}
+}
+
+// show is how the service writes a plant, built on another JSON library.
+func show(id *int64, name string, tag *string) string {
+	quote := func(s string) string {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		enc.Encode(s)
+		// That library escapes more than JSON asks for.
+		return strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029", `\u007f`, "\x7f").Replace(strings.TrimSuffix(b.String(), "\n"))
+	}
+	var b strings.Builder
+	b.WriteByte('{')
+	if id != nil {
+		fmt.Fprintf(&b, `"id":%d,`, *id)
+	}
+	b.WriteString(`"name":` + quote(name))
+	if tag != nil {
+		b.WriteString(`,"tag":` + quote(*tag))
+	}
+	return b.String() + "}"
+}

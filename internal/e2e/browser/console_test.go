@@ -1,0 +1,259 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"plantstore/internal/testkit"
+)
+
+func TestDoor(t *testing.T) {
+	s := serve(t)
+	p := newPage(t)
+	p.goTo(s.URL + "/")
+
+	wrong := mistyped(s.Token)
+	p.press(wrong) // the field has the focus from the start
+	p.click("#door button")
+	p.wantVisible("#door-error bdi", message(t, s, "GET", "/plants", "", "Authorization: Bearer "+wrong))
+	p.wantVisible("#door-error .detail", "Status 401 · error 40103")
+
+	p.typeIn("#token", s.Token+enter)
+	p.wantVisible("#store")
+	p.wantText("#count", "0")
+	if got := eval[map[string]string](p, `({ ...sessionStorage })`); len(got) != 1 || got["plantstore.token"] != s.Token {
+		t.Errorf("sessionStorage holds %q, want the token alone", got)
+	}
+	for place, content := range map[string]string{
+		"the address":  eval[string](p, `location.href`),
+		"localStorage": eval[string](p, `JSON.stringify({ ...localStorage })`),
+		"the cookies":  eval[string](p, `document.cookie`),
+		"the page":     eval[string](p, `document.documentElement.outerHTML + document.querySelector('#token').value`),
+	} {
+		if strings.Contains(content, s.Token) {
+			t.Errorf("%s has the token: %s", place, content)
+		}
+	}
+	p.do(chromedp.Reload())
+	p.wantVisible("#store") // the same tab is still inside
+	p.click("#forget")
+	p.wantVisible("#door")
+	if n := eval[int](p, `sessionStorage.length`); n != 0 {
+		t.Errorf("%d things are kept after the token was forgotten", n)
+	}
+	p.wantQuiet()
+	p.wantHome(s.URL)
+}
+
+// mistyped changes the last letter of a token, which is part of its checksum.
+func mistyped(token string) string {
+	last := "a"
+	if strings.HasSuffix(token, last) {
+		last = "b"
+	}
+	return token[:len(token)-1] + last
+}
+
+// row is the selector of a plant's row.
+func row(id string) string { return fmt.Sprintf(`tr[data-id="%s"]`, id) }
+
+// add fills the form and sends it.
+func (p *page) add(id, name, tag string) {
+	p.t.Helper()
+	p.typeIn("#add-id", id)
+	p.typeIn("#add-name", name)
+	if tag != "" {
+		p.typeIn("#add-tag", tag)
+	}
+	p.click("#add button")
+}
+
+// wantRow waits until a plant is shown so. The empty tag is none.
+func (p *page) wantRow(id, name, tag string) {
+	p.t.Helper()
+	p.wantText(row(id)+" .c-id", strings.ReplaceAll(id, "-", "\u2212"))
+	p.wantText(row(id)+" .c-name", name)
+	if tag == "" {
+		tag = "–no tag"
+	}
+	p.wantText(row(id)+" .c-tag", tag)
+}
+
+func TestPlants(t *testing.T) {
+	s := serve(t)
+	p := openConsole(t, s)
+	p.wantVisible("#empty", "No plants yet. The first one you add appears here.")
+
+	p.add("7", "Ficus lyrata", "tree")
+	p.wantText("#status", "Plant 7 is in the store.") // it goes away by itself: the first to be looked at
+	p.wantRow("7", "Ficus lyrata", "tree")
+	p.wantText("#count", "1")
+	s.want(t, "7", 200, `{"id":7,"name":"Ficus lyrata","tag":"tree"}`)
+
+	p.add("7", "Monstera", "")
+	p.wantVisible("#add-error bdi", message(t, s, "POST", "/plants", `{"id":7,"name":"Monstera"}`))
+	p.wantVisible("#add-error .detail", "Status 400 · error 40009")
+	p.wantValue("#add-name", "Monstera") // what was typed is not lost
+
+	p.click(row("7") + " .edit")
+	p.typeIn(row("7")+" .f-name textarea", "Ficus elastica")
+	p.typeIn(row("7")+" .f-tag textarea", backspace)
+	p.click(row("7")+" button", "Save")
+	p.wantRow("7", "Ficus elastica", "")
+	s.want(t, "7", 200, `{"id":7,"name":"Ficus elastica"}`)
+
+	p.add("8", "Aloe", "")
+	p.wantRow("8", "Aloe", "")
+	p.click(row("7") + " .remove")
+	p.click(row("7")+" .removal button", "Remove")
+	p.wantText("#status", "Plant 7 is removed.")
+	p.wantGone(row("7"))
+	p.wantText("#count", "1")
+	s.want(t, "7", 404, "")
+	p.wantQuiet()
+	p.wantHome(s.URL)
+}
+
+// message is the sentence that the service answers a wrong request with.
+func message(t *testing.T, s service, method, path, body string, headers ...string) string {
+	t.Helper()
+	a := s.Do(t, method, path, body, append([]string{testkit.ContentJSON}, headers...)...)
+	var said struct{ Message string }
+	if err := json.Unmarshal([]byte(a.Body), &said); err != nil || a.Status < 400 {
+		t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
+	}
+	return said.Message
+}
+
+func TestConflict(t *testing.T) {
+	s := serve(t)
+	s.create(t, `{"id":1,"name":"Aloe"}`)
+	p := openConsole(t, s)
+	behindThePage := func(name string) {
+		t.Helper()
+		if a := s.Do(t, "PUT", "/plants/1", fmt.Sprintf(`{"name":%q}`, name), testkit.ContentJSON); a.Status != 200 {
+			t.Fatalf("replace plant 1: %d %s", a.Status, a.Body)
+		}
+	}
+
+	p.click(row("1") + " .edit")
+	p.typeIn(row("1")+" .f-name textarea", "mine")
+	behindThePage("theirs")
+	p.click(row("1")+" button", "Save")
+	p.wantVisible(row("1")+" .detail", "Status 412 · error 41201")
+	s.want(t, "1", 200, `{"id":1,"name":"theirs"}`)
+
+	p.click("button", "Load the current version")
+	p.wantValue(row("1")+" .f-name textarea", "theirs")
+	p.typeIn(row("1")+" .f-name textarea", "mine, knowingly")
+	p.click(row("1")+" button", "Save")
+	p.wantRow("1", "mine, knowingly", "")
+
+	p.click(row("1") + " .remove")
+	p.wantVisible(row("1")+" .quoted", "mine, knowingly")
+	behindThePage("theirs again")
+	p.click(row("1")+" button", "Remove")
+	p.wantVisible(row("1")+" .detail", "Status 412 · error 41201")
+	s.want(t, "1", 200, `{"id":1,"name":"theirs again"}`)
+	p.click("button", "Load the current version")
+	p.wantVisible(row("1")+" .quoted", "theirs again")
+	p.click(row("1")+" button", "Remove")
+	p.wantGone(row("1"))
+	s.want(t, "1", 404, "")
+	p.wantQuiet()
+}
+
+// A name is text, whatever it looks like, wherever it is shown.
+func TestNamesAreText(t *testing.T) {
+	const attack = "javascript:window.pwned=1"
+	names := []string{
+		`<img src=x onerror=window.pwned=1>`,
+		`<script>window.pwned=1</script>`,
+		`"><svg onload=window.pwned=1>`,
+		`<a href="` + attack + `">`,
+		`&lt;b&gt; {{pwned}} ${pwned}`,
+	}
+	s := serve(t)
+	p := openConsole(t, s)
+	for i, name := range names {
+		id := fmt.Sprint(i)
+		p.add(id, name, attack)
+		p.wantRow(id, name, attack)
+	}
+	p.click("#refresh")
+	for i, name := range names {
+		id := fmt.Sprint(i)
+		p.wantRow(id, name, attack)
+		p.click(row(id) + " .remove")
+		p.wantText(row(id)+" .quoted", name)
+		p.click(row(id)+" button", "Keep")
+		p.click(row(id) + " .edit")
+		p.wantValue(row(id)+" .f-name textarea", name)
+		p.click(row(id)+" button", "Cancel")
+	}
+	p.typeIn("#search-id", names[0])
+	p.press(enter)
+	p.wantVisible("#list-error .failure")
+	if n := eval[int](p, `document.querySelectorAll('#store :is(img, script, a, iframe), #store svg:not(#chart)').length`); n != 0 {
+		t.Errorf("%d elements were made of names", n)
+	}
+	if pwned := eval[string](p, `typeof window.pwned`); pwned != "undefined" {
+		t.Errorf("window.pwned is a %s: a name ran as script", pwned)
+	}
+	p.wantQuiet()
+	p.wantHome(s.URL)
+}
+
+// An id is any int64; a number of JavaScript holds 53 bits.
+func TestEveryInt64IsExact(t *testing.T) {
+	const most, least = "9223372036854775807", "-9223372036854775808"
+	s := serve(t)
+	s.create(t, `{"id":`+least+`,"name":"least"}`)
+	p := openConsole(t, s)
+	p.wantRow(least, "least", "")
+	p.add(most, "most", "")
+	p.wantRow(most, "most", "")
+	s.want(t, most, 200, `{"id":`+most+`,"name":"most"}`)
+
+	p.click("#refresh")
+	p.wantRow(most, "most", "")
+	p.click(row(most) + " .edit")
+	p.typeIn(row(most)+" .f-name textarea", "the very most")
+	p.click(row(most)+" button", "Save")
+	p.wantRow(most, "the very most", "")
+	s.want(t, most, 200, `{"id":`+most+`,"name":"the very most"}`)
+
+	p.typeIn("#search-id", least)
+	p.press(enter)
+	p.wantText("#list-title", "Plant "+least)
+	p.wantRow(least, "least", "")
+	p.wantQuiet()
+}
+
+// Plants that others create are seen without a touch: in the number, in the chart, and as an
+// offer to refresh the list.
+func TestLive(t *testing.T) {
+	s := serve(t)
+	p := openConsole(t, s)
+	p.wantText("#count", "0")
+	p.wantVisible("#chart .zero")
+	if bars := eval[int](p, `document.querySelectorAll('#chart .up').length`); bars != 0 {
+		t.Errorf("%d bars for no plants", bars)
+	}
+
+	s.create(t, `{"id":1,"name":"a"}`, `{"id":2,"name":"b"}`, `{"id":3,"name":"c"}`)
+	created := time.Now()
+	p.wantText("#count", "3")
+	t.Logf("seen after %v", time.Since(created))
+	p.wantVisible("#chart .up")
+	p.wantVisible("#refresh", "Refresh: list changed")
+	p.click("#refresh")
+	p.wantRow("3", "c", "")
+	p.wantVisible("#refresh", "Refresh")
+	p.wantQuiet()
+}

@@ -1,0 +1,337 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"plantstore/internal/testkit"
+)
+
+// limit is the time that a test has for all that it does on a page.
+const limit = 2 * time.Minute
+
+// page is one tab with cookies and storage of its own, and what was seen on it.
+type page struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	messages []chromedp.ConsoleMessage
+	requests []string
+	dialogs  []string
+}
+
+// newPage opens a tab. It is closed with the test, which fails when a script of the page failed
+// or a dialog came up.
+func newPage(t *testing.T) *page {
+	t.Helper()
+	return newPageFor(t, limit)
+}
+
+func newPageFor(t *testing.T, limit time.Duration) *page {
+	t.Helper()
+	if browser == nil {
+		testkit.Unavailable(t, "there is no chromium on this machine: make test installs it")
+	}
+	tabCtx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	if err := chromedp.Do(tabCtx); err != nil {
+		closeTab()
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(tabCtx, limit)
+	p := &page{t: t, ctx: ctx}
+	// Keys must not be lost while the browser gives the focus from one window to the next.
+	call(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+
+	var collectors sync.WaitGroup
+	messages := chromedp.Console(ctx)
+	requests := chromedp.Events(ctx, network.RequestWillBeSent)
+	dialogs := chromedp.Events(ctx, cdppage.JavascriptDialogOpening)
+	collectors.Go(func() {
+		for m, err := range messages {
+			if err == nil {
+				p.note(func() { p.messages = append(p.messages, m) })
+			}
+		}
+	})
+	collectors.Go(func() {
+		for r, err := range requests {
+			if err == nil {
+				p.note(func() { p.requests = append(p.requests, r.Request.URL) })
+			}
+		}
+	})
+	collectors.Go(func() {
+		for d, err := range dialogs {
+			if err == nil {
+				p.note(func() { p.dialogs = append(p.dialogs, d.Message) })
+				chromedp.Call(ctx, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{})
+			}
+		}
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			p.screenshot("failed-" + strings.ReplaceAll(t.Name(), "/", "-"))
+		}
+		cancel()
+		closeTab()
+		collectors.Wait()
+		for _, m := range p.messages {
+			if m.IsException() {
+				t.Errorf("a script of the page failed: %s", m.Text)
+			} else if t.Failed() {
+				t.Logf("the page's console: %s: %s", m.Type, m.Text)
+			}
+		}
+		if len(p.dialogs) > 0 {
+			t.Errorf("the page opened dialogs: %q", p.dialogs)
+		}
+	})
+	return p
+}
+
+func (p *page) note(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+// openConsole goes through the door of a service, and waits for its list.
+func openConsole(t *testing.T, s service) *page {
+	t.Helper()
+	p := newPage(t)
+	p.goTo(s.URL + "/")
+	p.enter(s.Token)
+	return p
+}
+
+func (p *page) enter(token string) {
+	p.t.Helper()
+	p.typeIn("#token", token)
+	p.click("#door button")
+	p.wantVisible("#store")
+}
+
+func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, steps...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *page) goTo(address string) {
+	p.t.Helper()
+	p.do(chromedp.Navigate(address))
+}
+
+// eval returns what an expression is on the page, also when it is a promise.
+func eval[T any](p *page, expression string) T {
+	p.t.Helper()
+	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// js writes values as JavaScript arguments.
+func js(values ...string) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		b, _ := json.Marshal(v) // a string always has a JSON form
+		quoted[i] = string(b)
+	}
+	return strings.Join(quoted, ",")
+}
+
+// where finds what a person sees: an element of a selector, and of a text where one is given.
+const where = `((selector, text) => [...document.querySelectorAll(selector)].find((e) =>
+	e.checkVisibility({ visibilityProperty: true }) && (text === undefined || e.textContent.trim() === text)))`
+
+func sought(selector string, text []string) string {
+	return where + "(" + js(append([]string{selector}, text...)...) + ")"
+}
+
+func (p *page) wantVisible(selector string, text ...string) {
+	p.t.Helper()
+	p.waitFor(fmt.Sprintf("%s %q on the page", selector, text), "Boolean("+sought(selector, text)+")", `document.body.innerText`)
+}
+
+func (p *page) wantGone(selector string) {
+	p.t.Helper()
+	p.waitFor(selector+" to go", "!"+sought(selector, nil), `document.body.innerText`)
+}
+
+// wantText waits until an element reads exactly so.
+func (p *page) wantText(selector, text string) {
+	p.t.Helper()
+	content := "document.querySelector(" + js(selector) + ")?.textContent"
+	p.waitFor(fmt.Sprintf("%s to read %q", selector, text), content+" === "+js(text), content+" ?? 'no such element'")
+}
+
+// wantValue waits until a field holds a text.
+func (p *page) wantValue(selector, text string) {
+	p.t.Helper()
+	value := "document.querySelector(" + js(selector) + ")?.value"
+	p.waitFor(fmt.Sprintf("%s to hold %q", selector, text), value+" === "+js(text), value+" ?? 'no such element'")
+}
+
+// waitFor waits until an expression is true; the other one tells what is there instead.
+func (p *page) waitFor(what, expression, instead string) {
+	p.t.Helper()
+	waitFor(p.t, limit/2, what, func() (bool, string) {
+		if eval[bool](p, expression) {
+			return true, ""
+		}
+		return false, eval[string](p, "String("+instead+")")
+	})
+}
+
+// click presses the mouse on the middle of what a person sees, once it stands still and nothing
+// covers it.
+func (p *page) click(selector string, text ...string) {
+	p.t.Helper()
+	type point struct{ X, Y float64 }
+	var before, now *point
+	waitFor(p.t, limit/2, fmt.Sprintf("%s %q to be clickable", selector, text), func() (bool, string) {
+		before, now = now, eval[*point](p, `((e) => {
+			if (!e) return null;
+			e.scrollIntoView({ block: 'center', behavior: 'instant' });
+			const { x, y, width, height } = e.getBoundingClientRect();
+			const at = { X: x + width / 2, Y: y + height / 2 };
+			const hit = document.elementFromPoint(at.X, at.Y);
+			return e.contains(hit) ? at : null;
+		})(`+sought(selector, text)+`)`)
+		return before != nil && now != nil && *before == *now, eval[string](p, `document.body.innerText`)
+	})
+	p.do(chromedp.MouseClickXY(now.X, now.Y))
+}
+
+// typeIn replaces what a field holds, by mouse and keyboard.
+func (p *page) typeIn(selector, text string) {
+	p.t.Helper()
+	p.click(selector)
+	p.do(selectAll, chromedp.KeyEvent(text))
+}
+
+// Keys that have no character of their own.
+const (
+	enter     = kb.Enter
+	tab       = kb.Tab
+	escape    = kb.Escape
+	backspace = kb.Backspace
+)
+
+var selectAll = chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl))
+
+// press types keys to whatever has the focus.
+func (p *page) press(keys string) {
+	p.t.Helper()
+	p.do(chromedp.KeyEvent(keys))
+}
+
+// seen returns what the page has reported on its console until now, without the failed requests
+// that the browser notes there.
+func (p *page) seen() (messages []string) {
+	p.t.Helper()
+	const mark = "all before this is seen"
+	eval[chromedp.Void](p, "console.debug("+js(mark)+")")
+	waitFor(p.t, limit/2, "the page's console", func() (bool, string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return slices.ContainsFunc(p.messages, func(m chromedp.ConsoleMessage) bool { return m.Text == mark }), ""
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.messages {
+		if m.Text != mark && m.Source != "network" {
+			messages = append(messages, fmt.Sprintf("%s: %s", m.Type, m.Text))
+		}
+	}
+	return messages
+}
+
+// wantQuiet holds the page to a clean console: no refusal by its own policy, no warning.
+func (p *page) wantQuiet() {
+	p.t.Helper()
+	if messages := p.seen(); len(messages) > 0 {
+		p.t.Errorf("the page's console: %q", messages)
+	}
+}
+
+// wantHome holds every request of the page to one origin; the paths given must be among them.
+func (p *page) wantHome(origin string, paths ...string) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, address := range p.requests {
+		u, err := url.Parse(address)
+		if err != nil || u.Scheme+"://"+u.Host != origin && u.Scheme != "data" && u.Scheme != "blob" {
+			p.t.Errorf("the page asked for %s, which is not of %s", address, origin)
+		}
+	}
+	for _, path := range append(paths, "/plants") {
+		if !slices.ContainsFunc(p.requests, func(address string) bool {
+			address, _, _ = strings.Cut(address, "?")
+			return address == origin+path
+		}) {
+			p.t.Errorf("the page did not ask for %s; it asked for %q", path, p.requests)
+		}
+	}
+}
+
+// phone makes the tab a small touch screen.
+func (p *page) phone() {
+	p.t.Helper()
+	p.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2)))
+}
+
+// scheme sets what the person prefers: light or dark. Motion is reduced, so that a picture or a
+// measure of colours is not taken half-way.
+func (p *page) scheme(value string) {
+	p.t.Helper()
+	features := []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: value},
+		{Name: "prefers-reduced-motion", Value: "reduce"},
+	}
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+}
+
+func call[P, R any](p *page, command cdp.Command[P, R], params P) R {
+	p.t.Helper()
+	result, err := chromedp.Call(p.ctx, command, params)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return result
+}
+
+// screenshot leaves a picture of what is to be seen in the artefacts.
+func (p *page) screenshot(name string) {
+	picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		folder := filepath.Join(testkit.Root(), "artifacts")
+		if err = os.MkdirAll(folder, 0o755); err == nil {
+			err = os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
+		}
+	}
+	if err != nil {
+		p.t.Logf("no screenshot %s: %v", name, err)
+	}
+}

@@ -1,0 +1,358 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	plants "plantstore/client"
+	"plantstore/internal/testkit"
+)
+
+func newClient(t testing.TB, p *testkit.Server, options ...plants.Option) *plants.Client {
+	t.Helper()
+	c, err := plants.New(p.URL, p.Token, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func wantNumber(t testing.TB, what string, err error, number int32) {
+	t.Helper()
+	if e, ok := errors.AsType[*plants.Error](err); !ok || e.Number != number || e.Status != int(number)/100 || e.Message == "" || e.RequestID == "" {
+		t.Errorf("%s: %v, want error %d with a message and a request id", what, err, number)
+	}
+}
+
+func samePlant(a, b plants.Plant) bool {
+	return a.Name == b.Name && (a.Tag == nil) == (b.Tag == nil) && (a.Tag == nil || *a.Tag == *b.Tag)
+}
+
+func TestClient(t *testing.T) {
+	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
+		ctx, c := t.Context(), newClient(t, p)
+		empty, tag := "", "<b>\u2028\x01🌵"
+		all := []plants.NewPlant{
+			{ID: math.MinInt64, Plant: plants.Plant{Name: "lowest"}},
+			{ID: -1, Plant: plants.Plant{Name: "", Tag: &empty}},
+			{ID: 0, Plant: plants.Plant{Name: `é"\ `, Tag: &tag}},
+			{ID: 1<<53 + 1, Plant: plants.Plant{Name: "past the floats"}},
+			{ID: math.MaxInt64, Plant: plants.Plant{Name: "highest"}},
+		}
+		for range 2 { // the second time is no error
+			for _, want := range all {
+				if got, err := c.Create(ctx, want); err != nil || !samePlant(got, want.Plant) {
+					t.Errorf("Create(%d) = %+v, %v", want.ID, got, err)
+				}
+			}
+		}
+		for _, want := range all {
+			if got, err := c.Get(ctx, want.ID); err != nil || got.ID != want.ID || !samePlant(got.Plant, want.Plant) || got.ETag == "" {
+				t.Errorf("Get(%d) = %+v, %v", want.ID, got, err)
+			}
+		}
+		for _, size := range []int{0, 1, 2, 1000} {
+			i := 0
+			for got, err := range c.Plants(ctx, plants.Page{Size: size}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i == len(all) || got.ID != all[i].ID || !samePlant(got.Plant, all[i].Plant) {
+					t.Fatalf("in pages of %d, plant number %d is %+v", size, i, got)
+				}
+				i++
+			}
+			if i != len(all) {
+				t.Errorf("in pages of %d there are %d plants, want %d", size, i, len(all))
+			}
+		}
+		if n, err := c.Count(ctx); n != int64(len(all)) || err != nil {
+			t.Errorf("Count = %d, %v, want %d", n, err, len(all))
+		}
+
+		_, err := c.Create(ctx, plants.NewPlant{ID: 0, Plant: plants.Plant{Name: "another"}})
+		wantNumber(t, "create a taken id", err, 40009)
+		_, err = c.Create(ctx, plants.NewPlant{ID: 5, Plant: plants.Plant{Name: "a\x00"}})
+		wantNumber(t, "create with U+0000", err, 40016)
+		for _, err := range c.Plants(ctx, plants.Page{Size: 1001}) {
+			wantNumber(t, "list in pages of 1001", err, 40026)
+		}
+
+		seen, _ := c.Get(ctx, -1)
+		changed, err := c.Replace(ctx, -1, plants.Plant{Name: "Ivy"}, seen.ETag)
+		if err != nil || changed.Name != "Ivy" || changed.Tag != nil || changed.ID != -1 || changed.ETag == seen.ETag {
+			t.Errorf("Replace = %+v, %v", changed, err)
+		}
+		_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, seen.ETag)
+		wantNumber(t, "replace what has changed", err, 41201)
+		wantNumber(t, "remove what has changed", c.Remove(ctx, -1, seen.ETag), 41201)
+		if err := c.Remove(ctx, -1, changed.ETag); err != nil {
+			t.Error(err)
+		}
+		_, err = c.Get(ctx, -1)
+		wantNumber(t, "get what is removed", err, 40401)
+		_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, "")
+		wantNumber(t, "replace what is removed", err, 40401)
+		wantNumber(t, "remove what is removed", c.Remove(ctx, -1, ""), 40401)
+
+		stranger, err := plants.New(p.URL, "plant_of-a-stranger")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = stranger.Get(ctx, 0)
+		wantNumber(t, "a wrong token", err, 40103)
+	})
+}
+
+// While the service is killed and started again, every Create succeeds, and stores its plant once.
+func TestClientOutlivesKills(t *testing.T) {
+	t.Setenv("PLANTSTORE_TOKEN", testkit.FixedToken)
+	for _, e := range testkit.Engines {
+		t.Run(e.Name, func(t *testing.T) {
+			db, address := e.Database(t), testkit.FreeAddress(t)
+			p := testkit.Start(t, db, "--listen", address)
+			p.Token = testkit.FixedToken
+			c := newClient(t, p, plants.WithRetries(100, 10*time.Millisecond))
+
+			var wg sync.WaitGroup
+			t.Cleanup(wg.Wait)
+			var created atomic.Int64
+			end := make(chan struct{})
+			for worker := range int64(8) {
+				wg.Go(func() {
+					for id := worker; ; id += 8 {
+						select {
+						case <-end:
+							return
+						default:
+						}
+						if _, err := c.Create(t.Context(), plants.NewPlant{ID: id, Plant: plants.Plant{Name: fmt.Sprint("plant ", id)}}); err != nil {
+							t.Errorf("Create(%d): %v", id, err)
+							return
+						}
+						created.Add(1)
+					}
+				})
+			}
+			const kills = 5
+			for range kills {
+				before := created.Load()
+				for deadline := time.Now().Add(20 * time.Second); created.Load() < before+100 && time.Now().Before(deadline) && !t.Failed(); {
+					time.Sleep(5 * time.Millisecond)
+				}
+				p.Kill()
+				p = testkit.Start(t, db, "--listen", address)
+			}
+			close(end)
+			wg.Wait()
+			n, err := c.Count(t.Context())
+			if err != nil || n != created.Load() || n < kills*100 {
+				t.Errorf("the store has %d plants (%v), want the %d that were created, and %d at least", n, err, created.Load(), kills*100)
+			}
+			t.Logf("%d kills, %d plants created, no call failed", kills, n)
+		})
+	}
+}
+
+// runPlants runs plantstore plants against the service.
+func runPlants(t *testing.T, p *testkit.Server, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return testkit.Run(t, []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN=" + p.Token}, append([]string{"plants"}, args...)...)
+}
+
+func TestClientCommands(t *testing.T) {
+	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
+		var seen string // the ETag of plant 7 as it was first
+		for _, test := range []struct {
+			args, stdout, stderr string // in args _ is an empty text; ETAG is what was seen; * ends a text that goes on; stderr is how it begins
+			code                 int
+		}{
+			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
+			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
+			{"create --id 7 --name Fern", "", "plantstore plants create: 40009: /id: ", 1},
+			{"create --id -9223372036854775808 --name _ --tag _ --json", `{"id":-9223372036854775808,"name":"","tag":""}` + "\n", "", 0},
+			{"create --json --id=9223372036854775807 --name=\x1b[31m<b>", `{"id":9223372036854775807,"name":"\u001b[31m<b>"}` + "\n", "", 0},
+			{"create --id 9223372036854775808 --name x", "", "invalid value", 2},
+			{"create --id 1.5 --name x", "", "invalid value", 2},
+			{"create --id 1", "", "plantstore plants create: --id and --name are required\n", 2},
+			{"create --name x", "", "plantstore plants create: --id and --name are required\n", 2},
+			{"create --id 1 --name x y", "", "plantstore plants create: expected arguments: none", 2},
+			{"create --id 1 --name \xff", "", "plantstore plants create: the name and the tag must be valid UTF-8\n", 1},
+			{"get --json 7", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
+			{"get 7 --json", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
+			{"get -- -9223372036854775808", "ID                    NAME  TAG  ETAG\n-9223372036854775808  \"\"    \"\"   *", "", 0},
+			{"get -9223372036854775808 --json", `{"id":-9223372036854775808,"name":"","tag":"","etag":*`, "", 0},
+			{"get 9223372036854775807", "ID                   NAME           TAG  ETAG\n9223372036854775807  \"\\x1b[31m<b>\"       *", "", 0},
+			{"get 8", "", "plantstore plants get: 40401: plant 8: ", 1},
+			{"get -8", "", "plantstore plants get: 40401: plant -8: ", 1},
+			{"get seven", "", `plantstore plants get: id "seven" must be an integer`, 2},
+			{"get", "", "plantstore plants get: expected arguments: ID", 2},
+			{"get 7 --fish", "", "flag provided but not defined: -fish", 2},
+			{"list", "ID                    NAME           TAG\n-9223372036854775808  \"\"             \"\"\n7                     Fern           shade\n9223372036854775807   \"\\x1b[31m<b>\"  \n", "", 0},
+			{"list --limit 1 --after -5", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
+			{"list --after 9223372036854775807", "ID  NAME  TAG\n", "", 0},
+			{"list --after 9223372036854775807 --json", "[]\n", "", 0},
+			{"list --limit -1", "", "plantstore plants list: --limit is -1: ", 2},
+			{"replace 7 --name", "", "flag needs an argument: -name", 2},
+			{"replace 7", "", "plantstore plants replace: --name is required\n", 2},
+			{"replace 7 --name Ivy --if-match other", "", "plantstore plants replace: 41201: plant 7: ", 1},
+			{"replace 7 --name Ivy --if-match ETAG --json", `{"id":7,"name":"Ivy","etag":*`, "", 0},
+			{"replace 7 --name Oak --if-match ETAG", "", "plantstore plants replace: 41201: plant 7: ", 1},
+			{"remove 7 --if-match ETAG", "", "plantstore plants remove: 41201: plant 7: ", 1},
+			{"remove --if-match * 7", "", "", 0},
+			{"remove 7", "", "plantstore plants remove: 40401: plant 7: ", 1},
+			{"remove -9223372036854775808", "", "", 0},
+			{"get 7 --token a-fixed-token-of-others", "", "plantstore plants get: 40103: ", 1},
+			{"get 7 --token _ --token-file /nowhere", "", "plantstore plants get: read the token file: ", 1},
+			{"get 7 --url http://127.0.0.1:1", "", "plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: connect: connection refused (tried 4 times)\n", 1},
+			{"get 7 --url 127.0.0.1:1", "", `plantstore plants get: base URL "127.0.0.1:1" is invalid: use one such as http://`, 2},
+			{"get 7 --url " + p.Ops, "", "plantstore plants get: HTTP status 404: the response is not from a Plant Store", 1},
+		} {
+			args := strings.Fields(test.args)
+			for i, arg := range args {
+				switch arg {
+				case "_":
+					args[i] = ""
+				case "ETAG":
+					args[i] = seen
+				}
+			}
+			stdout, stderr, code := runPlants(t, p, args...)
+			if seen == "" && args[0] == "get" {
+				var got struct{ ETag string }
+				if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+					t.Fatal(err)
+				}
+				seen = strings.Trim(got.ETag, `"`) // as a shell would leave it
+			}
+			want, open := strings.CutSuffix(strings.ReplaceAll(test.stdout, "ETAG}", fmt.Sprintf(`"\"%s\""}`, seen)), "*")
+			if stdout != want && !(open && strings.HasPrefix(stdout, want)) || !strings.HasPrefix(stderr, test.stderr) || (test.stderr == "") != (stderr == "") || code != test.code {
+				t.Errorf("plants %q: exit %d\n%s%s\nwant exit %d\n%s%s", args, code, stdout, stderr, test.code, want, test.stderr)
+			}
+			if strings.Contains(stdout+stderr, "\x1b") || strings.Contains(stderr, p.Token) || strings.Count(stderr, "\n") > 1 {
+				t.Errorf("plants %q printed an escape code, the token or several lines:\n%s%s", args, stdout, stderr)
+			}
+		}
+
+		if _, stderr, code := testkit.Run(t, []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN="}, "plants", "list"); code != 2 || !strings.Contains(stderr, "a token is required") {
+			t.Errorf("without a token: exit %d, %s", code, stderr)
+		}
+		file := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(file, []byte(p.Token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"--token-file", file}, {"--token", p.Token}} {
+			if _, stderr, code := testkit.Run(t, []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN=a-fixed-token-of-others"}, append([]string{"plants", "list"}, args...)...); code != 0 {
+				t.Errorf("%s: exit %d, %s", args[0], code, stderr)
+			}
+		}
+	})
+}
+
+// Who runs a command is told in words when it is not known what has come of it, and what to do.
+func TestClientCommandsDoNotKnow(t *testing.T) {
+	var asked atomic.Int32
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			io.Copy(io.Discard, r.Body)
+			panic(http.ErrAbortHandler) // it may have been stored
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		io.WriteString(w, `{"error":50301,"message":"busy"}`)
+	}))
+	defer broken.Close()
+	p := &testkit.Server{URL: broken.URL, Token: testkit.FixedToken}
+	const unknown, again, look = "the outcome is unknown, the change may have been made: ", "running the same command again is safe", "check with plants get"
+	for args, want := range map[string][]string{
+		"create --id 7 --name Fern": {unknown, "50301: busy (tried 4 times)", again},
+		"replace 7 --name Fern":     {unknown, "EOF", look},
+		"remove 7":                  {unknown, "EOF", look},
+	} {
+		asked.Store(0)
+		stdout, stderr, code := runPlants(t, p, strings.Fields(args)...)
+		for _, words := range want {
+			if !strings.Contains(stderr, words) || stdout != "" || code != 1 || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("plants %s: exit %d\n%s%s\nwant exit 1 and a line with %q", args, code, stdout, stderr, words)
+			}
+		}
+		// The service refuses from now on, and has never had the change.
+		if _, stderr, code := runPlants(t, p, strings.Fields(args)...); strings.Contains(stderr, unknown) || !strings.Contains(stderr, "50301: busy") || code != 1 {
+			t.Errorf("plants %s: exit %d\n%s\nwant exit 1 and a certain refusal", args, code, stderr)
+		}
+	}
+}
+
+// A list is printed whole over many pages; a reader that has enough ends it in silence, and a disk
+// that is full does not.
+func TestClientLongList(t *testing.T) {
+	p := testkit.Start(t, testkit.Engines[0].Database(t))
+	c := newClient(t, p)
+	const n = 2500
+	var wg sync.WaitGroup
+	for worker := range int64(16) {
+		wg.Go(func() {
+			for id := worker; id < n; id += 16 {
+				if _, err := c.Create(t.Context(), plants.NewPlant{ID: id, Plant: plants.Plant{Name: strings.Repeat("x", 100)}}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for limit, want := range map[string]int{"0": n, "1": 1, "1001": 1001} {
+		stdout, stderr, code := runPlants(t, p, "list", "--json", "--limit", limit)
+		var got []plants.NewPlant
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got) != want || got[want-1].ID != int64(want-1) || code != 0 {
+			t.Errorf("list --json --limit %s: %d plants, exit %d, %v, %s, want %d", limit, len(got), code, err, stderr, want)
+		}
+		stdout, _, code = runPlants(t, p, "list", "--limit", limit)
+		if lines := strings.Count(stdout, "\n"); lines != want+1 || code != 0 {
+			t.Errorf("list --limit %s: %d lines, exit %d, want %d", limit, lines, code, want+1)
+		}
+	}
+
+	for _, form := range []string{"--json", "--json=false"} {
+		cmd := exec.Command(testkit.Binary, "plants", "list", form, "--url", p.URL, "--token", p.Token)
+		stderr := new(testkit.Output)
+		cmd.Stderr = stderr
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		io.ReadFull(stdout, make([]byte, 10))
+		stdout.Close()
+		if cmd.Wait(); stderr.String() != "" || cmd.ProcessState.ExitCode() != -1 { // ended by SIGPIPE, as any filter
+			t.Errorf("list %s to a reader that has enough: %v, %s", form, cmd.ProcessState, stderr)
+		}
+
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd = exec.Command(testkit.Binary, "plants", "list", form, "--url", p.URL, "--token", p.Token)
+		stderr = new(testkit.Output)
+		cmd.Stdout, cmd.Stderr = full, stderr
+		cmd.Run()
+		full.Close()
+		if !strings.Contains(stderr.String(), "no space left") || cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("list %s to a full disk: %v, %s", form, cmd.ProcessState, stderr)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package testkit
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func IssueToken(t *testing.T, db string, args ...string) string {
+	t.Helper()
+	out, errs, code := Run(t, nil, append([]string{"token", "issue", "--db", db}, args...)...)
+	if code != 0 || !regexp.MustCompile(`^plant_[0-9A-Za-z]{36}\n$`).MatchString(out) {
+		t.Fatalf("token issue %q: exit %d, stdout %q, stderr %q", args, code, out, errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+// Run runs a command to its end.
+func Run(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, Binary, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &errs, append(os.Environ(), env...)
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(errs.String(), "goroutine ") {
+		t.Errorf("plantstore %q printed a stack:\n%s", args, errs.String())
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
