@@ -21,10 +21,10 @@ import (
 	"plantstore/internal/httpapi"
 )
 
-var update = flag.Bool("update", false, "write the generated parts: the catalogue in openapi.yaml and docs/errors.md, and openapi.json")
+var update = flag.Bool("update", false,
+	"write the generated parts: the catalogue in openapi.yaml and docs/errors.md, and openapi.json")
 
-// TestGenerated holds what stands in two places to one of them: the catalogue to the table in
-// code, the JSON to the YAML.
+// The catalogue in the documents is that of the code, and the JSON description is equal to the YAML one.
 func TestGenerated(t *testing.T) {
 	description := read(t, "openapi.yaml")
 	head, rest, ok := strings.Cut(description, "    |---|---|---|\n")
@@ -50,13 +50,16 @@ func TestGenerated(t *testing.T) {
 
 const errorsPage = `# Errors
 
-Every answer with a body that is not 200 is an Error: ` + "`{\"error\": 40013, \"message\": \"/id: expected …, found …\"}`" + `.
+Every response other than 200 that has a body is an Error:
 
-` + "`error`" + ` is the HTTP status × 100 + n; a number never changes its meaning, so a program can switch on it.
-` + "`message`" + ` is for a person: where (a JSON Pointer or a header), what was expected, what was found. Its words may change.
+    {"error": 40013, "message": "id must be an integer from …, but is the string \"1\""}
 
-A 429 and a 503 carry ` + "`Retry-After`" + `. A create can be repeated after any answer, or none: the same id with the same
-name and tag is 200 again and stores nothing.
+` + "`error`" + ` is the HTTP status × 100 + n. A number never changes its meaning, so a program can switch
+on it. ` + "`message`" + ` is one sentence for a person: which field or header is wrong, what was expected and
+what was sent. Its words may change.
+
+429 and 503 have ` + "`Retry-After`" + `. A create can be repeated after any response, or none: the same id
+with the same name and tag returns 200 again and stores nothing.
 
 | error | meaning | what to do |
 |---|---|---|
@@ -70,7 +73,7 @@ func check(t *testing.T, path, want string) {
 		}
 	}
 	if read(t, path) != want {
-		t.Errorf("%s is not what the code says; run: make generate", path)
+		t.Errorf("%s is out of date; run: make generate", path)
 	}
 }
 
@@ -83,7 +86,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// toJSON keeps the order of the members, so that the two files read alike.
+// toJSON keeps the order of the members, so that both files have the same order.
 func toJSON(t *testing.T, text string) string {
 	t.Helper()
 	var node yaml.Node
@@ -130,10 +133,10 @@ func writeNode(t *testing.T, b *bytes.Buffer, n *yaml.Node) {
 		case "!!str":
 			writeScalar(t, b, n.Value)
 		default:
-			t.Fatalf("line %d: %s is of the kind %s, which this test does not turn into JSON", n.Line, n.Value, n.ShortTag())
+			t.Fatalf("line %d: %s has the type %s, which this test can't convert to JSON", n.Line, n.Value, n.ShortTag())
 		}
 	default:
-		t.Fatalf("line %d: a node that this test does not turn into JSON", n.Line)
+		t.Fatalf("line %d: this test can't convert the node to JSON", n.Line)
 	}
 }
 
@@ -146,14 +149,15 @@ func writeScalar(t *testing.T, b *bytes.Buffer, text string) {
 }
 
 func TestServedDescriptionNamesTheServer(t *testing.T) {
-	for name, text := range map[string][]byte{"JSON": api.JSON("https://plants.example/v"), "YAML": api.YAML("https://plants.example/v")} {
-		if !bytes.Contains(text, []byte("https://plants.example/v")) || bytes.Contains(text, []byte("127.0.0.1")) {
-			t.Errorf("the %s description does not name the server that it is asked to", name)
+	const base = "https://plants.example/v"
+	for name, text := range map[string][]byte{"JSON": api.JSON(base), "YAML": api.YAML(base)} {
+		if !bytes.Contains(text, []byte(base)) || bytes.Contains(text, []byte("127.0.0.1")) {
+			t.Errorf("the %s description does not have the server %s", name, base)
 		}
 	}
 }
 
-// TestRoutes: every operation that is described is served and every one that is served is described.
+// The description has exactly the operations that the service has.
 func TestRoutes(t *testing.T) {
 	doc := parse(t, "openapi.yaml")
 	var described []string
@@ -190,8 +194,8 @@ func parse(t *testing.T, path string) *openapi3.T {
 	return doc
 }
 
-// narrowed is what the description forbids and the contract does not mention, each for the reason in
-// docs/decisions.md: no engine keeps U+0000, and an int64 has bounds.
+// narrowed are the rules that the description adds to the contract, each for the reason in docs/decisions.md:
+// no engine stores U+0000, and an int64 has bounds.
 var narrowed = []string{
 	"request-property-pattern-added: added the pattern `^[^\\x00]*$` to the request property `name`",
 	"request-property-pattern-added: added the pattern `^[^\\x00]*$` to the request property `tag`",
@@ -199,33 +203,35 @@ var narrowed = []string{
 	"request-property-min-set: the `id` request property's min was set to `-9223372036854775808.00`",
 }
 
-// TestContract: whoever was made for the contract can use what is published.
+// A client of the contract can use the published API.
 func TestContract(t *testing.T) {
 	for _, change := range breaking(t, read(t, "openapi.yaml")) {
 		t.Error(change)
 	}
 }
 
-// TestContractIsHeld proves that the comparison can fail.
-func TestContractIsHeld(t *testing.T) {
+// The comparison detects breaking changes.
+func TestContractDetectsBreakingChanges(t *testing.T) {
 	published := read(t, "openapi.yaml")
 	for _, mutation := range []struct{ name, from, to string }{
-		{"a tag that must be sent", "required: [name]\n", "required: [name, tag]\n"},
-		{"a new member that must be sent", "required: [id]\n          properties:\n", "required: [id, colour]\n          properties:\n            colour: {type: string}\n"},
-		{"a name that may be missing in the answer", "required: [name]\n", "required: []\n"},
+		{"a required tag", "required: [name]\n", "required: [name, tag]\n"},
+		{"a new required member", "required: [id]\n          properties:\n",
+			"required: [id, colour]\n          properties:\n            colour: {type: string}\n"},
+		{"an optional name", "required: [name]\n", "required: []\n"},
 		{"another type of id", "type: integer\n              format: int64\n", "type: string\n"},
-		{"a name of few letters", `^[^\x00]*$`, `^[a-z]{1,3}$`},
+		{"a short name", `^[^\x00]*$`, `^[a-z]{1,3}$`},
 		{"a smallest id", "minimum: -9223372036854775808\n              maximum", "minimum: 1\n              maximum"},
 		{"a largest id", "maximum: 9223372036854775807\n    StoredPlant", "maximum: 10\n    StoredPlant"},
 		{"create moved away", "  /plants:\n    post:", "  /plant:\n    post:"},
-		{"success with another status", "        \"200\":\n          description: The plant is on disk.", "        \"201\":\n          description: The plant is on disk."},
+		{"another status for success", "        \"200\":\n          description: The plant is on disk.",
+			"        \"201\":\n          description: The plant is on disk."},
 	} {
 		mutant := strings.Replace(published, mutation.from, mutation.to, 1)
 		if mutant == published {
 			t.Errorf("%s: the mutation did not change anything", mutation.name)
 		}
 		if len(breaking(t, mutant)) == 0 {
-			t.Errorf("%s: not noticed", mutation.name)
+			t.Errorf("%s: not detected", mutation.name)
 		}
 	}
 }
@@ -237,7 +243,7 @@ func breaking(t *testing.T, published string) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A NewPlant is a Plant and more: without merging the two, changes in there go unnoticed.
+		// A NewPlant contains a Plant: without merging the two, changes of the Plant are not detected.
 		if doc, err = allof.MergeSpec(doc); err != nil {
 			t.Fatal(err)
 		}
@@ -249,10 +255,11 @@ func breaking(t *testing.T, published string) []string {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, change := range checker.CheckBackwardCompatibilityUntilLevel(checker.NewConfig(checker.GetAllChecks()), report, sources, checker.WARN) {
-		said := fmt.Sprintf("%s: %s", change.GetId(), change.GetUncolorizedText(checker.NewDefaultLocalizer()))
-		if !slices.Contains(narrowed, said) {
-			found = append(found, said)
+	checks := checker.NewConfig(checker.GetAllChecks())
+	for _, change := range checker.CheckBackwardCompatibilityUntilLevel(checks, report, sources, checker.WARN) {
+		text := fmt.Sprintf("%s: %s", change.GetId(), change.GetUncolorizedText(checker.NewDefaultLocalizer()))
+		if !slices.Contains(narrowed, text) {
+			found = append(found, text)
 		}
 	}
 	return found

@@ -28,7 +28,7 @@ func ParseAccessLog(text string) (AccessLog, error) {
 	case "off":
 		return LogNone, nil
 	}
-	return 0, fmt.Errorf("the access log is %q: expected errors, all or off", text)
+	return 0, fmt.Errorf("--access-log is %q: use errors, all or off", text)
 }
 
 // log writes the log record of a request. The detail of an internal error is only here: the request id in the

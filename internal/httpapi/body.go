@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"os"
@@ -17,11 +16,11 @@ func (a *API) readBody(x *exchange) error {
 	}
 	for _, encoding := range r.Header["Content-Encoding"] {
 		if !strings.EqualFold(encoding, "identity") {
-			return fmt.Errorf("%w, found %.32q", errEncoding, encoding)
+			return failf(errEncoding, "Content-Encoding must be absent or identity, but is %.32q", encoding)
 		}
 	}
 	if r.ContentLength > most {
-		return fmt.Errorf("%w: expected at most %d bytes, found %d", errTooLarge, most, r.ContentLength)
+		return failf(errTooLarge, "the body must have at most %d bytes, but has %d", most, r.ContentLength)
 	}
 	// One more byte than allowed shows that a body is too large.
 	x.buf = x.buf[:0]
@@ -37,7 +36,7 @@ func (a *API) readBody(x *exchange) error {
 		x.buf = x.buf[:len(x.buf)+n]
 		switch {
 		case int64(len(x.buf)) > most:
-			return fmt.Errorf("%w: expected at most %d bytes, found more", errTooLarge, most)
+			return failf(errTooLarge, "the body must have at most %d bytes, but has more", most)
 		case err == io.EOF:
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -59,11 +58,11 @@ func checkType(values []string) error {
 	}
 	media, params, err := mime.ParseMediaType(values[0])
 	if err != nil || media != "application/json" {
-		return fmt.Errorf("%w, found %.64q", errWrongType, values[0])
+		return failf(errWrongType, "Content-Type must be application/json, but is %.64q", values[0])
 	}
 	for name, value := range params {
 		if name != "charset" || !strings.EqualFold(value, "utf-8") {
-			return fmt.Errorf("%w with no parameter but charset=utf-8, found %.64q", errWrongType, values[0])
+			return failf(errWrongType, "Content-Type must have no parameter except charset=utf-8, but is %.64q", values[0])
 		}
 	}
 	return nil

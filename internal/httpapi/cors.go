@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Origins says which web pages may use the service from a browser. The zero value: none.
-// No page ever gets cookies or other ambient credentials sent along: there are none.
+// Origins are the web pages that may use the service from a browser. The zero value is none.
+// Browsers send no cookies or other ambient credentials: the service has none.
 type Origins struct {
 	any  bool
 	list []string
 }
 
-// ParseOrigins reads --cors-origins: * for any, off for none, or origins separated by commas.
+// ParseOrigins parses --cors-origins: * for any, off for none, or origins separated by commas.
 func ParseOrigins(text string) (Origins, error) {
 	switch text {
 	case "*":
@@ -28,7 +28,7 @@ func ParseOrigins(text string) (Origins, error) {
 		origin = strings.TrimSpace(origin)
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
-			return Origins{}, fmt.Errorf("the origin is %q: expected one such as https://docs.example, or * or off", origin)
+			return Origins{}, fmt.Errorf("--cors-origins has %q: use origins such as https://docs.example, or * or off", origin)
 		}
 		o.list = append(o.list, origin)
 	}
@@ -41,8 +41,8 @@ const (
 	corsMaxAge          = "86400"
 )
 
-// cors answers preflights, before any credential is asked for, and tells the browser what a page
-// may read of the other answers. It reports whether the request is answered.
+// cors responds to preflight requests, which carry no credential, and sets the headers that let a page read the
+// other responses. It reports whether it wrote the response.
 func (a *API) cors(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	h := w.Header()

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -26,7 +25,7 @@ func entityTags(headers []string) (tags []string, err error) {
 		case tag == "*", len(opaque) >= 2 && strings.HasPrefix(opaque, `"`) && strings.HasSuffix(opaque, `"`):
 			tags = append(tags, tag)
 		default:
-			return nil, fmt.Errorf("%w, found %.64q", errBadPrecondition, tag)
+			return nil, failf(errBadPrecondition, `If-Match must be * or a list of entity tags such as "x", but has %.64q`, tag)
 		}
 	}
 	return tags, nil

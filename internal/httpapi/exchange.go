@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -114,7 +115,8 @@ func (a *API) authorize(x *exchange, scope token.Scope) error {
 	if t.Scopes&scope == 0 {
 		challenge := fmt.Sprintf(`Bearer realm="plantstore", error="insufficient_scope", scope=%q`, scope)
 		x.Header().Set("WWW-Authenticate", challenge)
-		return fmt.Errorf("%w: expected %s, found %s", token.ErrScope, scope, t.Scopes)
+		scopes := cmp.Or(t.Scopes.String(), "no scope")
+		return failf(token.ErrScope, "the operation needs the scope %s, but the token has %s", scope, scopes)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -182,13 +181,13 @@ func isClean(path string) bool {
 }
 
 func notFound(x *exchange) error {
-	return fmt.Errorf("%w: %.100q", errNoRoute, x.request.URL.Path)
+	return failf(errNoRoute, "the path %.100q does not exist", x.request.URL.Path)
 }
 
 func notAllowed(allow string) handler {
 	return func(x *exchange) error {
 		x.Header().Set("Allow", allow)
-		return fmt.Errorf("%w: expected %s, found %.16q", errMethod, allow, x.request.Method)
+		return failf(errMethod, "the path does not support the method %.16q; use %s", x.request.Method, allow)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestMemoryIsShared(t *testing.T) {
 		}
 		refused = leave("greedy")
 	}
-	if want := `"message":"large bodies and pages of the token`; !strings.Contains(refused, want) {
+	if want := `"message":"the token already has its share of the memory`; !strings.Contains(refused, want) {
 		t.Errorf("the greedy token is told %s, want %s", refused, want)
 	}
 	if w := ask("greedy", "POST", strings.NewReader(`{"id":1,"name":"small"}`)); w.Code != 200 {

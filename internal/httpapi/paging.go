@@ -41,13 +41,13 @@ func parsePage(query string) (page, error) {
 		n, err := plant.ParseID(all[0])
 		switch {
 		case len(all) > 1:
-			return p, fmt.Errorf("%w: %s", errBadQuery, name)
+			return p, failf(errBadQuery, "%s appears more than once in the query string; send it once", name)
 		case name == "after" && err != nil:
-			return p, fmt.Errorf("%w, found %.32q", errBadAfter, all[0])
+			return p, failf(errBadAfter, "after %v, but is %.32q", err, all[0])
 		case name == "after":
 			p.after = &n
 		case err != nil || n < 1 || n > maxLimit:
-			return p, fmt.Errorf("%w, found %.32q", errBadLimit, all[0])
+			return p, failf(errBadLimit, "limit must be an integer from 1 to %d, but is %.32q", maxLimit, all[0])
 		default:
 			p.limit = int(n)
 		}
@@ -129,7 +129,7 @@ func (a *API) count(x *exchange) (int64, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	case <-time.After(time.Second):
-		return 0, busy("too many clients have plants counted")
+		return 0, failf(store.ErrBusy, "too many counts are running; retry later, or list without Prefer: count=exact")
 	}
 	defer func() { <-a.counting }()
 	return a.deps.Reader.Count(ctx, x.token.Store)

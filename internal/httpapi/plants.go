@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -40,7 +41,7 @@ func (a *API) create(x *exchange, p plant.New) error {
 	case plant.Created, plant.Same:
 		return nil
 	case plant.Taken:
-		return fmt.Errorf("/id: %w: expected an id that is free, or plant %d as it is stored; found it with another name or tag", plant.ErrTaken, p.ID)
+		return failf(plant.ErrTaken, "id %d already belongs to a plant with a different name or tag", p.ID)
 	}
 	return fmt.Errorf("%w: the outcome is %d", store.ErrUnknown, outcome)
 }
@@ -151,13 +152,22 @@ func writePlant(x *exchange, p plant.New) {
 	writeJSON(x, http.StatusOK, x.buf)
 }
 
-func about(id int64, err error) error { return fmt.Errorf("plant %d: %w", id, err) }
+// about adds the id of a plant to an error.
+func about(id int64, err error) error {
+	switch {
+	case errors.Is(err, plant.ErrNotFound):
+		return failf(plant.ErrNotFound, "plant %d does not exist", id)
+	case errors.Is(err, plant.ErrChanged):
+		return failf(plant.ErrChanged, "plant %d does not match If-Match; read it again before you change it", id)
+	}
+	return fmt.Errorf("plant %d: %w", id, err)
+}
 
 func pathID(x *exchange) (int64, error) {
 	text := x.request.PathValue("id")
 	id, err := plant.ParseID(text)
 	if err != nil {
-		return 0, fmt.Errorf("%w, found %.32q", errBadID, text)
+		return 0, failf(errBadID, "id in the path %v, but is %.32q", err, text)
 	}
 	return id, nil
 }

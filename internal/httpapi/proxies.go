@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Proxies are the networks whose word about where a request comes from is taken. The zero value: nobody's.
+// Proxies are the networks that are trusted to report the address of a client. The zero value is none.
 type Proxies []netip.Prefix
 
-// ParseProxies reads --trusted-proxies: addresses and networks, separated by commas.
+// ParseProxies parses --trusted-proxies: addresses and networks, separated by commas.
 func ParseProxies(text string) (Proxies, error) {
 	var all Proxies
 	for part := range strings.SplitSeq(text, ",") {
@@ -23,7 +23,7 @@ func ParseProxies(text string) (Proxies, error) {
 			network, err = netip.PrefixFrom(address, address.BitLen()), nil
 		}
 		if err != nil || network.Addr().Is4In6() {
-			return nil, fmt.Errorf("the trusted proxy is %q: expected an address or a network such as 10.0.0.0/8", part)
+			return nil, fmt.Errorf("--trusted-proxies has %q: use addresses and networks such as 10.0.0.0/8", part)
 		}
 		all = append(all, network)
 	}
@@ -34,9 +34,9 @@ func (p Proxies) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// client is where a request comes from, and whether that is the word of a proxy. Each proxy adds, at the end of
-// X-Forwarded-For, whom it was asked by: the last one that is no proxy of ours is the client, and what stands
-// before it is only what the client says. What is not an address ends the walk.
+// client returns the address of the client, and whether a proxy reported it. Each proxy appends the address of its
+// peer to X-Forwarded-For: the last one that is not a trusted proxy is the client, and those before it were sent by
+// the client itself. The search ends at a value that is not an address.
 func (p Proxies) client(r *http.Request) (address netip.Addr, forwarded bool) {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
 	address = peer.Addr().Unmap().WithZone("")
@@ -52,7 +52,7 @@ func (p Proxies) client(r *http.Request) (address netip.Addr, forwarded bool) {
 	return address, forwarded
 }
 
-// parseHop reads an address, with or without a port.
+// parseHop parses an address with or without a port.
 func parseHop(text string) (netip.Addr, bool) {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
@@ -63,7 +63,7 @@ func parseHop(text string) (netip.Addr, bool) {
 	return address.Unmap().WithZone(""), err == nil
 }
 
-// name is how the log calls the source of a request.
+// name returns the source of a request for the log.
 func (p Proxies) name(r *http.Request) string {
 	if len(p) > 0 {
 		if address, forwarded := p.client(r); forwarded {

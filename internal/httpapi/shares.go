@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"plantstore/internal/share"
+	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
 
@@ -19,7 +20,7 @@ const (
 func (x *exchange) enqueue(queue *share.Pool[token.Hash]) (share.Claim[token.Hash], error) {
 	claim := queue.Claim(x.token.Hash)
 	if err := claim.Grow(1); err != nil {
-		return claim, busy("the token has as many writes waiting as there is space left for other tokens")
+		return claim, failf(store.ErrBusy, "the token already has its share of the waiting writes; retry later")
 	}
 	return claim, nil
 }
@@ -32,9 +33,9 @@ func (x *exchange) reserve(n int) error {
 	}
 	switch err := x.memory.Grow(int64(n)); {
 	case errors.Is(err, share.ErrExhausted):
-		return busy("large bodies and pages take all the memory that they may")
+		return failf(store.ErrBusy, "the memory for large bodies and pages is in use; retry later")
 	case err != nil:
-		return busy("large bodies and pages of the token take as much memory as is left for others")
+		return failf(store.ErrBusy, "the token already has its share of the memory for large bodies and pages; retry later")
 	}
 	return nil
 }

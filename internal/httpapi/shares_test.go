@@ -67,7 +67,7 @@ func TestQueuesAreShared(t *testing.T) {
 				case <-db.entered:
 					return true
 				case body := <-refused:
-					if !strings.HasPrefix(body, `{"error":50301,"message":"the token has as many writes waiting`) {
+					if !strings.HasPrefix(body, `{"error":50301,"message":"the token already has its share of the waiting writes`) {
 						t.Errorf("refused with %s", body)
 					}
 					return false

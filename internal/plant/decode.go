@@ -12,40 +12,42 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Reason says in which way a body is not what the description allows.
-// The edge maps every reason to a catalogue number of its own.
+// Reason is the way in which a body violates the published description. The HTTP API has an error number for each.
 type Reason uint8
 
 const (
 	Empty         Reason = iota + 1 // no bytes, or white space alone
 	Syntax                          // not JSON
 	InvalidUTF8                     // bytes that are not UTF-8
-	ByteOrderMark                   // a BOM before the value
+	ByteOrderMark                   // a byte order mark before the value
 	LoneSurrogate                   // half of a \uD800–\uDFFF pair
 	Trailing                        // bytes after the value
-	DuplicateName                   // a member name given twice
-	TooDeep                         // nested past what the decoder follows
-	NotObject                       // a value, but not an object
-	Missing                         // a required member is not there
-	Null                            // null where a value is required
+	DuplicateName                   // a member name twice in an object
+	TooDeep                         // more nested than the decoder supports
+	NotObject                       // a value other than an object
+	Missing                         // no id or no name
+	Null                            // null in place of an id, name or tag
 	NotInteger                      // an id that is not an integer
-	OutOfRange                      // an integer that an int64 does not hold
+	OutOfRange                      // an integer that does not fit into an int64
 	NotString                       // a name or tag that is not a string
 	ZeroCharacter                   // U+0000 in a name or tag
 )
 
-// Invalid is the error of a body that the description forbids.
+// Invalid is the error of a body that the published description forbids.
 type Invalid struct {
 	Reason  Reason
 	Pointer string // RFC 6901; empty for the whole body
-	Detail  string // what was expected and what was found
+	Problem string // continues the sentence that the name of the value starts
 }
 
 func (e *Invalid) Error() string {
-	if e.Pointer == "" {
-		return "the body: " + e.Detail
+	switch e.Pointer {
+	case "":
+		return "the body " + e.Problem
+	case "/id", "/name", "/tag":
+		return e.Pointer[1:] + " " + e.Problem
 	}
-	return e.Pointer + ": " + e.Detail
+	return e.Pointer + " " + e.Problem
 }
 
 // Decode reads the body of a create: one JSON object with a required integer id, a required
@@ -56,7 +58,7 @@ func Decode(body []byte) (New, error) {
 	return p, err
 }
 
-// DecodePlant reads a body without an id: what a replace takes.
+// DecodePlant reads the body of a replace, which needs no id.
 func DecodePlant(body []byte) (Plant, error) {
 	var p Plant
 	err := decode(body, &p, nil)
@@ -86,7 +88,7 @@ func decode(body []byte, p *Plant, id *int64) error {
 		if err != nil {
 			return diagnose(body, err)
 		}
-		return &Invalid{NotObject, "", "expected an object, found " + describe(found)}
+		return &Invalid{NotObject, "", "must be a JSON object, but is " + describe(found)}
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return diagnose(body, err)
@@ -119,18 +121,19 @@ func decode(body []byte, p *Plant, id *int64) error {
 		if !utf8.Valid(rest) {
 			return diagnose(body, nil)
 		}
-		return &Invalid{Trailing, "", fmt.Sprintf("expected nothing after the object, found %s at byte %d", excerpt(rest), len(body)-len(rest))}
+		return &Invalid{Trailing, "", fmt.Sprintf("must end after the JSON object, but has %s at byte %d",
+			excerpt(rest), len(body)-len(rest))}
 	}
 	if id != nil && !hasID {
-		return &Invalid{Missing, "/id", "expected an integer, found no such member"}
+		return &Invalid{Missing, "/id", "is required and must be an integer"}
 	}
 	if !hasName {
-		return &Invalid{Missing, "/name", "expected a string, found no such member"}
+		return &Invalid{Missing, "/name", "is required and must be a string"}
 	}
 	return nil
 }
 
-// memberOf is the member that a raw name stands for, or "" when it is none of ours.
+// memberOf returns the unescaped name of a member, or "" for one that is certainly not of a plant.
 func memberOf(raw jsontext.Value) string {
 	switch string(raw) {
 	case `"id"`:
@@ -155,7 +158,7 @@ func (d *decoder) readID(id *int64) error {
 	if err != nil {
 		return err
 	}
-	const integer = "expected an integer from -9223372036854775808 to 9223372036854775807, found "
+	const integer = mustBeInt64 + ", but is "
 	switch v.Kind() {
 	case 'n':
 		return &Invalid{Null, "/id", integer + "null"}
@@ -177,7 +180,11 @@ func (d *decoder) readString(pointer string, s *string) error {
 	}
 	switch v.Kind() {
 	case 'n':
-		return &Invalid{Null, pointer, "expected a string, found null"}
+		problem := "must be a string, but is null"
+		if pointer == "/tag" {
+			problem += "; omit it for a plant without a tag"
+		}
+		return &Invalid{Null, pointer, problem}
 	case '"':
 		if raw := v[1 : len(v)-1]; bytes.IndexByte(raw, '\\') < 0 {
 			*s = string(raw)
@@ -189,52 +196,59 @@ func (d *decoder) readString(pointer string, s *string) error {
 			*s = string(text)
 		}
 		if i := strings.IndexByte(*s, 0); i >= 0 {
-			return &Invalid{ZeroCharacter, pointer, fmt.Sprintf("expected text without the character U+0000, found one at byte %d", i)}
+			return &Invalid{ZeroCharacter, pointer, fmt.Sprintf("must not contain the character U+0000, but does at byte %d", i)}
 		}
 		return nil
 	}
-	return &Invalid{NotString, pointer, "expected a string, found " + describe(v)}
+	return &Invalid{NotString, pointer, "must be a string, but is " + describe(v)}
 }
 
-// maxDepth is how deep the decoder follows nested values.
+// maxDepth is the nesting that the decoder supports.
 const maxDepth = 10_000
 
-// diagnose turns an error of the decoder into the reason that a person can act on.
+// diagnose translates an error of the decoder into one that names the cause.
 func diagnose(body []byte, err error) error {
 	if invalid, ok := err.(*Invalid); ok {
 		return invalid
 	}
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
-		return &Invalid{Empty, "", "expected a JSON object, found nothing"}
+		return &Invalid{Empty, "", "is empty; send a JSON object"}
 	}
 	if bytes.HasPrefix(body, []byte("\xef\xbb\xbf")) {
-		return &Invalid{ByteOrderMark, "", "expected JSON without a byte order mark, found one at byte 0"}
+		return &Invalid{ByteOrderMark, "", "starts with a byte order mark; send it without one"}
 	}
 	if !utf8.Valid(body) {
-		return &Invalid{InvalidUTF8, "", fmt.Sprintf("expected UTF-8, found a byte that is not at byte %d", firstInvalid(body))}
+		return &Invalid{InvalidUTF8, "", fmt.Sprintf("must be UTF-8, but is not at byte %d", firstInvalid(body))}
 	}
 	syntactic, ok := errors.AsType[*jsontext.SyntacticError](err)
-	if !ok { // the input ended where the decoder still wanted more
-		return &Invalid{Syntax, "", fmt.Sprintf("expected a complete JSON object, found its end at byte %d", len(body))}
+	if !ok { // the input ended before the value did
+		return incomplete("", body)
 	}
 	pointer := string(syntactic.JSONPointer)
 	duplicate := errors.Is(err, jsontext.ErrDuplicateName)
 	if strings.Count(pointer, "/") >= maxDepth && !duplicate {
-		return &Invalid{TooDeep, "", fmt.Sprintf("expected at most %d levels of nesting, found more", maxDepth)}
+		return &Invalid{TooDeep, "", fmt.Sprintf("has more than %d levels of nesting; send fewer", maxDepth)}
 	}
 	if len(pointer) > 64 {
 		pointer = ""
 	}
 	at := min(int(syntactic.ByteOffset), len(body))
 	switch {
+	case duplicate && pointer == "":
+		return &Invalid{DuplicateName, "", "has an object with a member name twice; send each name once"}
 	case duplicate:
-		return &Invalid{DuplicateName, pointer, "expected each member name once, found it again"}
+		return &Invalid{DuplicateName, pointer, "appears twice in its object; send it once"}
 	case isSurrogate(body[at:]):
-		return &Invalid{LoneSurrogate, pointer, fmt.Sprintf("expected surrogates in pairs, found %s alone at byte %d", body[at:at+6], at)}
+		return &Invalid{LoneSurrogate, pointer, fmt.Sprintf("has half of a surrogate pair, %s, at byte %d; send both halves",
+			body[at:at+6], at)}
 	case errors.Is(err, io.ErrUnexpectedEOF) || at == len(body):
-		return &Invalid{Syntax, pointer, fmt.Sprintf("expected a complete JSON object, found its end at byte %d", len(body))}
+		return incomplete(pointer, body)
 	}
-	return &Invalid{Syntax, pointer, fmt.Sprintf("expected JSON, found %s at byte %d", excerpt(body[at:]), at)}
+	return &Invalid{Syntax, pointer, fmt.Sprintf("is not valid JSON: unexpected %s at byte %d", excerpt(body[at:]), at)}
+}
+
+func incomplete(pointer string, body []byte) error {
+	return &Invalid{Syntax, pointer, fmt.Sprintf("is not complete JSON: the input ends at byte %d", len(body))}
 }
 
 // isSurrogate reports whether b starts with an escape \uD800 to \uDFFF.
@@ -255,7 +269,7 @@ func firstInvalid(body []byte) int {
 	return len(body)
 }
 
-// describe names a value for a person: its kind and, where that is short, the value itself.
+// describe returns the kind of a value and, where it has no members, the value itself.
 func describe(v jsontext.Value) string {
 	switch v.Kind() {
 	case '"':
@@ -270,7 +284,7 @@ func describe(v jsontext.Value) string {
 	return string(v)
 }
 
-// excerpt is the beginning of b, whole characters, at most 32 bytes.
+// excerpt returns the first characters of b, at most 32 bytes.
 func excerpt(b []byte) string {
 	const most = 32
 	if len(b) <= most {

@@ -6,14 +6,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// AppendJSON appends the plant as the answer to a create shows it: the name, and the tag where
-// there is one.
+// AppendJSON appends the plant as in the response to a create: without an id.
 func (p Plant) AppendJSON(b []byte) []byte {
 	b = append(b, '{')
 	return p.appendMembers(b)
 }
 
-// AppendJSON appends the plant as a read shows it: with its id.
+// AppendJSON appends the plant as in the response to a read: with its id.
 func (p New) AppendJSON(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"id":`...), p.ID, 10)
 	return p.appendMembers(append(b, ','))
@@ -29,8 +28,8 @@ func (p Plant) appendMembers(b []byte) []byte {
 
 func appendString(b []byte, s string) []byte {
 	b, err := jsontext.AppendQuote(b, s)
-	if err != nil { // not UTF-8: no decoder and no engine lets that in
-		panic("plant: text that is not UTF-8: " + strconv.Quote(s))
+	if err != nil { // decoders and engines accept only UTF-8
+		panic("plant: not UTF-8: " + strconv.Quote(s))
 	}
 	return b
 }

@@ -6,9 +6,11 @@ import (
 	"strconv"
 )
 
-// parseInt64 reads a JSON number as JSON Schema does: 1.0 and 1e2 are integers, 1.5 is not.
-// It never goes through a float, and its work is bounded by the length of the literal,
-// whatever the exponent says. A Reason other than zero says why the number is no int64.
+const mustBeInt64 = "must be an integer from -9223372036854775808 to 9223372036854775807"
+
+// parseInt64 parses a JSON number as JSON Schema defines integers: 1.0 and 1e2 are integers, 1.5 is not.
+// It uses no float, and its cost depends on the length of the literal, not on the exponent.
+// The Reason is 0 unless the number is not an int64.
 func parseInt64(number []byte) (int64, Reason) {
 	if n, err := strconv.ParseInt(string(number), 10, 64); err == nil {
 		return n, 0
@@ -47,20 +49,20 @@ func parseInt64(number []byte) (int64, Reason) {
 	return n, 0
 }
 
-// parseExponent reads the digits after e; past any length that a body can have it saturates.
+// parseExponent parses the digits after e. The result saturates beyond the length of any body.
 func parseExponent(text []byte) int64 {
 	if len(text) == 0 {
 		return 0
 	}
-	const far = 1 << 40
+	const most = 1 << 40
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	switch {
 	case err == nil:
-		return max(-far, min(far, n))
+		return max(-most, min(most, n))
 	case text[0] == '-':
-		return -far
+		return -most
 	}
-	return far
+	return most
 }
 
 // ParseID parses an id in decimal, in the one form that strconv.FormatInt writes: no plus sign and no
@@ -68,7 +70,7 @@ func parseExponent(text []byte) int64 {
 func ParseID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || strconv.FormatInt(id, 10) != text {
-		return 0, errors.New("must be an integer from -9223372036854775808 to 9223372036854775807")
+		return 0, errors.New(mustBeInt64 + ", without a plus sign or leading zeros")
 	}
 	return id, nil
 }

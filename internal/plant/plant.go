@@ -1,11 +1,9 @@
-// Package plant is the domain: what a plant is, what a client may send to create one,
-// and what can become of the attempt. It knows neither HTTP nor a database.
+// Package plant is the domain: plants, their JSON form, and the outcomes and errors of operations on them.
 package plant
 
 import "errors"
 
-// Plant is what a client reads back after a create. A nil Tag means that the plant has none,
-// which is not the same as an empty one.
+// Plant is a plant without its id. A nil Tag means that the plant has no tag, which differs from an empty one.
 type Plant struct {
 	Name string
 	Tag  *string
@@ -19,7 +17,7 @@ func (p Plant) Equal(q Plant) bool {
 	return p.Tag == nil || *p.Tag == *q.Tag
 }
 
-// Size is how many bytes the name and the tag have together.
+// Size returns the length of the name and the tag in bytes.
 func (p Plant) Size() int {
 	if p.Tag == nil {
 		return len(p.Name)
@@ -27,28 +25,28 @@ func (p Plant) Size() int {
 	return len(p.Name) + len(*p.Tag)
 }
 
-// New is a plant with the identification number that its creator chose.
+// New is a plant with the id that its client chose.
 type New struct {
 	ID int64
 	Plant
 }
 
-// Record is a New plant in the store that it belongs to. Plants of different stores never
-// see or collide with each other: (Store, ID) names one plant.
+// Record is a plant in the store that it belongs to. (Store, ID) identifies a plant: those of different stores are
+// independent.
 type Record struct {
 	Store string
 	New
 }
 
-// Outcome is what became of one plant of a batch.
+// Outcome is the result of a create that did not fail.
 type Outcome uint8
 
 const (
-	// Created: the plant was not there and is now on disk.
+	// Created: the plant is new and on disk.
 	Created Outcome = iota + 1
-	// Same: the id was there with the same name and tag; nothing was stored.
+	// Same: the plant existed with the same name and tag; nothing was stored.
 	Same
-	// Taken: the id was there with another name or tag; nothing was stored.
+	// Taken: the id belongs to a plant with a different name or tag; nothing was stored.
 	Taken
 )
 
@@ -64,12 +62,12 @@ func (o Outcome) String() string {
 	return "invalid outcome"
 }
 
-// What can keep a plant from being created, read or changed.
+// The errors of operations on plants.
 var (
-	// ErrTaken: another plant of this store has the id.
+	// ErrTaken: the id belongs to a plant with a different name or tag.
 	ErrTaken = errors.New("the id already belongs to a plant with a different name or tag")
-	// ErrNotFound: no plant of this store has the id.
+	// ErrNotFound: no plant of the store has the id.
 	ErrNotFound = errors.New("no plant has this id")
-	// ErrChanged: the plant is no longer the one that the caller has seen.
+	// ErrChanged: the plant is no longer equal to the one that the caller expects.
 	ErrChanged = errors.New("the plant has changed")
 )

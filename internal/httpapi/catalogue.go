@@ -1,0 +1,146 @@
+package httpapi
+
+import (
+	"errors"
+	"slices"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/token"
+)
+
+// Failure is an entry of the error catalogue. Its number is the HTTP status × 100 + n and never changes its meaning.
+type Failure struct {
+	Number  int32
+	Meaning string
+	Remedy  string
+}
+
+// Status returns the HTTP status of the response.
+func (f Failure) Status() int { return int(f.Number) / 100 }
+
+// The errors of the HTTP API itself. Their texts are messages to clients.
+var (
+	errTooLarge        = errors.New("the body is too large")
+	errNoType          = errors.New("Content-Type is required and must be application/json")
+	errWrongType       = errors.New("Content-Type must be application/json")
+	errRepeatedType    = errors.New("Content-Type appears more than once; send it once")
+	errEncoding        = errors.New("Content-Encoding must be absent or identity")
+	errBroken          = errors.New("the body ended early or its framing is invalid")
+	errSlow            = errors.New("the body did not arrive in time")
+	errMalformed       = errors.New("the request is not valid HTTP/1.1")
+	errNoRoute         = errors.New("the path does not exist")
+	errMethod          = errors.New("the path does not support this method")
+	errHeaderTooLarge  = errors.New("the request line and headers are too large; send fewer or shorter headers")
+	errCoding          = errors.New("Transfer-Encoding must be absent or chunked")
+	errProtocol        = errors.New("the HTTP version is not supported; use HTTP/1.1")
+	errInternal        = errors.New("the service failed; report the X-Request-Id of this response to its operator")
+	errBadID           = errors.New("id in the path is not an integer")
+	errBadLimit        = errors.New("limit must be an integer from 1 to 1000")
+	errBadAfter        = errors.New("after is not an integer")
+	errExpectation     = errors.New("the Expect header must be absent or 100-continue")
+	errBadQuery        = errors.New("the query string is not well-formed")
+	errBadPrecondition = errors.New("If-Match must be * or a list of entity tags")
+	errRate            = errors.New("the token exceeded its rate")
+)
+
+// failures maps every error of a handler to its entry of the catalogue. The first match counts; an error without a
+// match is errInternal, and the client learns nothing about it.
+var failures = []struct {
+	err error
+	Failure
+}{
+	{invalid(plant.Empty), Failure{40001, "The body is empty.", "Send a JSON object."}},
+	{invalid(plant.Syntax), Failure{40002, "The body is not JSON.", "Correct the JSON where the message says."}},
+	{invalid(plant.InvalidUTF8), Failure{40003, "The body is not UTF-8.", "Encode it as UTF-8."}},
+	{invalid(plant.ByteOrderMark), Failure{40004, "The body starts with a byte order mark.", "Send it without one."}},
+	{invalid(plant.LoneSurrogate), Failure{40005, "A string has half of a surrogate pair.",
+		"Escape both halves of the pair, or send the character itself."}},
+	{invalid(plant.Trailing), Failure{40006, "The body continues after the JSON value.", "Send one value only."}},
+	{invalid(plant.DuplicateName), Failure{40007, "An object has a member name twice, compared after unescaping.",
+		"Send each name once."}},
+	{invalid(plant.TooDeep), Failure{40008, "The body has more than 10,000 levels of nesting.", "Send fewer levels."}},
+	{plant.ErrTaken, Failure{40009, "The id already belongs to a plant with a different name or tag.",
+		"Choose another id. Repeating a create with the same name and tag returns 200."}},
+	{invalid(plant.NotObject), Failure{40010, "The body is JSON, but not an object.", "Send an object."}},
+	{invalid(plant.Missing), Failure{40011, "A required member is missing.", "Add it. Names are case-sensitive."}},
+	{invalid(plant.Null), Failure{40012, "A member is null.", "Send a value, or omit tag."}},
+	{invalid(plant.NotInteger), Failure{40013, "The id is not an integer.",
+		"Send a JSON integer, not a string or a fraction."}},
+	{invalid(plant.OutOfRange), Failure{40014, "The id does not fit into a 64-bit signed integer.",
+		"Choose an integer from -2^63 to 2^63 - 1."}},
+	{invalid(plant.NotString), Failure{40015, "The name or tag is not a string.", "Send a JSON string."}},
+	{invalid(plant.ZeroCharacter), Failure{40016, "The name or tag contains U+0000.", "Remove the character."}},
+	{errTooLarge, Failure{40017, "The body is larger than the service accepts.",
+		"Send a smaller one, or ask the operator to raise --max-body."}},
+	{errNoType, Failure{40018, "The request has no Content-Type.", "Send Content-Type: application/json."}},
+	{errWrongType, Failure{40019, "The Content-Type is not application/json, with or without charset=utf-8.",
+		"Send Content-Type: application/json."}},
+	{errRepeatedType, Failure{40020, "The request has several Content-Type headers.", "Send one."}},
+	{errEncoding, Failure{40021, "The body has a Content-Encoding.", "Send the body without compression."}},
+	{errBroken, Failure{40022, "The body ended early, or its framing is invalid.",
+		"Send as many bytes as Content-Length announces, or well-formed chunks."}},
+	{errSlow, Failure{40023, "The body did not arrive in time.", "Send it faster."}},
+	{errMalformed, Failure{40024, "The request is not valid HTTP/1.1.", "Use an HTTP library."}},
+	{errBadID, Failure{40025, "The id in the path is not a 64-bit signed integer.",
+		"Write it in decimal digits, without a plus sign or leading zeros."}},
+	{errBadLimit, Failure{40026, "The limit is not an integer from 1 to 1000.", "Choose one in that range."}},
+	{errBadAfter, Failure{40027, "The cursor is not a 64-bit signed integer.",
+		"Follow the Link header of the previous page."}},
+	{errBadPrecondition, Failure{40028, "The If-Match header is not a list of entity tags.",
+		"Send the ETag of a response unchanged."}},
+	{errBadQuery, Failure{40029, "The query string is not well-formed, or has a parameter twice.",
+		"Send limit and after at most once each."}},
+	{errExpectation, Failure{40030, "The Expect header is not 100-continue.", "Omit it."}},
+
+	{token.ErrMissing, Failure{40101, "The request has no credential.", "Send Authorization: Bearer <ACCESS_TOKEN>."}},
+	{token.ErrMalformed, Failure{40102, "The Authorization header is repeated or not a bearer credential.",
+		"Send one header of the form Authorization: Bearer <ACCESS_TOKEN>."}},
+	{token.ErrMistyped, Failure{40103, "The credential has the wrong form or checksum for a token of this service.",
+		"Copy the whole token."}},
+	{token.ErrInvalid, Failure{40104, "The credential is unknown.", "Use a token that was issued in this database."}},
+	{token.ErrExpired, Failure{40105, "The credential has expired.", "Ask the operator for a new token."}},
+	{token.ErrRevoked, Failure{40106, "The credential was revoked.", "Ask the operator for a new token."}},
+	{token.ErrScope, Failure{40301, "The credential does not have the scope that the operation needs.",
+		"Ask the operator for a token with that scope."}},
+
+	{plant.ErrNotFound, Failure{40401, "No plant of the store has the id.", "Create it first."}},
+	{errNoRoute, Failure{40402, "The path does not exist.", "See /openapi.json for the paths of the service."}},
+	{errMethod, Failure{40501, "The path does not support the method.", "Use a method of the Allow header."}},
+	{plant.ErrChanged, Failure{41201, "The plant does not match If-Match.", "Read the plant again before you change it."}},
+	{errRate, Failure{42901, "The token exceeded its rate. Nothing was done.",
+		"Retry after the time in Retry-After; RateLimit-Policy has the limit."}},
+	{token.ErrFailures, Failure{42902,
+		"Too many credentials from the address were invalid, and this one is not in the cache. Nothing was done.",
+		"Retry after the time in Retry-After."}},
+	{errHeaderTooLarge, Failure{43101, "The request line and headers are too large.", "Send fewer or shorter headers."}},
+
+	{errInternal, Failure{50001, "The service failed.", "Report the X-Request-Id to the operator."}},
+	{errCoding, Failure{50101, "The Transfer-Encoding is not supported.", "Use chunked or Content-Length."}},
+	{store.ErrUnknown, Failure{50302, "It is unknown whether the plant was stored.",
+		"Send the same request again: a create can be repeated safely."}},
+	{store.ErrBusy, Failure{50301, "The service is overloaded. Nothing was stored.",
+		"Retry after the time in Retry-After."}},
+	{store.ErrFull, Failure{50304, "The disk of the database is full. Nothing was stored.",
+		"Retry later; the operator must free disk space."}},
+	{store.ErrUnavailable, Failure{50303, "The database is unavailable. Nothing was stored.",
+		"Retry later; the operator sees the reason on /readyz."}},
+	{store.ErrStopping, Failure{50305, "The service is stopping. Nothing was stored.",
+		"Retry: another process may respond."}},
+	{errProtocol, Failure{50501, "The HTTP version is not supported.", "Use HTTP/1.1."}},
+}
+
+// Catalogue lists every failure in the order of the numbers.
+func Catalogue() []Failure {
+	all := make([]Failure, len(failures))
+	for i, f := range failures {
+		all[i] = f.Failure
+	}
+	slices.SortFunc(all, func(a, b Failure) int { return int(a.Number - b.Number) })
+	return all
+}
+
+// invalid matches every *plant.Invalid of one reason.
+type invalid plant.Reason
+
+func (i invalid) Error() string { return "the body is invalid" }
