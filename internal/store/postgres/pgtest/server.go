@@ -1,0 +1,240 @@
+package pgtest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const timeout = 30 * time.Second // of a start, a stop or a query
+
+// Server is a PostgreSQL server on 127.0.0.1 and on a Unix socket. It keeps its port and its directory when
+// it is started again.
+type Server struct {
+	Port   int
+	Socket string // the directory of the Unix socket
+
+	bin, dir  string
+	settings  map[string]string
+	owner     *syscall.Credential
+	databases atomic.Int64
+
+	process *os.Process
+	exited  chan struct{} // closed when the process has exited
+}
+
+func start(bin string, settings map[string]string) (*Server, error) {
+	return newServer(bin, settings, func(s *Server) *exec.Cmd {
+		return s.command("initdb", "-D", s.data(), "-U", User, "--pwfile", s.password(),
+			"--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
+	})
+}
+
+func startStandby(primary *Server) (*Server, error) {
+	return newServer(primary.bin, primary.settings, func(s *Server) *exec.Cmd {
+		return s.command("pg_basebackup", "-D", s.data(), "-d", primary.SocketURL("postgres"),
+			"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+	})
+}
+
+// newServer starts a server whose data directory is created by the command of init.
+func newServer(bin string, settings map[string]string, init func(s *Server) *exec.Cmd) (_ *Server, err error) {
+	dir, err := os.MkdirTemp("", "pgtest-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Socket: dir, bin: bin, dir: dir, settings: settings}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.remove())
+		}
+	}()
+	if err := os.WriteFile(s.password(), []byte(Password), 0o600); err != nil {
+		return nil, err
+	}
+	if err := s.changeOwner(dir, s.password()); err != nil {
+		return nil, err
+	}
+	cmd := init(s)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+	}
+	return s, s.startAt(freePort)
+}
+
+// startAt starts the server at a port that choose returns, and at another one if a process has taken the port
+// before the server could.
+func (s *Server) startAt(choose func() (int, error)) (err error) {
+	for range 10 {
+		if s.Port, err = choose(); err != nil {
+			return err
+		}
+		if err = s.Start(); err == nil || !strings.Contains(err.Error(), "Address already in use") {
+			return err
+		}
+		if err := os.Remove(s.log()); err != nil { // the error of the next start is found in a new log
+			return err
+		}
+	}
+	return err
+}
+
+func (s *Server) data() string     { return filepath.Join(s.dir, "data") }
+func (s *Server) log() string      { return filepath.Join(s.dir, "log") }
+func (s *Server) password() string { return filepath.Join(s.dir, "password") }
+
+// changeOwner makes another user the owner of files of the server if the tests run as root: PostgreSQL refuses
+// to run as root.
+func (s *Server) changeOwner(paths ...string) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	owner, err := user.Lookup("postgres")
+	if err != nil {
+		if owner, err = user.Lookup("nobody"); err != nil {
+			return err
+		}
+	}
+	uid, err := strconv.ParseUint(owner.Uid, 10, 32)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.ParseUint(owner.Gid, 10, 32)
+	if err != nil {
+		return err
+	}
+	s.owner = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	for _, path := range paths {
+		if err := os.Chown(path, int(uid), int(gid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// command returns a command that ends with the thread that starts it, on systems that support this.
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	cmd.Dir = s.dir
+	cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = attributes(s.owner)
+	return cmd
+}
+
+// freePort returns a port below those that the system gives to other processes, so that a server that is
+// stopped for a while can have its port again. Other tests use ports from 22500 on.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 15000 + rand.IntN(7500)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, err
+}
+
+// Start starts the server and returns when it accepts connections.
+func (s *Server) Start() error {
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.Port), "-k", s.Socket, "-h", "127.0.0.1",
+		"-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB",
+		"-c", "max_connections=400"} // many tests share a server, and some use a hundred
+	for name, value := range s.settings {
+		args = append(args, "-c", name+"="+value)
+	}
+	cmd := s.command("postgres", args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	s.exited = make(chan struct{})
+	started := make(chan error)
+	go func() {
+		// The kernel signals the server when the thread that started it ends. So this thread lives as long as
+		// the server, and both end with the test binary.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		close(s.exited)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	s.process = cmd.Process
+	return s.waitUntilReady()
+}
+
+func (s *Server) waitUntilReady() error {
+	deadline := time.Now().Add(timeout)
+	for {
+		_, err := s.query("postgres", "SELECT 1")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.exited:
+		case <-time.After(20 * time.Millisecond):
+			if time.Now().Before(deadline) {
+				continue
+			}
+		}
+		log, _ := os.ReadFile(s.log())
+		return fmt.Errorf("the server accepts no connections: %w\n%s", err, log)
+	}
+}
+
+// Stop stops the server in PostgreSQL's fast mode: it ends the sessions and keeps what is committed.
+func (s *Server) Stop() error { return s.end(syscall.SIGINT) }
+
+// Kill9 kills the server, and returns when its child processes have ended too.
+func (s *Server) Kill9() error {
+	children := childrenOf(s.process.Pid)
+	if err := s.end(syscall.SIGKILL); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(timeout); slices.ContainsFunc(children, alive); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("child processes of a killed server still run after %v", timeout)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
+}
+
+func (s *Server) end(signal syscall.Signal) error {
+	if err := s.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-s.exited:
+		return nil
+	case <-time.After(timeout):
+		return fmt.Errorf("the server still runs %v after signal %v", timeout, signal)
+	}
+}
+
+func (s *Server) remove() error {
+	var err error
+	if s.process != nil {
+		err = s.end(syscall.SIGQUIT)
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
