@@ -197,7 +197,7 @@ func TestClientCommands(t *testing.T) {
 			{"get -9223372036854775808 --json", `{"id":-9223372036854775808,"name":"","tag":"","etag":*`, "", 0},
 			{"get 9223372036854775807", "ID                   NAME           TAG  ETAG\n9223372036854775807  \"\\x1b[31m<b>\"       *", "", 0},
 			{"get 8", "", "plantstore plants get: 40401: plant 8 does not exist", 1},
-			{"get -8", "", "plantstore plants get: 40401: plant -8: ", 1},
+			{"get -8", "", "plantstore plants get: 40401: plant -8 does not exist", 1},
 			{"get seven", "", `plantstore plants get: id "seven" must be an integer`, 2},
 			{"get", "", "plantstore plants get: expected arguments: ID", 2},
 			{"get 7 --fish", "", "flag provided but not defined: -fish", 2},
