@@ -1,5 +1,5 @@
-// Command variant serves the product's HTTP stack on something other than its group commit, for
-// comparison, or with a slower disk, or under a profiler.
+// Command variant serves the product's HTTP stack without its group commit, for
+// comparison, or the product with slower commits or under a profiler.
 package main
 
 import (
@@ -35,9 +35,9 @@ const (
 )
 
 func main() {
-	kind := flag.String("kind", "product", "none: keep nothing; single: one transaction for each request; product: as it is")
+	kind := flag.String("kind", "product", "none: store nothing; single: one transaction for each request; product: group commit")
 	db := flag.String("db", "plantstore.db", "the database: a file, or a postgres:// URL")
-	slower := flag.Duration("slower", 0, "how much longer every commit of the product takes")
+	slower := flag.Duration("slower", 0, "delay of every commit of the product")
 	profile := flag.String("cpuprofile", "", "file for a CPU profile of the whole run")
 	flag.Parse()
 	if err := run(*kind, *db, *slower, *profile); err != nil {
@@ -80,7 +80,7 @@ func run(kind, db string, slower time.Duration, profile string) (err error) {
 	return fmt.Errorf("unknown kind %q", kind)
 }
 
-// serve is server.Run without group commit. It prints what a client needs as the product does.
+// serve is server.Run without group commit, with the same settings.
 func serve(ctx context.Context, creator httpapi.Creator, st store.Store, log *slog.Logger) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,11 +91,7 @@ func serve(ctx context.Context, creator httpapi.Creator, st store.Store, log *sl
 		Max: netlimit.DefaultMax(machine.Read()), Log: log.Info, Refusal: httpapi.Refusal,
 		ErrorResponse: func(int, net.Addr) []byte { return nil },
 	})
-	t, credential := token.New("first", token.DefaultStore, token.AllScopes, time.Now(), time.Time{})
-	if err := st.AddToken(ctx, t); err != nil {
-		return err
-	}
-	fmt.Printf("Plant Store serves http://%s\n-H 'Authorization: Bearer %s'\n", l.Addr(), credential)
+	fmt.Printf("Plant Store serves http://%s\n", l.Addr())
 	service := &http.Server{
 		ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
 		Handler: httpapi.New(httpapi.Config{MaxBody: maxBody}, httpapi.Dependencies{
@@ -117,12 +113,12 @@ func open(ctx context.Context, db string) (store.Store, error) {
 	return sqlite.Open(ctx, db)
 }
 
-// none answers without a hand-over and without a store.
+// none stores nothing and returns at once.
 type none struct{}
 
 func (none) Create(context.Context, plant.Record) (plant.Outcome, error) { return plant.Created, nil }
 
-// single commits every plant by itself.
+// single commits every plant in its own transaction.
 type single struct{ store store.Plants }
 
 func (s single) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {

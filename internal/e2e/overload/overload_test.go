@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/measure"
 )
 
 // confined starts the product with the shell's limits before it, in a group with this much memory, and on the first
@@ -92,26 +93,33 @@ func issue(t *testing.T, p *testkit.Server, name string) string {
 	return testkit.TokenPattern.FindString(out)
 }
 
-// report is what openload prints.
-type report struct {
-	Arrivals, Sent, OK, Refused, Unsent, Unconnected, Broken, Wrong, Late int
-	Reason                                                                string
-	Seconds, Server                                                       float64
-	OK50, OK99, OKMax, Refused50, Refused99, RefusedMax                   time.Duration
-	Refusals                                                              []time.Duration
+type report struct{ measure.Report }
+
+func (r report) rate() float64 { return float64(r.Count) / r.Seconds }
+
+// cpu is what the server used in the window.
+func (r report) cpu() time.Duration {
+	if len(r.Server) == 0 {
+		return 0
+	}
+	return r.Server[0].CPU
 }
 
-func (r report) rate() float64 { return float64(r.OK) / r.Seconds }
-
 func (r report) String() string {
-	return fmt.Sprintf("%.0f creates/s (p50 %v, p99 %v, %.1f µs of the server each), %.0f refused/s (p50 %v, p99 %v); %d arrivals, %d sent, %d found no client free, %d not connected, %d broken, %d wrong, %d late %s",
-		r.rate(), r.OK50.Round(time.Microsecond), r.OK99.Round(time.Microsecond), r.Server/float64(max(1, r.OK))*1e6,
-		float64(r.Refused)/r.Seconds, r.Refused50.Round(time.Microsecond), r.Refused99.Round(time.Microsecond),
+	var refusals measure.Histogram
+	for _, took := range r.Refusals {
+		refusals.Record(took)
+	}
+	us := time.Microsecond
+	return fmt.Sprintf("%.0f creates/s (p50 %v, p99 %v, %v of the server each), %.0f refused/s (p50 %v, p99 %v); "+
+		"%d arrivals, %d sent, %d found no client free, %d not connected, %d broken, %d wrong, %d late %s",
+		r.rate(), r.P50.Round(us), r.P99.Round(us), (r.cpu() / time.Duration(max(1, r.Count))).Round(us/10),
+		float64(r.Refused)/r.Seconds, refusals.Quantile(0.5).Round(us), refusals.Quantile(0.99).Round(us),
 		r.Arrivals, r.Sent, r.Unsent, r.Unconnected, r.Broken, r.Wrong, r.Late, r.Reason)
 }
 
-var openload = sync.OnceValues(func() (string, error) {
-	return testkit.BuildCommand("openload", "plantstore/internal/e2e/openload")
+var loadCommand = sync.OnceValues(func() (string, error) {
+	return testkit.BuildCommand("load", "plantstore/internal/testkit/load")
 })
 
 var nextIDs atomic.Int64
@@ -119,20 +127,21 @@ var nextIDs atomic.Int64
 // load sends creates from a process of its own, on another processor.
 func load(t *testing.T, p *testkit.Server, token string, args ...string) report {
 	t.Helper()
-	path, err := openload()
+	path, err := loadCommand()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "taskset", append([]string{"-c", "1", path, "-address", strings.TrimPrefix(p.URL, "http://"),
-		"-token", token, "-pid", strconv.Itoa(p.Cmd.Process.Pid), "-first", strconv.FormatInt(nextIDs.Add(1)*1_000_000_000, 10)}, args...)...)
-	if slices.Contains(args, "-urgent") { // before other processes, as on a machine of its own
+	cmd := exec.CommandContext(t.Context(), "taskset", append([]string{"-c", "1", path,
+		"-address", strings.TrimPrefix(p.URL, "http://"), "-token", token, "-pids", strconv.Itoa(p.Cmd.Process.Pid),
+		"-first", strconv.FormatInt(nextIDs.Add(1)*1_000_000_000, 10)}, args...)...)
+	if slices.Contains(args, "-poll") { // before other processes, as on a machine of its own
 		cmd = exec.CommandContext(t.Context(), "chrt", append([]string{"--fifo", "1"}, cmd.Args...)...)
 	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	var r report
 	if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil {
-		t.Errorf("openload: %v %s", err, out)
+		t.Errorf("load: %v %s", err, out)
 	}
 	return r
 }
@@ -143,7 +152,7 @@ func TestOverload(t *testing.T) {
 	// Next to other work times say little, so what is compared there is creates for each second that the server has
 	// on its processor. On a machine that does nothing else both are the same.
 	lasts, peakFor, clients, goodput, refusal, rounds := 3*time.Second, time.Second, 1500, 0.5, 5*time.Second, 1
-	rate := func(r report) float64 { return float64(r.OK) / max(r.Server, 0.01) }
+	rate := func(r report) float64 { return float64(r.Count) / max(r.cpu().Seconds(), 0.01) }
 	warm, urgent := "1s", []string(nil)
 	if full := os.Getenv("PLANTSTORE_TEST_OVERLOAD"); full != "" {
 		var err error
@@ -153,10 +162,10 @@ func TestOverload(t *testing.T) {
 		rounds = 10
 		lasts /= time.Duration(rounds)
 		peakFor, clients, goodput, refusal, rate = 1500*time.Millisecond, 2000, 0.85, 10*time.Millisecond, report.rate
-		urgent = []string{"-urgent"}
+		urgent = []string{"-poll"}
 	}
 	p := confined(t, 256<<20, "")
-	capacity := load(t, p, p.Token, "-warm", "500ms", "-for", peakFor.String())
+	capacity := load(t, p, p.Token, "-warm", "500ms", "-window", peakFor.String())
 	t.Logf("64 clients, each waiting for its answers: %v", capacity)
 	tenTimes := fmt.Sprint(10 * capacity.rate())
 	// The peak is what the same load gets when all its clients are let in. The load takes its part of a machine whose
@@ -168,9 +177,9 @@ func TestOverload(t *testing.T) {
 	load := func(warm string, lasts time.Duration, clients int) (r, visitor report) {
 		var visits sync.WaitGroup
 		visits.Go(func() {
-			visitor = load(t, p, p.Token, append(urgent, "-warm", warm, "-for", lasts.String(), "-clients", "100", "-rate", "50", "-once", "-stubborn")...)
+			visitor = load(t, p, p.Token, append(urgent, "-warm", warm, "-window", lasts.String(), "-clients", "100", "-rate", "50", "-once", "-stubborn")...)
 		})
-		r = load(t, p, p.Token, "-warm", warm, "-for", lasts.String(), "-clients", strconv.Itoa(clients), "-rate", tenTimes)
+		r = load(t, p, p.Token, "-warm", warm, "-window", lasts.String(), "-clients", strconv.Itoa(clients), "-rate", tenTimes)
 		visits.Wait()
 		return r, visitor
 	}
@@ -249,18 +258,18 @@ func waitRecovered(t *testing.T, p *testkit.Server) time.Duration {
 func TestGreedyToken(t *testing.T) {
 	p := confined(t, 0, "", "--max-conns", "64")
 	modest, late := issue(t, p, "modest"), issue(t, p, "late")
-	peak := load(t, p, p.Token, "-warm", "200ms", "-for", "500ms")
-	if again := load(t, p, p.Token, "-for", "500ms"); again.rate() > peak.rate() { // the machine may have stood still
+	peak := load(t, p, p.Token, "-warm", "200ms", "-window", "500ms")
+	if again := load(t, p, p.Token, "-window", "500ms"); again.rate() > peak.rate() { // the machine may have stood still
 		peak = again
 	}
 	var both sync.WaitGroup
 	var greedy, small report
 	both.Go(func() {
-		small = load(t, p, modest, "-clients", "4", "-turns", "-rate", fmt.Sprint(min(100, 0.05*peak.rate())), "-for", "3500ms")
+		small = load(t, p, modest, "-clients", "4", "-rotate", "-rate", fmt.Sprint(min(100, 0.05*peak.rate())), "-window", "3500ms")
 	})
 	time.Sleep(500 * time.Millisecond) // until those are connected
 	both.Go(func() {
-		greedy = load(t, p, p.Token, "-clients", "300", "-rate", fmt.Sprint(10*peak.rate()), "-for", "3s")
+		greedy = load(t, p, p.Token, "-clients", "300", "-rate", fmt.Sprint(10*peak.rate()), "-window", "3s")
 	})
 	time.Sleep(500 * time.Millisecond) // of load, before somebody else comes
 	start, tries := time.Now(), 0
@@ -290,8 +299,8 @@ func TestGreedyToken(t *testing.T) {
 		t.Error("the greedy token was never refused: this was no overload")
 	}
 	// Its four clients may each be refused once, where this machine stands still for so long that they have to connect again.
-	if small.OK+4 < small.Sent*9/10 || small.Sent < small.Arrivals/4 || small.OK99 > 5*time.Second {
-		t.Errorf("the modest token had %d of %d creates stored, %d sent, p99 %v", small.OK, small.Arrivals, small.Sent, small.OK99)
+	if small.Count+4 < small.Sent*9/10 || small.Sent < int64(small.Arrivals)/4 || small.P99 > 5*time.Second {
+		t.Errorf("the modest token had %d of %d creates stored, %d sent, p99 %v", small.Count, small.Arrivals, small.Sent, small.P99)
 	}
 	if n := small.Broken + small.Wrong + small.Late + greedy.Broken + greedy.Wrong + greedy.Late; n > 0 {
 		t.Errorf("%d requests without a right answer", n)

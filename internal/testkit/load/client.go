@@ -194,7 +194,11 @@ func (d *driver) responded(i int) bool {
 		}
 	case isRefusal(c.response):
 		refused = true
-		d.count(&d.report.Refused, 1, string(c.response))
+		reason := ""
+		if d.rate == 0 { // with a rate, refusals are expected
+			reason = string(c.response)
+		}
+		d.count(&d.report.Refused, 1, reason)
 		d.report.Refusals = append(d.report.Refusals, now.Sub(c.arrival))
 	default:
 		d.fail(&d.report.Wrong, i, string(c.response))
