@@ -277,7 +277,8 @@ func TestCreateAfterAnExpiredBatch(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		c.create(2, store.ErrBusy)
 		c.create(3, store.ErrBusy)
-		time.Sleep(time.Second) // 2 and 3 have expired, 1 is still in flight
+		time.Sleep(time.Second)
+		synctest.Wait() // 2 and 3 have expired, 1 is still in flight
 		s.mu.Lock()
 		s.takes = time.Millisecond
 		s.mu.Unlock()

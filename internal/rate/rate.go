@@ -73,7 +73,7 @@ type Exceeded struct {
 }
 
 func (e *Exceeded) Error() string {
-	return fmt.Sprintf("%v; come again in %d s", e.Why, Seconds(e.Wait))
+	return fmt.Sprintf("%v; retry in %d s", e.Why, Seconds(e.Wait))
 }
 func (e *Exceeded) Unwrap() error { return e.Why }
 

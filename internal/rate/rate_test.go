@@ -137,7 +137,7 @@ func TestTableIsBounded(t *testing.T) {
 func TestExceeded(t *testing.T) {
 	why := errors.New("too many")
 	err := error(&Exceeded{why, 1001 * time.Millisecond})
-	if !errors.Is(err, why) || err.Error() != "too many; come again in 2 s" {
+	if !errors.Is(err, why) || err.Error() != "too many; retry in 2 s" {
 		t.Errorf("%v", err)
 	}
 	for d, want := range map[time.Duration]int64{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, 59 * time.Second: 59} {

@@ -1,0 +1,129 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	freshFor      = time.Second     // a revocation by any process takes effect within two seconds
+	lookupTimeout = 5 * time.Second // of a look-up, and of the wait for one
+	maxCached     = 10_000          // entries; beyond that a random one is dropped, which costs it a look-up
+)
+
+// cache keeps the tokens that were looked up. It looks up a hash once at a time, however many requests wait for it.
+//
+// An entry is used for freshFor. A stale one is kept, so that its credential is still known, and looked up again by
+// the next request. Only hashes that exist, or are being looked up, have an entry.
+type cache struct {
+	lookup Lookup
+	now    func() time.Time
+
+	mu      sync.RWMutex
+	entries map[Hash]*entry
+}
+
+type entry struct {
+	started time.Time     // when the look-up started
+	done    chan struct{} // closed when token and err are set
+	token   Token
+	err     error
+}
+
+func newCache(lookup Lookup, now func() time.Time) *cache {
+	return &cache{lookup: lookup, now: now, entries: map[Hash]*entry{}}
+}
+
+// get returns the entry of a hash, fresh or stale, or nil.
+func (c *cache) get(hash Hash) *entry {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.entries[hash]
+}
+
+// current returns the token of an entry, after another look-up if the entry is stale.
+//
+// A stale entry may still be loading: then the database is slow, and is not asked again before it has responded.
+func (c *cache) current(ctx context.Context, hash Hash, e *entry) (*Token, error) {
+	if c.isStale(e) {
+		if t, err := e.wait(ctx); err != nil {
+			return t, err
+		}
+		e = c.load(ctx, hash)
+	}
+	return e.wait(ctx)
+}
+
+// isStale reports whether the look-up of an entry started too long ago. The start counts, because a look-up
+// may miss what has changed since then.
+func (c *cache) isStale(e *entry) bool { return c.now().Sub(e.started) > freshFor }
+
+// load returns the entry of a hash: the present one if it is fresh or loading, otherwise a new one, once its
+// look-up has ended.
+func (c *cache) load(ctx context.Context, hash Hash) *entry {
+	c.mu.Lock()
+	previous := c.entries[hash]
+	if previous != nil && !(previous.isDone() && c.isStale(previous)) {
+		c.mu.Unlock()
+		return previous
+	}
+	for other := range c.entries {
+		if len(c.entries) < maxCached {
+			break
+		}
+		delete(c.entries, other)
+	}
+	e := &entry{started: c.now(), done: make(chan struct{})}
+	c.entries[hash] = e
+	c.mu.Unlock()
+
+	// Other requests wait for this look-up too, so it continues when the request that started it ends.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+	defer cancel()
+	e.err = errors.New("the look-up panicked")
+	defer func() {
+		if e.err != nil {
+			c.discard(hash, e, previous)
+		}
+		close(e.done)
+	}()
+	e.token, e.err = c.lookup.TokenByHash(ctx, hash)
+	return e
+}
+
+// discard removes an entry whose look-up failed, so that the next request looks up again. An error of the database
+// says nothing about the token: then the previous entry, if any, stays, and the credential is still known.
+func (c *cache) discard(hash Hash, e, previous *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.entries[hash] != e:
+	case previous != nil && !errors.Is(e.err, ErrUnknown):
+		c.entries[hash] = previous
+	default:
+		delete(c.entries, hash)
+	}
+}
+
+func (e *entry) wait(ctx context.Context) (*Token, error) {
+	if e.isDone() { // even if ctx has ended
+		return &e.token, e.err
+	}
+	select {
+	case <-e.done:
+		return &e.token, e.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (e *entry) isDone() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}

