@@ -104,16 +104,8 @@ func (b *batch) create(ctx context.Context, conn *pgx.Conn, outcomes []plant.Out
 }
 
 // withoutOutcome returns the indexes that have no outcome yet.
-func withoutOutcome(indexes []int, outcomes []plant.Outcome) (undecided []int) {
-	if !slices.ContainsFunc(indexes, func(i int) bool { return outcomes[i] != 0 }) {
-		return indexes
-	}
-	for _, i := range indexes {
-		if outcomes[i] == 0 {
-			undecided = append(undecided, i)
-		}
-	}
-	return undecided
+func withoutOutcome(indexes []int, outcomes []plant.Outcome) []int {
+	return slices.DeleteFunc(slices.Clone(indexes), func(i int) bool { return outcomes[i] != 0 })
 }
 
 var binaryFormat = []int16{pgtype.BinaryFormatCode}

@@ -37,6 +37,17 @@ func TestBatchOrder(t *testing.T) {
 	}
 }
 
+func TestWithoutOutcome(t *testing.T) {
+	outcomes := []plant.Outcome{plant.Created, 0, plant.Same, 0, plant.Taken}
+	firsts := []int{4, 3, 2, 1, 0}
+	if got, want := withoutOutcome(firsts, outcomes), []int{3, 1}; !slices.Equal(got, want) {
+		t.Errorf("withoutOutcome() = %v, want %v", got, want)
+	}
+	if want := []int{4, 3, 2, 1, 0}; !slices.Equal(firsts, want) {
+		t.Errorf("withoutOutcome() changed its argument to %v", firsts)
+	}
+}
+
 // Large buffers are not kept for the next batch.
 func TestBatchFree(t *testing.T) {
 	b := new(batch)

@@ -21,40 +21,53 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// tracer counts the statements of a store by their text.
+// tracer counts the statements that a store prepares, and calls functions before and after queries.
 type tracer struct {
-	mu    sync.Mutex
-	count map[string]int
+	prepared      map[string]int // by text
+	before, after func(sql string)
 }
 
-func (c *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
+func (c *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if c.before != nil {
+		c.before(data.SQL)
+	}
+	return context.WithValue(ctx, c, data.SQL)
 }
 
-func (c *tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (c *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if sql, ok := ctx.Value(c).(string); ok && c.after != nil {
+		c.after(sql)
+	}
+}
 
 func (c *tracer) TracePrepareStart(ctx context.Context, _ *pgx.Conn, data pgx.TracePrepareStartData) context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.count[data.SQL]++
+	if c.prepared != nil {
+		c.prepared[data.SQL]++
+	}
 	return ctx
 }
 
 func (c *tracer) TracePrepareEnd(context.Context, *pgx.Conn, pgx.TracePrepareEndData) {}
 
+// openTraced opens a database with a tracer.
+func openTraced(t *testing.T, address string, tracer *tracer) *Store {
+	t.Helper()
+	return openConfig(t, address, func(config *pgxpool.Config) { config.ConnConfig.Tracer = tracer })
+}
+
 // A plain INSERT is used for new ids, and ON CONFLICT for a second after an id existed.
 func TestPlainInsertIsTriedFirst(t *testing.T) {
 	t.Parallel()
-	sent := &tracer{count: map[string]int{}}
-	s := openConfig(t, pgtest.Database(t), func(config *pgxpool.Config) { config.ConnConfig.Tracer = sent })
+	sent := map[string]int{}
+	s := openTraced(t, pgtest.Database(t), &tracer{prepared: sent})
 	// want creates a plant and checks how often each statement has been sent for it.
 	want := func(id, plain, onConflict int) {
 		t.Helper()
-		clear(sent.count)
+		clear(sent)
 		create(t, s, record(id))
-		if sent.count[insertPlants] != plain || sent.count[insertAbsent] != onConflict {
+		if sent[insertPlants] != plain || sent[insertAbsent] != onConflict {
 			t.Errorf("plant %d was sent %d times as plain INSERT and %d times with ON CONFLICT, want %d and %d",
-				id, sent.count[insertPlants], sent.count[insertAbsent], plain, onConflict)
+				id, sent[insertPlants], sent[insertAbsent], plain, onConflict)
 		}
 	}
 	ago := func(d time.Duration) { s.lastDuplicate.Store(int64(time.Since(s.opened) - d)) }
@@ -171,28 +184,27 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// remover removes plant 1 before each of the next queries of existing plants, and creates it again after all
-// but the last.
-type remover struct {
-	t     *testing.T
-	other *Store
-	times int
-}
-
-func (r *remover) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if data.SQL != selectPlants || r.times == 0 {
-		return ctx
-	}
-	r.times--
-	if err := r.other.Remove(context.Background(), "main", 1, nil); err != nil {
-		r.t.Error(err)
-	}
-	return context.WithValue(ctx, r, r.times > 0)
-}
-
-func (r *remover) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
-	if again, _ := ctx.Value(r).(bool); again {
-		create(r.t, r.other, storetest.Record("main", 1, "other", "-"))
+// removeBefore returns a tracer that removes plant 1 before each of the next queries of existing plants, and
+// creates it again after all but the last. It counts the queries down.
+func removeBefore(t *testing.T, other *Store, times *int) *tracer {
+	create(t, other, storetest.Record("main", 1, "other", "-"))
+	return &tracer{
+		before: func(sql string) {
+			if sql != selectPlants || *times == 0 {
+				return
+			}
+			if err := other.Remove(context.Background(), "main", 1, nil); err != nil {
+				t.Error(err)
+			}
+		},
+		after: func(sql string) {
+			if sql != selectPlants || *times == 0 {
+				return
+			}
+			if *times--; *times > 0 {
+				create(t, other, storetest.Record("main", 1, "other", "-"))
+			}
+		},
 	}
 }
 
@@ -212,11 +224,7 @@ func TestPlantIsRemovedBeforeItIsCompared(t *testing.T) {
 		{maxRounds + 1, several, []plant.Outcome{plant.Created, plant.Created, plant.Same}},
 	} {
 		address := pgtest.Database(t)
-		other := openStore(t, address)
-		create(t, other, storetest.Record("main", 1, "other", "-"))
-		s := openConfig(t, address, func(config *pgxpool.Config) {
-			config.ConnConfig.Tracer = &remover{t, other, test.times}
-		})
+		s := openTraced(t, address, removeBefore(t, openStore(t, address), &test.times))
 		outcomes, err := s.CreateBatch(t.Context(), test.batch)
 		wantOutcomes(t, outcomes, err, test.want...)
 	}
@@ -226,16 +234,103 @@ func TestPlantIsRemovedBeforeItIsCompared(t *testing.T) {
 func TestPlantIsAlwaysRemoved(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
-	other := openStore(t, address)
-	create(t, other, storetest.Record("main", 1, "other", "-"))
-	removals := &remover{t, other, 1000}
-	s := openConfig(t, address, func(config *pgxpool.Config) { config.ConnConfig.Tracer = removals })
+	times := 1000
+	s := openTraced(t, address, removeBefore(t, openStore(t, address), &times))
 	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
 	if !errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrUnknown) {
 		t.Errorf("CreateBatch() = %v, want only %v", err, store.ErrBusy)
 	}
-	if got, want := 1000-removals.times, maxAttempts*maxRounds; got != want {
+	if got, want := 1000-times, maxAttempts*maxRounds; got != want {
 		t.Errorf("the plants were compared %d times, want %d", got, want)
+	}
+}
+
+// An update whose plant is changed back to what the client has seen, after the update and before the plant is
+// read, is tried again three times in all.
+func TestPlantIsChangedBack(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		times, reads int
+		want         error
+	}{{1, 1, nil}, {2, 2, nil}, {1000, 3, plant.ErrChanged}} {
+		address := pgtest.Database(t)
+		other := openStore(t, address)
+		seen, changed := record(1).Plant, plant.Plant{Name: "changed"}
+		set := func(to plant.Plant) {
+			if err := other.Replace(context.Background(), "main", 1, to, nil); err != nil {
+				t.Error(err)
+			}
+		}
+		reads := 0
+		s := openTraced(t, address, &tracer{
+			before: func(sql string) {
+				if sql == getPlant {
+					reads++
+					set(seen)
+				}
+			},
+			after: func(sql string) {
+				if sql == getPlant && reads < test.times {
+					set(changed)
+				}
+			},
+		})
+		create(t, s, record(1))
+		set(changed)
+		err := s.Remove(t.Context(), "main", 1, &seen)
+		if err != test.want || reads != test.reads {
+			t.Errorf("Remove() = %v after %d reads, want %v after %d", err, reads, test.want, test.reads)
+		}
+	}
+}
+
+// A large plant that is removed between the query of the page and its own is not in the page.
+func TestLargePlantIsRemovedDuringList(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	other := openStore(t, address)
+	create(t, other, storetest.Record("main", 1, strings.Repeat("x", 70_000), "-"), record(2))
+	s := openTraced(t, address, &tracer{before: func(sql string) {
+		if sql == getPlant {
+			if err := other.Remove(context.Background(), "main", 1, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	page, err := s.List(t.Context(), "main", nil, 10)
+	if err != nil || len(page) != 1 || page[0].ID != 2 {
+		t.Errorf("List() = %d plants, %v, want plant 2", len(page), err)
+	}
+}
+
+// An insert that did not store the plants that were sent, because of a trigger, has an unknown outcome.
+func TestTriggerChangesAnInsert(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	s := openStore(t, address)
+	conn, err := s.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	sqlQuery(t, address, `
+		CREATE FUNCTION change() RETURNS trigger AS $$ BEGIN
+			IF NEW.id = 1 THEN RETURN NULL; END IF;
+			NEW.id := 100;
+			RETURN NEW;
+		END $$ LANGUAGE plpgsql;
+		CREATE TRIGGER change BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION change()`)
+	b := newBatch([]plant.Record{record(1), record(2)})
+	defer b.free()
+	outcomes := make([]plant.Outcome, 2)
+	stored, err := b.insertNew(t.Context(), conn.Conn(), outcomes)
+	if !stored || err == nil || err.Error() != "the server stored 1 of 2 plants" || outcomes[0] != 0 {
+		t.Errorf("insertNew() = %v, %v", stored, err)
+	}
+	sqlQuery(t, address, "DELETE FROM plants")
+	stored, err = b.insertAbsent(t.Context(), conn.Conn(), b.firsts)
+	if !stored || err == nil || err.Error() != "the server returned a plant that was not sent" {
+		t.Errorf("insertAbsent() = %v, %v", stored, err)
 	}
 }
 

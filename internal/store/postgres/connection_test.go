@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
 	"plantstore/internal/testkit/proxy"
+	"plantstore/internal/token"
 )
 
 func TestConnectionLostBeforeTheRequest(t *testing.T) {
@@ -59,25 +61,52 @@ func TestConnectionLostDuringRead(t *testing.T) {
 func TestConnectionLostDuringUpdate(t *testing.T) {
 	t.Parallel()
 	seen, to := record(0).Plant, plant.Plant{Name: "other"}
-	for name, update := range map[string]func(s *Store) error{
-		"Replace": func(s *Store) error { return s.Replace(t.Context(), "main", 0, to, &seen) },
-		"Remove":  func(s *Store) error { return s.Remove(t.Context(), "main", 0, nil) },
+	for name, update := range map[string]func(s *Store, id int64) error{
+		"Replace": func(s *Store, id int64) error { return s.Replace(t.Context(), "main", id, to, &seen) },
+		"Remove":  func(s *Store, id int64) error { return s.Remove(t.Context(), "main", id, nil) },
 	} {
 		s, p := openBehindProxy(t)
-		// Once the statements are prepared, the next reply is that of the update.
-		if err := s.Replace(t.Context(), "main", 1, to, &seen); !errors.Is(err, plant.ErrNotFound) {
-			t.Error(err)
-		}
-		if err := s.Remove(t.Context(), "main", 1, nil); !errors.Is(err, plant.ErrNotFound) {
+		// Once the statement is prepared, the next reply is that of the update.
+		if err := update(s, 1); !errors.Is(err, plant.ErrNotFound) {
 			t.Error(err)
 		}
 		p.Set(loseReply())
-		if err := update(s); !errors.Is(err, store.ErrUnknown) {
+		if err := update(s, 0); !errors.Is(err, store.ErrUnknown) {
 			t.Errorf("%s() = %v, want %v", name, err, store.ErrUnknown)
 		}
 		if now, err := s.Get(t.Context(), "main", 0); err == nil && now.Equal(seen) {
 			t.Errorf("%s() has changed nothing: nothing was tested", name)
 		}
+	}
+}
+
+// The insert of a token is not repeated: it would find the name taken. A revocation is repeated.
+func TestConnectionLostDuringTokenUpdate(t *testing.T) {
+	t.Parallel()
+	s, p := openBehindProxy(t)
+	add := func(name string) error {
+		return s.AddToken(t.Context(), token.Token{Name: name, Hash: sha256.Sum256([]byte(name)), Created: time.UnixMilli(1)})
+	}
+	if err := add("one"); err != nil {
+		t.Fatal(err)
+	}
+	p.Set(loseReply())
+	if err := add("two"); !errors.Is(err, store.ErrUnknown) {
+		t.Errorf("AddToken() = %v, want %v", err, store.ErrUnknown)
+	}
+	if err := add("two"); !errors.Is(err, token.ErrNameTaken) {
+		t.Errorf("AddToken() of a stored token = %v, want %v", err, token.ErrNameTaken)
+	}
+	if err := s.RevokeToken(t.Context(), "one", time.UnixMilli(2)); err != nil {
+		t.Error(err)
+	}
+	p.Set(loseReply())
+	if err := s.RevokeToken(t.Context(), "two", time.UnixMilli(3)); err != nil {
+		t.Errorf("RevokeToken() = %v", err)
+	}
+	all, err := s.Tokens(t.Context())
+	if err != nil || len(all) != 2 || all[1].Revoked.UnixMilli() != 3 {
+		t.Errorf("Tokens() = %v, %v, want the second revoked", all, err)
 	}
 }
 

@@ -161,6 +161,32 @@ func openRefusedSession(t *testing.T, s *Store) {
 	t.Error("no session was new: nothing was tested")
 }
 
+// A warning after a commit is an error; a notice is not.
+func TestWarnings(t *testing.T) {
+	s := openStore(t, pgtest.Database(t))
+	conn, err := s.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "SET client_min_messages = notice"); err != nil {
+		t.Fatal(err)
+	}
+	const raise = "DO $$ BEGIN RAISE %s 'raised'; END $$"
+	for _, test := range []struct {
+		level string
+		want  error
+	}{{"NOTICE", nil}, {"WARNING", errNotReplicated}, {"INFO", nil}} {
+		_, stored, err := exec(t.Context(), conn.Conn(), fmt.Sprintf(raise, test.level))
+		if !stored || err != test.want {
+			t.Errorf("exec() with a %s = %v, %v, want true, %v", test.level, stored, err, test.want)
+		}
+	}
+	if _, stored, err := exec(t.Context(), conn.Conn(), fmt.Sprintf(raise, "EXCEPTION")); stored || err == nil {
+		t.Errorf("exec() with an exception = %v, %v, want false and an error", stored, err)
+	}
+}
+
 // The primary waits for a standby that does not exist. A commit is on its disk, but a failover would lose it.
 func TestStandbyDoesNotConfirm(t *testing.T) {
 	t.Parallel()

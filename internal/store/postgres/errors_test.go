@@ -21,51 +21,51 @@ func serverError(severity, code string) error {
 	return fmt.Errorf("wrapped: %w", e)
 }
 
+var translations = []struct {
+	name        string
+	err         error
+	want        error  // nil: unchanged
+	text        string // in the message
+	mayBeStored bool
+}{
+	{"unique violation", serverError("ERROR", uniqueViolation), nil, "", false},
+	{"syntax error", serverError("ERROR", "42601"), nil, "", false},
+	{"class that is not in the list", serverError("ERROR", "22001"), nil, "", false},
+	{"class 08", serverError("ERROR", "08006"), store.ErrUnavailable, "m (SQLSTATE 08006)", false},
+	{"class 25", serverError("ERROR", "25001"), store.ErrUnavailable, "m (SQLSTATE 25001)", false},
+	{"read-only", serverError("ERROR", readOnlyTransaction), store.ErrUnavailable, "connect to the primary", false},
+	{"user", serverError("FATAL", invalidAuthorization), store.ErrUnavailable, "rejected the user", true},
+	{"password", serverError("FATAL", invalidPassword), store.ErrUnavailable, "rejected the user", true},
+	{"database", serverError("FATAL", invalidCatalogName), store.ErrUnavailable, "no database of this name", true},
+	{"class 40", serverError("ERROR", "40000"), store.ErrUnavailable, "m (SQLSTATE 40000)", false},
+	{"serialization failure", serverError("ERROR", serializationFailure), store.ErrUnavailable, "40001", false},
+	{"deadlock", serverError("ERROR", deadlockDetected), store.ErrUnavailable, "40P01", false},
+	{"privilege", serverError("ERROR", insufficientPrivilege), store.ErrUnavailable, "lacks a privilege", false},
+	{"dropped table", serverError("ERROR", undefinedTable), store.ErrUnavailable, "restart the service", false},
+	{"full disk", serverError("ERROR", diskFull), store.ErrFull, "m (SQLSTATE 53100)", false},
+	{"out of memory", serverError("ERROR", "53200"), store.ErrUnavailable, "m (SQLSTATE 53200)", false},
+	{"connections", serverError("FATAL", tooManyConnections), store.ErrUnavailable, "no more connections", true},
+	{"lock", serverError("ERROR", lockNotAvailable), store.ErrUnavailable, "held a lock", false},
+	{"class 55", serverError("ERROR", "55006"), store.ErrUnavailable, "m (SQLSTATE 55006)", false},
+	{"cancelled", serverError("ERROR", queryCanceled), store.ErrUnavailable, "m (SQLSTATE 57014)", true},
+	{"shutdown", serverError("FATAL", "57P01"), store.ErrUnavailable, "m (SQLSTATE 57P01)", true},
+	{"crash of another session", serverError("FATAL", "57P02"), store.ErrUnavailable, "m (SQLSTATE 57P02)", true},
+	{"starting", serverError("FATAL", cannotConnectNow), store.ErrUnavailable, "starting or stopping", true},
+	{"disk error", serverError("ERROR", "58030"), store.ErrUnavailable, "m (SQLSTATE 58030)", false},
+	{"panic", serverError("PANIC", "XX000"), store.ErrUnavailable, "m (SQLSTATE XX000)", true},
+	{"cut", io.ErrUnexpectedEOF, store.ErrUnavailable, "connection was lost", true},
+	{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, store.ErrUnavailable, "connection was lost", true},
+	{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, store.ErrUnavailable, "no server listens", true},
+	{"no socket", &net.OpError{Op: "dial", Err: syscall.ENOENT}, store.ErrUnavailable, "no server listens", true},
+	{"host", &net.DNSError{Err: "no such host", Name: "h"}, store.ErrUnavailable, `host name "h" can't be resolved`, true},
+	{"timeout", context.DeadlineExceeded, store.ErrUnavailable, "did not respond in time", true},
+	{"cancelled by the caller", context.Canceled, nil, "", true},
+	{"domain", plant.ErrNotFound, nil, "", true},
+	{"closed", errClosed, store.ErrUnavailable, "it was closed", true},
+}
+
 func TestTranslate(t *testing.T) {
-	unavailable, full, unchanged := store.ErrUnavailable, store.ErrFull, error(nil)
-	tests := []struct {
-		name        string
-		err         error
-		want        error
-		text        string // in the message
-		mayBeStored bool
-	}{
-		{"unique violation", serverError("ERROR", uniqueViolation), unchanged, "", false},
-		{"syntax error", serverError("ERROR", "42601"), unchanged, "", false},
-		{"class that is not in the list", serverError("ERROR", "22001"), unchanged, "", false},
-		{"class 08", serverError("ERROR", "08006"), unavailable, "m (SQLSTATE 08006)", false},
-		{"class 25", serverError("ERROR", "25001"), unavailable, "m (SQLSTATE 25001)", false},
-		{"read-only", serverError("ERROR", readOnlyTransaction), unavailable, "connect to the primary", false},
-		{"user", serverError("FATAL", invalidAuthorization), unavailable, "rejected the user", true},
-		{"password", serverError("FATAL", invalidPassword), unavailable, "rejected the user", true},
-		{"database", serverError("FATAL", invalidCatalogName), unavailable, "no database of this name", true},
-		{"class 40", serverError("ERROR", "40000"), unavailable, "m (SQLSTATE 40000)", false},
-		{"serialization failure", serverError("ERROR", serializationFailure), unavailable, "40001", false},
-		{"deadlock", serverError("ERROR", deadlockDetected), unavailable, "40P01", false},
-		{"privilege", serverError("ERROR", insufficientPrivilege), unavailable, "lacks a privilege", false},
-		{"dropped table", serverError("ERROR", undefinedTable), unavailable, "restart the service", false},
-		{"full disk", serverError("ERROR", diskFull), full, "m (SQLSTATE 53100)", false},
-		{"out of memory", serverError("ERROR", "53200"), unavailable, "m (SQLSTATE 53200)", false},
-		{"connections", serverError("FATAL", tooManyConnections), unavailable, "no more connections", true},
-		{"lock", serverError("ERROR", lockNotAvailable), unavailable, "held a lock", false},
-		{"class 55", serverError("ERROR", "55006"), unavailable, "m (SQLSTATE 55006)", false},
-		{"cancelled", serverError("ERROR", queryCanceled), unavailable, "m (SQLSTATE 57014)", true},
-		{"shutdown", serverError("FATAL", "57P01"), unavailable, "m (SQLSTATE 57P01)", true},
-		{"crash of another session", serverError("FATAL", "57P02"), unavailable, "m (SQLSTATE 57P02)", true},
-		{"starting", serverError("FATAL", cannotConnectNow), unavailable, "starting or stopping", true},
-		{"disk error", serverError("ERROR", "58030"), unavailable, "m (SQLSTATE 58030)", false},
-		{"panic", serverError("PANIC", "XX000"), unavailable, "m (SQLSTATE XX000)", true},
-		{"cut", io.ErrUnexpectedEOF, unavailable, "connection was lost", true},
-		{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, unavailable, "connection was lost", true},
-		{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, unavailable, "no server listens", true},
-		{"no socket", &net.OpError{Op: "dial", Err: syscall.ENOENT}, unavailable, "no server listens", true},
-		{"host", &net.DNSError{Err: "no such host", Name: "h"}, unavailable, `host name "h" can't be resolved`, true},
-		{"timeout", context.DeadlineExceeded, unavailable, "did not respond in time", true},
-		{"cancelled by the caller", context.Canceled, unchanged, "", true},
-		{"domain", plant.ErrNotFound, unchanged, "", true},
-		{"closed", errClosed, unavailable, "it was closed", true},
-	}
-	for _, test := range tests {
+	for _, test := range translations {
 		t.Run(test.name, func(t *testing.T) {
 			got := translate(test.err)
 			for _, meaning := range []error{store.ErrUnavailable, store.ErrFull, store.ErrUnknown} {
@@ -73,7 +73,7 @@ func TestTranslate(t *testing.T) {
 					t.Errorf("translate() = %v; is it %q? %v", got, meaning, is)
 				}
 			}
-			if test.want == unchanged && !errors.Is(got, errors.Unwrap(test.err)) && got != test.err {
+			if test.want == nil && !errors.Is(got, errors.Unwrap(test.err)) && got != test.err {
 				t.Errorf("translate() = %v, want it unchanged", got)
 			}
 			if !strings.Contains(got.Error(), test.text) {

@@ -67,16 +67,14 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// statementsInGo adds the constants of the package that are statements on plants.
-// Such a text anywhere else is an error.
-func statementsInGo(t *testing.T, found map[string]string) {
+// parsePackage returns the files of the package and its constants by name.
+func parsePackage(t *testing.T, positions *token.FileSet) (parsed []*ast.File, constants map[string]ast.Expr) {
+	t.Helper()
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	constants := map[string]ast.Expr{}
-	var parsed []*ast.File
-	positions := token.NewFileSet()
+	constants = map[string]ast.Expr{}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
@@ -97,6 +95,15 @@ func statementsInGo(t *testing.T, found map[string]string) {
 			return true
 		})
 	}
+	return parsed, constants
+}
+
+// statementsInGo adds the constants of the package that are statements on plants.
+// A statement on plants that is not a constant is an error.
+func statementsInGo(t *testing.T, found map[string]string) {
+	t.Helper()
+	positions := token.NewFileSet()
+	parsed, constants := parsePackage(t, positions)
 	listed := map[token.Pos]bool{} // literals that are part of a constant
 	var text func(e ast.Expr) string
 	text = func(e ast.Expr) string {

@@ -1,4 +1,4 @@
--- Processes of the version before go on beside this: they name the columns that they read and write.
+-- Processes of version 1 keep working: their statements name the columns that they read and write.
 ALTER TABLE tokens
-	ADD COLUMN rate  text COLLATE "C", -- such as 100/s; NULL: what serve gives every token
-	ADD COLUMN burst bigint;           -- requests at once; NULL as the rate
+	ADD COLUMN rate  text COLLATE "C", -- such as 100/s; NULL: the default of serve
+	ADD COLUMN burst bigint;           -- requests at once; NULL if rate is
