@@ -2,40 +2,94 @@ package testkit
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 )
 
-// The validator must be able to say no.
-func TestDescriptionIsHeld(t *testing.T) {
-	r, _ := http.NewRequest("POST", "http://plants.example/plants", nil)
+// The description detects wrong responses and requests.
+func TestDescription(t *testing.T) {
+	create, _ := http.NewRequest("POST", "http://plants.example/plants", nil)
+	read, _ := http.NewRequest("GET", "http://plants.example/plants/9223372036854775807", nil)
+	list, _ := http.NewRequest("GET", "http://plants.example/plants", nil)
+	remove, _ := http.NewRequest("DELETE", "http://plants.example/plants/1", nil)
+	page, _ := http.NewRequest("GET", "http://plants.example/openapi.yaml", nil)
 	json := http.Header{"Content-Type": {"application/json"}}
 	for _, test := range []struct {
 		what string
+		r    *http.Request
 		a    Response
+		ok   bool
 	}{
-		{"an answer without a name", Response{200, json, `{"tag":"x"}`}},
-		{"a name that is a number", Response{200, json, `{"name":1}`}},
-		{"an Error without a message", Response{400, json, `{"error":40001}`}},
-		{"a status that is not described", Response{201, json, `{"name":"x"}`}},
-		{"another content type", Response{200, http.Header{"Content-Type": {"text/plain"}}, `x`}},
+		{"created", create, Response{200, json, `{"name":"x"}`}, true},
+		{"no name", create, Response{200, json, `{"tag":"x"}`}, false},
+		{"a name that is a number", create, Response{200, json, `{"name":1}`}, false},
+		{"an Error", create, Response{400, json, `{"error":40001,"message":"x"}`}, true},
+		{"an Error without a message", create, Response{400, json, `{"error":40001}`}, false},
+		{"an unknown status", create, Response{201, json, `{"name":"x"}`}, false},
+		{"another content type", create, Response{200, http.Header{"Content-Type": {"text/plain"}}, `x`}, false},
+		{"no content type", create, Response{200, nil, `{"name":"x"}`}, false},
+		{"no JSON", create, Response{200, json, `{"name":"x"`}, false},
+		{"no body", create, Response{200, json, ``}, false},
+		{"the largest id", read, Response{200, json, `{"id":9223372036854775807,"name":"x"}`}, true},
+		{"an id that is too large", read, Response{200, json, `{"id":9223372036854775808,"name":"x"}`}, false},
+		{"no id", read, Response{200, json, `{"name":"x"}`}, false},
+		{"a page", list, Response{200, json, `[{"id":1,"name":"x"}]`}, true},
+		{"a page of wrong plants", list, Response{200, json, `[{"id":1,"name":"x"},{"id":2}]`}, false},
+		{"a wrong header", list, Response{200, http.Header{"Content-Type": json["Content-Type"], "Plants-Count": {"x"}}, `[]`}, false},
+		{"removed", remove, Response{204, nil, ``}, true},
+		{"removed, with a body", remove, Response{204, json, `{}`}, false},
+		{"a text", page, Response{200, http.Header{"Content-Type": {"application/yaml"}}, "openapi: 3.1.0"}, true},
 	} {
-		if len(problems(r, test.a)) == 0 {
-			t.Errorf("%s: not noticed", test.what)
+		op, err := description().operation(test.r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := op.response(test.a); (err == nil) != test.ok {
+			t.Errorf("%s: %v, want it allowed: %v", test.what, err, test.ok)
 		}
 	}
-	wrong, _ := http.NewRequest("POST", "http://plants.example/plants", strings.NewReader(`{"id":1}`))
-	wrong.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer x"}}
-	if len(unasked(wrong)) == 0 {
-		t.Error("a request without a name: not noticed")
+	for path, method := range map[string]string{"/plants/1/2": "GET", "/plants/": "GET", "/": "GET", "/plants/1": "POST"} {
+		r, _ := http.NewRequest(method, "http://plants.example"+path, nil)
+		if _, err := description().operation(r); err == nil {
+			t.Errorf("%s %s is described", method, path)
+		}
 	}
-	if found := problems(r, Response{200, json, `{"name":"x"}`}); len(found) > 0 {
-		t.Errorf("a right answer: %v", found)
+}
+
+func TestDescriptionOfRequests(t *testing.T) {
+	json := http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Authorization": {"Bearer x"}}
+	for _, test := range []struct {
+		what, method, path, body string
+		header                   http.Header
+		ok                       bool
+	}{
+		{"a create", "POST", "/plants", `{"id":1,"name":"x"}`, json, true},
+		{"no name", "POST", "/plants", `{"id":1}`, json, false},
+		{"no credential", "POST", "/plants", `{"id":1,"name":"x"}`, nil, false},
+		{"another content type", "POST", "/plants", `{"id":1,"name":"x"}`,
+			http.Header{"Content-Type": {"text/plain"}, "Authorization": {"Bearer x"}}, false},
+		{"a replace", "PUT", "/plants/1", `{"name":"x"}`, json, true},
+		{"an id that is no number", "PUT", "/plants/x", `{"name":"x"}`, json, false},
+		{"a body that nothing describes", "GET", "/plants", `{}`, json, false},
+	} {
+		r, _ := http.NewRequest(test.method, "http://plants.example"+test.path, nil)
+		r.Header = test.header
+		op, err := description().operation(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := op.request(r, test.body); (err == nil) != test.ok {
+			t.Errorf("%s: %v, want it allowed: %v", test.what, err, test.ok)
+		}
 	}
+}
+
+func TestAllows(t *testing.T) {
 	for body, want := range map[string]bool{
-		`{"id":1,"name":"x"}`: true, `{"id":1.0,"name":""}`: true, `{"id":1e2,"name":"x","tag":""}`: true, `{"id":1,"name":"x","more":null}`: true,
-		`{"id":9223372036854775807,"name":"x"}`: true, `{"id":9223372036854775808,"name":"x"}`: false, `{"id":-9223372036854775809,"name":"x"}`: false,
-		`{"id":1.5,"name":"x"}`: false, `{"id":1}`: false, `{"id":"1","name":"x"}`: false, `{"id":1,"name":"a\u0000"}`: false, `{"id":1,"name":"x","tag":null}`: false, `[]`: false,
+		`{"id":1,"name":"x"}`: true, `{"id":1.0,"name":""}`: true, `{"id":1e2,"name":"x","tag":""}`: true,
+		`{"id":1,"name":"x","more":null}`: true, `{"id":9223372036854775807,"name":"x"}`: true,
+		`{"id":9223372036854775808,"name":"x"}`: false, `{"id":-9223372036854775809,"name":"x"}`: false,
+		`{"id":1.5,"name":"x"}`: false, `{"id":1}`: false, `{"id":"1","name":"x"}`: false,
+		`{"id":1,"name":"a\u0000"}`: false, `{"id":1,"name":"x","tag":null}`: false, `[]`: false,
 	} {
 		if got := Allows(t, []byte(body)); got != want {
 			t.Errorf("the description allows %s: %v, want %v", body, got, want)
