@@ -1,11 +1,10 @@
-// Package console serves the two pages that a person meets in a browser: the
-// console, where the plants of one store are seen and changed, and the API
-// reference, where every operation can be tried.
+// Package console serves the two pages for browsers: the console, which displays
+// and edits the plants of one store, and the API reference, which can send every
+// request.
 //
-// Everything is embedded. Neither page asks an outside address for anything,
-// sets a cookie or needs to be told where it is mounted: both use relative
-// addresses only, so that a prefix, also one that a proxy in front has
-// stripped, needs no configuration in the page.
+// Everything is embedded. Neither page loads anything from another host or sets a
+// cookie. Both use relative URLs only, so they need no configuration to run under
+// a prefix, even one that a proxy strips.
 package console
 
 import (
@@ -25,26 +24,26 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// The bundle is kept compressed only: a quarter of the size in the repository
-// and in the binary, and what nearly every client asks for anyway.
+// scalarGzip is the JavaScript of the API reference. It is embedded compressed only,
+// which is a quarter of the size and what nearly every client requests.
 //
 //go:embed scalar/standalone.js.gz
 var scalarGzip []byte
 
-// consolePolicy lets the console load and call its own origin and nothing else.
-// Trusted Types make the browser refuse any text that is turned into markup or
-// script, so a plant's name cannot become either.
+// consolePolicy allows the console to use its own origin only. With Trusted Types
+// the browser refuses to turn any text into markup or script, so the name of a
+// plant cannot become either.
 const consolePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
 	"img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-// referencePolicy is for /docs alone. Its one exception is 'unsafe-inline' for
-// styles: Scalar and the editor in it put style elements into the page and set
-// style attributes whose values are computed, which no hash or nonce can name.
-// Script stays strict: the bundle tries once whether eval is allowed, is refused,
-// and goes on without. Fonts, frames, workers and other origins stay closed.
-const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; " +
-	"img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// referencePolicy is for /docs. Its one exception is 'unsafe-inline' for styles:
+// Scalar and its editor add style elements and computed style attributes, which no
+// hash or nonce can cover. Scripts stay strict: the bundle tests whether eval is
+// allowed and works without it. Fonts, frames, workers and other origins are
+// forbidden.
+const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
+	"connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Routes returns the handler of each page and asset, keyed by the pattern under
 // which it is mounted on an [http.ServeMux]. The prefix is the path where the
@@ -61,16 +60,17 @@ func Routes(prefix string) map[string]http.Handler {
 		"GET " + prefix + "/docs":              embedded("docs.html", referencePolicy),
 		"GET " + prefix + "/docs/docs.js":      embedded("docs.js", referencePolicy),
 		"GET " + prefix + "/docs/docs.css":     embedded("docs.css", referencePolicy),
-		"GET " + prefix + "/docs/scalar.js":    newAsset("scalar.js", referencePolicy, unpackOnce(scalarGzip), scalarGzip),
+		"GET " + prefix + "/docs/scalar.js": newAsset("scalar.js", referencePolicy,
+			decompressOnce(scalarGzip), scalarGzip),
 	}
 	if prefix != "" {
-		// Relative addresses on the page need the slash at the end.
+		// The relative URLs of the page need the trailing slash.
 		routes["GET "+prefix] = redirect(prefix + "/")
 	}
 	return routes
 }
 
-// asset is one file and what is said with it.
+// asset is one file with its headers, plain and compressed.
 type asset struct {
 	contentType string
 	policy      string
@@ -79,8 +79,8 @@ type asset struct {
 	gzipped     []byte
 }
 
-// embedded returns a file of the package's own. A missing file is a mistake in
-// this package and is found by every test that calls Routes.
+// embedded returns a file of the assets folder. It panics if the file is missing,
+// which every test that calls Routes detects.
 func embedded(name, policy string) *asset {
 	plain, err := assets.ReadFile("assets/" + name)
 	if err != nil {
@@ -97,9 +97,10 @@ func embedded(name, policy string) *asset {
 	return newAsset(name, policy, func() []byte { return plain }, packed.Bytes())
 }
 
-// unpackOnce is for the rare client without gzip: most processes never unpack. One that does keeps what it has,
-// since anybody may ask, and as often as they like: to unpack takes far longer than to send.
-func unpackOnce(gzipped []byte) func() []byte {
+// decompressOnce returns a function that decompresses on its first call, since few
+// clients do without gzip. The result is kept: decompressing takes far longer than
+// sending, and any client may request it any number of times.
+func decompressOnce(gzipped []byte) func() []byte {
 	return sync.OnceValue(func() []byte {
 		zr, err := gzip.NewReader(bytes.NewReader(gzipped))
 		if err != nil {
@@ -124,8 +125,8 @@ func newAsset(name, policy string, plain func() []byte, gzipped []byte) *asset {
 	}
 }
 
-// contentType does not ask the machine's table of types, which may be missing
-// or wrong: with nosniff a wrong type is a page that does not run.
+// contentType returns the media type of a file. The table of the operating system
+// may be missing or wrong, and with nosniff a wrong type breaks the page.
 func contentType(name string) string {
 	switch ext := name[strings.LastIndexByte(name, '.')+1:]; ext {
 	case "html":
@@ -150,24 +151,26 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	packed := acceptsGzip(r.Header.Values("Accept-Encoding"))
+	gzipped := acceptsGzip(r.Header.Values("Accept-Encoding"))
 	etag := `"` + a.hash + `"`
-	if packed {
+	if gzipped {
 		etag = `"` + a.hash + `-gzip"`
 	}
-	// One rule for all: keep it, ask each time whether it is still the same. A
-	// new version of the binary is then seen at once, and an old one costs 304.
+	// Clients may cache a file but must revalidate it, so that a new version of
+	// the program is used at once.
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", etag)
 	h.Set("Vary", "Accept-Encoding")
-	if matches(r.Header.Values("If-None-Match"), etag) {
+	// The ETag is a quoted hash, so finding it anywhere in the header is a match:
+	// alone, in a list or weakened by a proxy.
+	if known := strings.Join(r.Header.Values("If-None-Match"), ","); known == "*" || strings.Contains(known, etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 
 	h.Set("Content-Type", a.contentType)
 	var body []byte
-	if packed {
+	if gzipped {
 		h.Set("Content-Encoding", "gzip")
 		body = a.gzipped
 	} else {
@@ -177,11 +180,10 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	// A failed write means that the client has gone: nobody is left to tell.
-	_, _ = w.Write(body)
+	_, _ = w.Write(body) // an error means that the client has disconnected
 }
 
-// redirect sends to another path of the same server.
+// redirect redirects to another path of the same server.
 func redirect(to string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header(), consolePolicy)
@@ -196,8 +198,7 @@ func secure(h http.Header, policy string) {
 	h.Set("Referrer-Policy", "no-referrer")
 }
 
-// acceptsGzip reports whether Accept-Encoding names gzip, or everything, with a
-// weight that is not zero.
+// acceptsGzip reports whether Accept-Encoding allows gzip, by name or with *.
 func acceptsGzip(values []string) bool {
 	any := false
 	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
@@ -215,16 +216,4 @@ func acceptsGzip(values []string) bool {
 		}
 	}
 	return any
-}
-
-// matches reports whether If-None-Match names the tag. The comparison is the
-// weak one, as RFC 9110 asks for this header.
-func matches(values []string, etag string) bool {
-	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
-		item = strings.TrimPrefix(strings.TrimSpace(item), "W/")
-		if item == etag || item == "*" {
-			return true
-		}
-	}
-	return false
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// mounted serves the routes as a program would, with a prefix.
+// mounted returns a handler of the routes under a prefix.
 func mounted(t *testing.T, prefix string) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -73,7 +73,7 @@ func TestRoutes(t *testing.T) {
 		}
 		extra := 0
 		if strings.Trim(prefix, "/") != "" {
-			extra = 1 // the address without the slash
+			extra = 1 // the redirect to the trailing slash
 		}
 		if got, want := len(Routes(prefix)), len(surface)+extra; got != want {
 			t.Errorf("Routes(%q) has %d routes, want %d", prefix, got, want)
@@ -143,7 +143,7 @@ func TestMethods(t *testing.T) {
 	for pattern, h := range Routes("") {
 		path := strings.TrimSuffix(strings.TrimPrefix(pattern, "GET "), "{$}")
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-			// The mux would refuse by itself; the handler must not rely on it.
+			// The handler must not rely on the mux to refuse other methods.
 			res := request(h, method, path)
 			if got, want := res.StatusCode, http.StatusMethodNotAllowed; got != want {
 				t.Errorf("%s %s = %d, want %d", method, path, got, want)
@@ -174,8 +174,8 @@ func TestEncodings(t *testing.T) {
 	h := mounted(t, "")
 	for _, page := range surface {
 		plain := request(h, "GET", page.path)
-		packed := request(h, "GET", page.path, "Accept-Encoding", "br, gzip;q=0.5")
-		for _, res := range []*http.Response{plain, packed} {
+		gzipped := request(h, "GET", page.path, "Accept-Encoding", "br, gzip;q=0.5")
+		for _, res := range []*http.Response{plain, gzipped} {
 			if got, want := res.Header.Get("Vary"), "Accept-Encoding"; got != want {
 				t.Errorf("GET %s: Vary %q, want %q", page.path, got, want)
 			}
@@ -183,44 +183,43 @@ func TestEncodings(t *testing.T) {
 		if got := plain.Header.Get("Content-Encoding"); got != "" {
 			t.Errorf("GET %s without Accept-Encoding: Content-Encoding %q, want none", page.path, got)
 		}
-		if got, want := packed.Header.Get("Content-Encoding"), "gzip"; got != want {
+		if got, want := gzipped.Header.Get("Content-Encoding"), "gzip"; got != want {
 			t.Errorf("GET %s with gzip: Content-Encoding %q, want %q", page.path, got, want)
 		}
-		raw := body(t, packed)
-		if got, want := packed.Header.Get("Content-Length"), strconv.Itoa(len(raw)); got != want {
+		raw := body(t, gzipped)
+		if got, want := gzipped.Header.Get("Content-Length"), strconv.Itoa(len(raw)); got != want {
 			t.Errorf("GET %s with gzip: Content-Length %s, want %s", page.path, got, want)
 		}
 		zr, err := gzip.NewReader(bytes.NewReader(raw))
 		if err != nil {
 			t.Fatalf("GET %s with gzip: %v", page.path, err)
 		}
-		unpacked, err := io.ReadAll(zr)
+		decompressed, err := io.ReadAll(zr)
 		if err != nil {
 			t.Fatalf("GET %s with gzip: %v", page.path, err)
 		}
-		if !bytes.Equal(unpacked, body(t, plain)) {
-			t.Errorf("GET %s: the two forms differ", page.path)
+		if !bytes.Equal(decompressed, body(t, plain)) {
+			t.Errorf("GET %s: the plain and the compressed body differ", page.path)
 		}
-		if plain.Header.Get("ETag") == packed.Header.Get("ETag") {
-			t.Errorf("GET %s: two forms with one ETag", page.path)
+		if plain.Header.Get("ETag") == gzipped.Header.Get("ETag") {
+			t.Errorf("GET %s: the plain and the compressed body have the same ETag", page.path)
 		}
 	}
 }
 
-// parts is a ResponseWriter that keeps where in memory each part of an answer was.
-type parts struct {
+// addresses is a ResponseWriter that records the memory address of each write.
+type addresses struct {
 	http.ResponseWriter
-	at []*byte
+	writes []*byte
 }
 
-func (p *parts) Write(b []byte) (int, error) {
-	p.at = append(p.at, &b[0])
+func (a *addresses) Write(b []byte) (int, error) {
+	a.writes = append(a.writes, &b[0])
 	return len(b), nil
 }
 
-// TestUnpackedOnce: anybody may ask for the bundle without gzip, again and again, and must not make the service
-// unpack it each time.
-func TestUnpackedOnce(t *testing.T) {
+// The bundle is decompressed once, however often it is requested without gzip.
+func TestDecompressedOnce(t *testing.T) {
 	h := mounted(t, "")
 	var first *byte
 	for _, header := range []string{"", "", "bytes=0-0", "bytes=1-1,3-3"} {
@@ -228,16 +227,16 @@ func TestUnpackedOnce(t *testing.T) {
 		if header != "" {
 			r.Header.Set("Range", header)
 		}
-		w := &parts{ResponseWriter: httptest.NewRecorder()}
+		w := &addresses{ResponseWriter: httptest.NewRecorder()}
 		h.ServeHTTP(w, r)
-		if len(w.at) != 1 {
-			t.Fatalf("GET /docs/scalar.js with Range %q came in %d parts, want 1", header, len(w.at))
+		if len(w.writes) != 1 {
+			t.Fatalf("GET /docs/scalar.js with Range %q was written in %d parts, want 1", header, len(w.writes))
 		}
 		if first == nil {
-			first = w.at[0]
+			first = w.writes[0]
 		}
-		if w.at[0] != first {
-			t.Errorf("GET /docs/scalar.js with Range %q unpacked the bundle once more", header)
+		if w.writes[0] != first {
+			t.Errorf("GET /docs/scalar.js with Range %q decompressed the bundle again", header)
 		}
 	}
 }
@@ -261,6 +260,11 @@ func TestAcceptsGzip(t *testing.T) {
 		{"*;q=0, gzip", true},
 		{"gzip;q=nonsense", false},
 		{"x-gzip-like", false},
+		{"gzip;q=0.001", true},
+		{"gzip;q=1;x=0", false},
+		{"br;q=0, *;q=0.1", true},
+		{"gzip;level=0", true},
+		{"*;q=0, br", false},
 	} {
 		if got := acceptsGzip([]string{tt.header}); got != tt.want {
 			t.Errorf("acceptsGzip(%q) = %t, want %t", tt.header, got, tt.want)
@@ -278,7 +282,7 @@ func TestETag(t *testing.T) {
 			t.Errorf("GET %s: ETag %q", page.path, etag)
 		}
 		if other, ok := seen[etag]; ok {
-			t.Errorf("%s and %s have one ETag", page.path, other)
+			t.Errorf("%s and %s have the same ETag", page.path, other)
 		}
 		seen[etag] = page.path
 		if got, want := first.Header.Get("Cache-Control"), "no-cache"; got != want {
@@ -300,19 +304,23 @@ func TestETag(t *testing.T) {
 		if got, want := res.StatusCode, http.StatusOK; got != want {
 			t.Errorf("GET %s with another ETag = %d, want %d", page.path, got, want)
 		}
+		if res := request(h, "HEAD", page.path, "If-None-Match", etag, "Accept-Encoding", "gzip"); res.StatusCode != 200 {
+			t.Errorf("GET %s with gzip and the plain ETag = %d, want 200", page.path, res.StatusCode)
+		}
 	}
 }
 
-// TestOwnFiles holds what the pages promise: small, no address but their own,
-// nothing inline that the policy would refuse, and no way from text to markup.
+// The pages are small, use no other host, contain nothing inline that the policy
+// would refuse, and never turn text into markup.
 func TestOwnFiles(t *testing.T) {
 	const most = 60 << 10
 	total := 0
 	forbidden := map[string]*regexp.Regexp{
-		"an outside address":        regexp.MustCompile(`(?i)(https?:)?//[a-z0-9-]+\.[a-z]`),
+		"a URL of another host":     regexp.MustCompile(`(?i)(https?:)?//[a-z0-9-]+\.[a-z]`),
 		"an inline script or style": regexp.MustCompile(`(?i)<style|<script>|\sstyle="|\son[a-z]+="|javascript:`),
-		"markup made from text":     regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|\beval\(|new Function`),
-		"an address from the root":  regexp.MustCompile(`(?:href|src)="/`),
+		"markup made from text": regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|` +
+			`createContextualFragment|\beval\(|new Function`),
+		"an absolute path": regexp.MustCompile(`(?:href|src)="/`),
 	}
 	err := fs.WalkDir(assets, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -323,11 +331,11 @@ func TestOwnFiles(t *testing.T) {
 			return err
 		}
 		total += len(content)
-		// The name of the SVG vocabulary is an identifier; nothing is fetched.
+		// The XML namespace of SVG is an identifier; nothing is loaded.
 		text := strings.ReplaceAll(string(content), "http://www.w3.org/2000/svg", "")
 		for what, re := range forbidden {
 			if found := re.FindString(text); found != "" {
-				t.Errorf("%s holds %s: %q", path, what, found)
+				t.Errorf("%s contains %s: %q", path, what, found)
 			}
 		}
 		return nil
@@ -340,8 +348,8 @@ func TestOwnFiles(t *testing.T) {
 	}
 }
 
-// TestOwnAddresses follows every address that a page names to a route.
-func TestOwnAddresses(t *testing.T) {
+// Every URL in a page has a route.
+func TestLinks(t *testing.T) {
 	h := mounted(t, "/api")
 	elsewhere := map[string]bool{"openapi.json": true} // served by the API
 	for _, page := range []string{"/api/", "/api/docs"} {
@@ -383,7 +391,10 @@ func TestBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, off := range []string{"proxyUrl: ''", "telemetry: false", "withDefaultFonts: false", "agent: { disabled: true }", "mcp: { disabled: true }", "hideClientButton: true"} {
+	for _, off := range []string{
+		"proxyUrl: ''", "telemetry: false", "withDefaultFonts: false", "agent: { disabled: true }",
+		"mcp: { disabled: true }", "hideClientButton: true",
+	} {
 		if !strings.Contains(string(config), off) {
 			t.Errorf("docs.js lacks %q", off)
 		}

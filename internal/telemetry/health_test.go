@@ -57,7 +57,8 @@ func TestCheckHangs(t *testing.T) {
 		synctest.Wait()
 
 		// The next check hangs too, and the response includes the error of the first.
-		want(503, "not ready: the database has not responded for 1 s; the previous check failed: no lock\n", 3500*time.Millisecond)
+		want(503, "not ready: the database has not responded for 1 s; the previous check failed: no lock\n",
+			3500*time.Millisecond)
 		results <- errors.New("no disk")
 		synctest.Wait()
 		if n := checks.Load(); n != 2 {
@@ -72,7 +73,7 @@ func TestCheckHangs(t *testing.T) {
 				probes.Go(func() {
 					status, got, took := get(h, "/readyz")
 					if (status == 200) != (err == nil) || got != body || took != 500*time.Millisecond {
-						t.Errorf("/readyz = %d %q after %v, want %q after 500 ms", status, got, took, body)
+						t.Errorf("/readyz = %d %q after %v, want %q", status, got, took, body)
 					}
 				})
 			}

@@ -1,8 +1,7 @@
-// Talking to the service: exact JSON, one call function, one kind of failure.
+// Calls to the service: exact JSON, one call function, one kind of failure.
 
-// An id is any int64, and a JavaScript number is exact only up to 2^53. So no
-// number of the service ever becomes one: each is kept as the digits it was
-// written with.
+// An id is any int64, and a JavaScript number is exact only up to 2^53. So every
+// number in a response is kept as a string of its digits.
 export function parseExact(text) {
   return reviverSeesSource
     ? JSON.parse(text, (key, value, context) => (typeof value === 'number' ? context.source : value))
@@ -15,9 +14,9 @@ const reviverSeesSource = (() => {
   return seen;
 })();
 
-// For browsers whose reviver is not given the source text: put quotes around
-// every number. Strings are skipped whole, so digits inside them stay theirs;
-// whatever is wrong with the text is still found by JSON.parse.
+// quoteNumbers is for browsers whose reviver does not get the source text: it
+// puts every number into quotes. Strings are skipped, so digits in them do not
+// change, and JSON.parse still reports invalid JSON.
 export function quoteNumbers(text) {
   let out = '';
   let copied = 0;
@@ -36,14 +35,14 @@ export function quoteNumbers(text) {
   return out + text.slice(copied);
 }
 
-// What a person types as an id, as digits, or null when it is not a whole
-// number. Whether it is too large is for the service to say.
+// readId returns the digits of a typed id, or null if it is not a whole number.
+// The service checks the range.
 export function readId(typed) {
   const text = typed.trim().replace(/^[\u2212\u2013]/, '-').replace(/^\+/, '');
   return /^-?\d{1,40}$/.test(text) ? BigInt(text).toString() : null;
 }
 
-// A plant as a JSON body. The id goes in as the digits it is.
+// writePlant returns a plant as a JSON body. The id is inserted as its digits.
 export function writePlant({ id, name, tag }) {
   const members = [];
   if (id !== undefined) members.push(`"id":${id}`);
@@ -52,8 +51,8 @@ export function writePlant({ id, name, tag }) {
   return `{${members.join(',')}}`;
 }
 
-// Failure carries what the service said: its sentence, its number, its status,
-// and how long it asks to wait. Status 0: no answer came.
+// Failure is an error response: its message, number, status and Retry-After.
+// Status 0 means that there was no response.
 export class Failure extends Error {
   constructor(message, { status = 0, number = '', retryAfter = '' } = {}) {
     super(message);
@@ -62,8 +61,8 @@ export class Failure extends Error {
 }
 
 // call sends one request with the token and returns the parsed body and the
-// headers, or throws a Failure. Addresses are relative to the page, which is
-// served from the root of the API.
+// headers, or throws a Failure. Paths are relative to the page, which is served
+// from the root of the API.
 export async function call(token, method, path, { headers = {}, body } = {}) {
   let response, text;
   try {
@@ -84,7 +83,7 @@ export async function call(token, method, path, { headers = {}, body } = {}) {
     text = await response.text();
   } catch (cause) {
     throw new Failure(cause.name === 'TimeoutError'
-      ? 'No answer from the service within 30 seconds.'
+      ? 'The service did not respond within 30 seconds.'
       : 'The service cannot be reached. Check the connection and try again.');
   }
   let data;
@@ -94,15 +93,15 @@ export async function call(token, method, path, { headers = {}, body } = {}) {
     data = undefined;
   }
   if (response.ok) return { data, headers: response.headers };
-  throw new Failure(typeof data?.message === 'string' ? data.message : `The answer was ${response.status} with no explanation.`, {
+  throw new Failure(typeof data?.message === 'string' ? data.message : `The service responded with status ${response.status} and no message.`, {
     status: response.status,
     number: data?.error ?? '',
     retryAfter: response.headers.get('Retry-After') ?? '',
   });
 }
 
-// The cursor of the next page, from Link: <…?after=…>; rel="next". Only the
-// query is used: the address may name a public host that differs from ours.
+// nextCursor returns the cursor of the next page, from Link: <…?after=…>; rel="next".
+// Only the query is used, because the link may name a different public host.
 export function nextCursor(link) {
   for (const [, target, params] of (link ?? '').matchAll(/<([^>]*)>([^,<]*)/g)) {
     if (/;\s*rel\s*=\s*"?next"?/i.test(params)) {

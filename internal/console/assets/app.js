@@ -1,6 +1,6 @@
-// The console: one store, its plants in a table, each changed where it stands.
-// Text of the service reaches the page as text only (textContent), and every
-// change is sent with the ETag of what the person was looking at.
+// The console shows the plants of one store in a table and edits them in place.
+// Text from the service is inserted as text only (textContent), and every
+// change is sent with the ETag of the version that is displayed.
 
 import { Failure, call, nextCursor, readId, writePlant } from './api.js';
 import { Pulse } from './chart.js';
@@ -10,71 +10,71 @@ const $ = (id) => document.getElementById(id);
 const state = {
   token: '',
   limit: 20,
-  cursors: [null], // where each page up to this one starts; keyset paging only goes forward
+  cursors: [null], // where each page up to this one starts; paging by cursor only goes forward
   page: 0,
-  next: null, // cursor of the page after this one
-  searched: null, // the id on show when a single plant was asked for
-  plants: new Map(), // id → plant, as on the page
-  expected: null, // the number of plants that the page on show stands for
-  unexpected: 0, // samples in a row that say otherwise
-  load: 0, // number of the newest load; an older answer that arrives late is dropped
+  next: null, // cursor of the next page
+  searched: null, // the id of the one plant on display after a search
+  plants: new Map(), // id → plant, as displayed
+  expected: null, // the number of plants in the store when the page was loaded
+  unexpected: 0, // consecutive samples with a different number
+  load: 0, // sequence number of the newest load; late responses to older loads are dropped
 };
 
-// ---- The token: in this tab, never in the address ----
+// ---- The token: stored in this tab, never in the URL ----
 
 const TOKEN = 'plantstore.token';
-const kept = {
+const tokenStorage = {
   read() { try { return sessionStorage.getItem(TOKEN) ?? ''; } catch { return ''; } },
-  write(token) { try { sessionStorage.setItem(TOKEN, token); } catch { /* storage is off: the token lives as long as the page */ } },
-  forget() { try { sessionStorage.removeItem(TOKEN); } catch { /* nothing was kept */ } },
+  write(token) { try { sessionStorage.setItem(TOKEN, token); } catch { /* without storage the token lasts as long as the page */ } },
+  clear() { try { sessionStorage.removeItem(TOKEN); } catch { /* nothing was stored */ } },
 };
 
 const send = (method, path, options) => call(state.token, method, path, options);
 
-function showDoor(failure) {
-  kept.forget();
+function showSignIn(failure) {
+  tokenStorage.clear();
   state.token = '';
   state.load++;
   pulse.stop();
   fill($('rows'));
-  say();
+  announce();
   drafts.clear();
-  $('store').hidden = $('forget').hidden = true;
-  $('door').hidden = false;
+  $('store').hidden = $('sign-out').hidden = true;
+  $('sign-in').hidden = false;
   $('token').value = '';
-  fill($('door-error'), failure && failureView(failure));
+  fill($('sign-in-error'), failure && failureView(failure));
   $('token').focus();
 }
 
 function showStore() {
-  $('door').hidden = true;
-  $('store').hidden = $('forget').hidden = false;
+  $('sign-in').hidden = true;
+  $('store').hidden = $('sign-out').hidden = false;
   $('count').textContent = '–';
   pulse.start();
 }
 
-async function enter(typed) {
+async function signIn(typed) {
   const token = typed.trim().replace(/^bearer\s+/i, '');
   if (!/^[\x21-\x7e]+$/.test(token)) {
-    throw new Failure(token ? 'A token has letters, digits and signs only, without spaces.' : 'Paste a token first.');
+    throw new Failure(token ? 'A token consists of letters, digits and punctuation, without spaces.' : 'Paste a token first.');
   }
   state.token = token;
   Object.assign(state, { cursors: [null], page: 0, searched: null });
-  let page, trouble;
+  let page, readFailure;
   try {
     page = await fetchPage();
   } catch (failure) {
-    // A token without the right to read still opens the store: it may create.
+    // A token without the scope to read may still create plants.
     if (failure.status === 401 || failure.status === 0) throw failure;
-    trouble = failure;
+    readFailure = failure;
   }
-  kept.write(token);
+  tokenStorage.write(token);
   showStore();
   if (page) showPage(page);
-  else showListFailure(trouble);
+  else showListFailure(readFailure);
 }
 
-// ---- Failures, as the service says them ----
+// ---- Failures, with the message of the service ----
 
 function failureView(failure, { explain, actions = [] } = {}) {
   const detail = [];
@@ -90,20 +90,20 @@ function failureView(failure, { explain, actions = [] } = {}) {
     actions.length > 0 && el('p', { class: 'actions' }, ...actions));
 }
 
-// report shows a failure in its place; a token that is no longer good ends the visit instead.
-function report(place, failure, options) {
+// report shows a failure in an element, or the sign-in form if the token is no longer valid.
+function report(element, failure, options) {
   if (!(failure instanceof Failure)) throw failure;
-  if (failure.status === 401) showDoor(failure);
-  else fill(place, failureView(failure, options));
+  if (failure.status === 401) showSignIn(failure);
+  else fill(element, failureView(failure, options));
 }
 
-// say tells what was done. The words go away by themselves, unless there is
-// something to press beside them.
-let hush = 0;
-function say(text, ...more) {
-  clearTimeout(hush);
+// announce shows a status message. It disappears after 8 seconds unless it has
+// a button.
+let announceTimer = 0;
+function announce(text, ...more) {
+  clearTimeout(announceTimer);
   fill($('status'), text && el('span', {}, text), ...more);
-  if (!more.length) hush = setTimeout(() => fill($('status')), 8000);
+  if (!more.length) announceTimer = setTimeout(() => fill($('status')), 8000);
 }
 
 // ---- The list ----
@@ -122,20 +122,20 @@ function readCount(headers) {
 }
 
 async function load() {
-  const mine = ++state.load;
+  const current = ++state.load;
   $('table').setAttribute('aria-busy', 'true');
   try {
     if (state.searched !== null) {
       const { data } = await send('GET', `plants/${state.searched}`);
-      if (mine === state.load) showPage({ plants: [data], next: null, count: null });
+      if (current === state.load) showPage({ plants: [data], next: null, count: null });
     } else {
       const page = await fetchPage();
-      if (mine === state.load) showPage(page);
+      if (current === state.load) showPage(page);
     }
   } catch (failure) {
-    if (mine === state.load) showListFailure(failure);
+    if (current === state.load) showListFailure(failure);
   } finally {
-    if (mine === state.load) $('table').removeAttribute('aria-busy');
+    if (current === state.load) $('table').removeAttribute('aria-busy');
   }
 }
 
@@ -148,14 +148,14 @@ function showPage({ plants, next, count }) {
   state.unexpected = 0;
   if (count !== null) showCount(count);
   fill($('rows'), ...plants.map((plant) => rowView(plant)));
-  showPlace();
+  showPosition();
 }
 
 function showListFailure(failure) {
   state.next = null;
   state.plants = new Map();
   fill($('rows'));
-  showPlace();
+  showPosition();
   $('empty').hidden = true;
   const id = state.searched;
   const absent = id !== null && failure.status === 404;
@@ -166,17 +166,17 @@ function showListFailure(failure) {
   });
 }
 
-function showPlace() {
+function showPosition() {
   const { page, next, searched } = state;
   const ids = [...state.plants.keys()];
   $('list-title').textContent = searched !== null ? `Plant ${searched}` : 'All plants';
   $('table').hidden = ids.length === 0;
   $('pages').hidden = searched !== null || (ids.length === 0 && page === 0);
   for (const [name, possible] of [['first', page > 0], ['previous', page > 0], ['next', next !== null]]) {
-    // Not the disabled attribute: it would throw the keyboard's focus away.
+    // The disabled attribute would lose the keyboard focus.
     $(name).setAttribute('aria-disabled', String(!possible));
   }
-  $('place').textContent = `Page ${page + 1}` + (ids.length ? ` · ids ${minus(ids[0])} to ${minus(ids.at(-1))}` : '');
+  $('position').textContent = `Page ${page + 1}` + (ids.length ? ` · ids ${minus(ids[0])} to ${minus(ids.at(-1))}` : '');
   $('empty').hidden = ids.length > 0;
   fill($('empty'), page > 0
     ? 'No more plants after this point.'
@@ -192,16 +192,16 @@ function showChanged(changed) {
 function showCount(count) {
   $('count').textContent = count.toLocaleString('en');
   state.expected ??= count;
-  // Twice in a row: one sample may have been on its way during a change of our own.
+  // Two samples in a row: one may have been in flight during a change made here.
   state.unexpected = count === state.expected ? 0 : state.unexpected + 1;
   showChanged(state.unexpected > 1);
 }
 
-// goTo leaves what is on show for another page, but never a half-written edit.
+// goTo loads another page unless an edit has unsaved changes.
 function goTo({ cursors = [null], page = 0, searched = null } = {}) {
   for (const [row, isDirty] of drafts) {
     if (isDirty()) {
-      say('Save or cancel the open edit first.');
+      announce('Save or cancel the open edit first.');
       row.querySelector('textarea').focus();
       return;
     }
@@ -211,9 +211,9 @@ function goTo({ cursors = [null], page = 0, searched = null } = {}) {
   load();
 }
 
-// ---- A row: shown, edited, about to be removed ----
+// ---- A row: displayed, edited, confirmed for removal ----
 
-const drafts = new Map(); // open editors: row → whether something was typed
+const drafts = new Map(); // open editors: row → function that reports unsaved changes
 
 function rowView(plant, { fresh = false } = {}) {
   const { id } = plant;
@@ -224,14 +224,14 @@ function rowView(plant, { fresh = false } = {}) {
     el('td', { role: 'cell', class: 'c-name' }, ...textView(plant.name, `Name of plant ${id}`), el('div', { role: 'alert' })),
     el('td', { role: 'cell', class: 'c-tag' },
       plant.tag === undefined
-        ? el('span', { class: 'none' }, el('span', { 'aria-hidden': 'true' }, '–'), el('span', { class: 'unseen' }, 'no tag'))
+        ? el('span', { class: 'none' }, el('span', { 'aria-hidden': 'true' }, '–'), el('span', { class: 'visually-hidden' }, 'no tag'))
         : el('div', { class: 'tag' }, ...textView(plant.tag, `Tag of plant ${id}`, 60))),
     el('td', { role: 'cell', class: 'c-do' }, edit, remove));
   return row;
 }
 
-// openRow asks for the plant as it is now, so that the person changes or
-// removes what is really there, and swaps the row for the view that does it.
+// openRow loads the current version of a plant, so that the person edits or
+// removes what is stored now, and replaces the row with the given view.
 async function openRow(row, id, view) {
   if (row.ariaBusy === 'true') return;
   row.ariaBusy = 'true';
@@ -255,7 +255,7 @@ function closeRow(row, plant, { fresh = false, focus = '.edit' } = {}) {
   drafts.delete(row);
   state.plants.set(plant.id, plant);
   row.replaceWith(closed);
-  say();
+  announce();
   closed.querySelector(focus).focus();
 }
 
@@ -266,7 +266,7 @@ function openedRow(id, form) {
 function conflict(failure, row, id, view) {
   if (failure.status !== 412) return {};
   return {
-    explain: 'Someone else changed this plant while you were looking at it. Nothing of yours was saved.',
+    explain: 'Someone else changed this plant in the meantime. Your change was not saved.',
     actions: [button('Load the current version', () => openRow(row, id, view))],
   };
 }
@@ -291,13 +291,13 @@ function editorView(plant, etag) {
   form.addEventListener('keydown', (event) => { if (event.key === 'Escape') cancel(); });
   onSubmit(form, async () => {
     fill(error);
-    // An emptied tag is no tag; an untouched one stays what it was, also when
-    // that is the empty text.
+    // Clearing the tag removes it. An unchanged tag is sent back as it was,
+    // even if it is empty.
     const now = { id, name: name.value(), tag: tag.changed() && tag.value() === '' ? undefined : tag.value() };
     try {
       await send('PUT', `plants/${id}`, { body: writePlant({ name: now.name, tag: now.tag }), headers: ifMatch(etag) });
       closeRow(row, now, { fresh: true });
-      say(`Plant ${minus(id)} is saved.`);
+      announce(`Plant ${minus(id)} is saved.`);
     } catch (failure) {
       report(error, failure, conflict(failure, row, id, editorView));
     }
@@ -324,9 +324,9 @@ function removalView(plant, etag) {
       row.remove();
       state.plants.delete(id);
       if (state.expected !== null) state.expected--;
-      showPlace();
+      showPosition();
       (neighbour?.querySelector('textarea, button') ?? $('list-title')).focus();
-      say(`Plant ${minus(id)} is removed.`);
+      announce(`Plant ${minus(id)} is removed.`);
     } catch (failure) {
       report(error, failure, conflict(failure, row, id, removalView));
     }
@@ -334,8 +334,8 @@ function removalView(plant, etag) {
   return row;
 }
 
-// draft is a text area over one text of a plant. The browser rewrites some
-// line breaks in it, so an untouched one gives back the text it was given.
+// draft is a text area that edits one text of a plant. The browser changes some
+// line breaks in it, so the value of an unchanged draft is the original text.
 function draft(label, original) {
   const area = el('textarea', { rows: '1', dir: 'auto', 'aria-label': label, autocomplete: 'off' });
   area.value = original ?? '';
@@ -349,7 +349,7 @@ function draft(label, original) {
 
 async function create() {
   fill($('add-error'));
-  say();
+  announce();
   const id = readId($('add-id').value);
   if (id === null) {
     fill($('add-error'), failureView(new Failure('The id is a whole number, such as 42 or \u22127.')));
@@ -361,22 +361,22 @@ async function create() {
     await send('POST', 'plants', { body: writePlant(plant) });
   } catch (failure) {
     report($('add-error'), failure, failure.status === 0
-      ? { explain: 'Whether the plant was stored is not known. Creating the same plant again is safe.' }
+      ? { explain: 'The plant may have been stored. Creating the same plant again is safe.' }
       : {});
     return;
   }
   for (const name of ['add-id', 'add-name', 'add-tag']) $(name).value = '';
   $('add-id').focus();
   if (state.expected !== null && !state.plants.has(id)) state.expected++;
-  // The same plant created twice is answered like the first time, so the
-  // sentence says what holds in both cases.
-  if (placeRow(plant)) say(`Plant ${minus(id)} is in the store.`);
-  else say(`Plant ${minus(id)} is in the store.`, button('Show it', () => { $('search-id').value = id; goTo({ searched: id }); }, { class: 'link' }));
+  // Creating the same plant twice gets the same response, so the message is
+  // true in both cases.
+  if (insertRow(plant)) announce(`Plant ${minus(id)} is in the store.`);
+  else announce(`Plant ${minus(id)} is in the store.`, button('Show it', () => { $('search-id').value = id; goTo({ searched: id }); }, { class: 'link' }));
 }
 
-// placeRow puts a plant where it belongs on the page on show, and tells whether
-// it belongs there at all. Rows next to it, and edits in them, are not touched.
-function placeRow(plant) {
+// insertRow adds a plant to the displayed page and reports whether it belongs
+// there. Other rows, and edits in them, are not changed.
+function insertRow(plant) {
   if (state.searched !== null && state.searched !== plant.id) return false;
   const rows = [...$('rows').children];
   const key = BigInt(plant.id);
@@ -393,7 +393,7 @@ function placeRow(plant) {
   const entries = [...state.plants];
   entries.splice(before, 0, [plant.id, plant]);
   state.plants = new Map(entries);
-  showPlace();
+  showPosition();
   return true;
 }
 
@@ -401,8 +401,8 @@ function placeRow(plant) {
 
 const LINES = 4;
 
-// textView shows a text as it is, isolated from the direction of its
-// surroundings, and only its beginning when it is long.
+// textView displays a text unchanged, isolated from the writing direction of its
+// surroundings. A long text is shortened.
 function textView(text, label, most = 240) {
   if (text === '') return [el('span', { class: 'none' }, 'empty')];
   if (/^[\s\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u.test(text)) {
@@ -417,7 +417,7 @@ function textView(text, label, most = 240) {
     more.setAttribute('aria-expanded', String(open));
     more.textContent = open ? 'Show less' : `Show all ${counted(text.length)}`;
     shown.textContent = open ? text : short.text;
-    // A box that scrolls must be reachable by keyboard.
+    // A scrolling box must be reachable by keyboard.
     for (const [key, value] of [['tabindex', '0'], ['role', 'group'], ['aria-label', label]]) {
       if (open) box.setAttribute(key, value);
       else box.removeAttribute(key);
@@ -432,7 +432,7 @@ function shorten(text, most) {
     if (text[i] === '\n' && ++lines > LINES) end = i;
   }
   if (end === text.length) return { text, cut: false };
-  if (/[\ud800-\udbff]/.test(text[end - 1])) end--; // not half a character
+  if (/[\ud800-\udbff]/.test(text[end - 1])) end--; // keep surrogate pairs together
   return { text: text.slice(0, end) + '…', cut: true };
 }
 
@@ -458,8 +458,8 @@ function button(text, onClick, attributes = {}) {
   return node;
 }
 
-// onSubmit runs one submission at a time. The button is not disabled meanwhile:
-// that would throw the keyboard's focus away.
+// onSubmit runs one submission at a time. Disabling the button meanwhile would
+// lose the keyboard focus.
 function onSubmit(form, submit) {
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
@@ -494,20 +494,20 @@ const pulse = new Pulse({
       const { headers } = await send('GET', 'plants?limit=1', { headers: { Prefer: 'count=exact' } });
       return readCount(headers);
     } catch (failure) {
-      if (failure.status === 401) showDoor(failure);
+      if (failure.status === 401) showSignIn(failure);
       throw failure;
     }
   },
 });
 
-onSubmit($('door-form'), async () => {
-  fill($('door-error'));
+onSubmit($('sign-in-form'), async () => {
+  fill($('sign-in-error'));
   try {
-    await enter($('token').value);
+    await signIn($('token').value);
     $('token').value = '';
     $('store-title').focus();
   } catch (failure) {
-    report($('door-error'), failure);
+    report($('sign-in-error'), failure);
     $('token').focus();
   }
 });
@@ -532,15 +532,15 @@ onPage('previous', () => goTo({ cursors: state.cursors.slice(0, -1), page: state
 onPage('next', () => goTo({ cursors: [...state.cursors, state.next], page: state.page + 1 }));
 $('refresh').addEventListener('click', () => goTo({ ...state }));
 $('limit').addEventListener('change', () => { state.limit = Number($('limit').value); goTo(); });
-$('forget').addEventListener('click', () => showDoor());
+$('sign-out').addEventListener('click', () => showSignIn());
 
 state.limit = Number($('limit').value);
-const saved = kept.read();
+const saved = tokenStorage.read();
 if (saved) {
   state.token = saved;
   showStore();
   load();
 } else {
-  $('door').hidden = false;
+  $('sign-in').hidden = false;
   $('token').focus();
 }

@@ -1,7 +1,7 @@
-// The number of plants, sampled once a second while the page is looked at, and
-// the change between two samples drawn as one bar of a minute. Nothing is
-// smoothed or invented: no sample, no bar. When more plants were removed than
-// created in a second, its bar points down.
+// The chart of creates per second. The number of plants is sampled once a second
+// while the page is visible, and the change between two samples is one bar of the
+// last minute. Values are not smoothed or interpolated. A bar points down if more
+// plants were removed than created.
 
 const SPAN = 60_000;
 const SVG = 'http://www.w3.org/2000/svg';
@@ -13,8 +13,8 @@ export class Pulse {
   #timer = 0;
   #run = 0;
 
-  // sample returns the number of plants, or null when the service does not
-  // tell; it throws a Failure when there is no answer.
+  // sample returns the number of plants, or null if the response has none; it
+  // throws a Failure if the request fails.
   constructor({ sample, onCount, svg, rate, note }) {
     this.#sample = sample;
     this.#onCount = onCount;
@@ -38,36 +38,36 @@ export class Pulse {
 
   #resume() {
     clearTimeout(this.#timer);
-    // A change over the time that nobody looked would be drawn as one second.
+    // A change while the page was hidden would be drawn as one second.
     this.#last = null;
     if (!document.hidden) this.#tick(this.#run);
   }
 
   async #tick(run) {
-    const asked = performance.now();
+    const requested = performance.now();
     let wait = 1000;
     try {
       const count = await this.#sample();
       if (run !== this.#run || document.hidden) return;
       if (count !== null) {
         const now = performance.now();
-        const at = (asked + now) / 2;
+        const at = (requested + now) / 2;
         if (this.#last) {
           const seconds = (at - this.#last.at) / 1000;
           this.#bars.push({ from: this.#last.at, to: at, rate: (count - this.#last.count) / seconds });
         }
         this.#last = { at, count };
         this.#onCount(count);
-        // Counting a large store takes the service time: never ask for more
-        // than a tenth of it.
-        wait = Math.max(1000 - (now - asked), 9 * (now - asked));
+        // Counting a large store is expensive: spend at most a tenth of the
+        // time on it.
+        wait = Math.max(1000 - (now - requested), 9 * (now - requested));
       }
       this.#note.textContent = '';
     } catch (failure) {
       if (run !== this.#run) return;
       this.#last = null;
       wait = Math.max(2000, 1000 * (Number(failure.retryAfter) || 5));
-      this.#note.textContent = `paused: ${failure.status || 'no answer'}`;
+      this.#note.textContent = `paused: ${failure.status || 'no response'}`;
     }
     this.#draw();
     clearTimeout(this.#timer);
@@ -106,9 +106,9 @@ export class Pulse {
       return;
     }
     const peak = Math.max(0, ...this.#bars.map((bar) => bar.rate));
-    const said = `now ${format(this.#bars.at(-1).rate)} · peak ${format(peak)}`;
-    this.#rate.textContent = said;
-    this.#svg.setAttribute('aria-label', `Creates per second over the last minute: ${said}`);
+    const summary = `now ${format(this.#bars.at(-1).rate)} · peak ${format(peak)}`;
+    this.#rate.textContent = summary;
+    this.#svg.setAttribute('aria-label', `Creates per second over the last minute: ${summary}`);
   }
 }
 

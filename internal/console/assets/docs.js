@@ -1,12 +1,12 @@
-// The API reference: Scalar, told to stay at home. Every option that would make
-// it speak to another address is off; the page's policy forbids it as well.
+// The API reference, displayed by Scalar. Every option that would contact another
+// host is off; the content security policy of the page forbids it as well.
 'use strict';
 
 const root = new URL('.', location.href).href;
 const description = root + 'openapi.json';
 
-// A number of JavaScript can't hold the limits of an int64: the page would show
-// others. The format says them already, so the page gets the description without.
+// A JavaScript number cannot represent the limits of an int64, and the page would
+// display wrong ones. They are removed, since the format int64 implies them.
 async function exactFetch(...request) {
   const response = await fetch(...request);
   if (response.url !== description || !response.ok) return response;
@@ -18,9 +18,9 @@ async function exactFetch(...request) {
 Scalar.createApiReference('#reference', {
   url: description,
   customFetch: exactFetch,
-  documentDownloadType: 'direct', // the bytes of the service, not what the page made of them
-  // "Try it" sends to the server that this page came from, whatever public
-  // address the description names.
+  documentDownloadType: 'direct', // download the original document
+  // "Try it" uses the server of this page, whatever public URL the description
+  // names.
   servers: [{ url: root.replace(/\/$/, ''), description: 'This server' }],
   proxyUrl: '',
   telemetry: false,
@@ -31,7 +31,7 @@ Scalar.createApiReference('#reference', {
   agent: { disabled: true },
   mcp: { disabled: true },
   favicon: 'console/icon.svg',
-  // Numbers in the first column of a table are read whole. A section that an
-  // address leads to is no control: it needs no ring around it.
+  // The first column of a table does not wrap. A section that a link leads to is
+  // not a control and needs no focus ring.
   customCss: 'section[tabindex="-1"]:focus-visible { outline: none !important } .markdown table { table-layout: auto } .markdown :is(th, td):first-child { white-space: nowrap; min-width: max-content }',
 });

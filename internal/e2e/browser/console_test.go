@@ -12,16 +12,16 @@ import (
 	"plantstore/internal/testkit"
 )
 
-func TestDoor(t *testing.T) {
+func TestSignIn(t *testing.T) {
 	s := serve(t)
 	p := newPage(t)
 	p.goTo(s.URL + "/")
 
 	wrong := mistyped(s.Token)
 	p.press(wrong) // the field has the focus from the start
-	p.click("#door button")
-	p.wantVisible("#door-error bdi", message(t, s, "GET", "/plants", "", "Authorization: Bearer "+wrong))
-	p.wantVisible("#door-error .detail", "Status 401 · error 40103")
+	p.click("#sign-in button")
+	p.wantVisible("#sign-in-error bdi", message(t, s, "GET", "/plants", "", "Authorization: Bearer "+wrong))
+	p.wantVisible("#sign-in-error .detail", "Status 401 · error 40103")
 
 	p.typeIn("#token", s.Token+enter)
 	p.wantVisible("#store")
@@ -41,8 +41,8 @@ func TestDoor(t *testing.T) {
 	}
 	p.do(chromedp.Reload())
 	p.wantVisible("#store") // the same tab is still inside
-	p.click("#forget")
-	p.wantVisible("#door")
+	p.click("#sign-out")
+	p.wantVisible("#sign-in")
 	if n := eval[int](p, `sessionStorage.length`); n != 0 {
 		t.Errorf("%d things are kept after the token was forgotten", n)
 	}

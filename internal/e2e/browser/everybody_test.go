@@ -45,7 +45,7 @@ func TestPhone(t *testing.T) {
 			t.Errorf("%s: width, window and scale are %v, want 360, 360 and 1", state, got)
 		}
 	}
-	fits("the door")
+	fits("the sign-in form")
 	p.enter(s.Token)
 	p.wantRow("1", "Ficus lyrata", "tree")
 	fits("the list")
@@ -150,10 +150,10 @@ func TestAccessible(t *testing.T) {
 			}
 			p.goTo(s.URL + "/")
 			eval[any](p, source+"; null")
-			p.wantVisible("#door")
-			p.wantAccessible("the door")
+			p.wantVisible("#sign-in")
+			p.wantAccessible("the sign-in form")
 			p.typeIn("#token", mistyped(s.Token)+enter)
-			p.wantVisible("#door-error .failure")
+			p.wantVisible("#sign-in-error .failure")
 			p.wantAccessible("a wrong token")
 
 			p.enter(s.Token)

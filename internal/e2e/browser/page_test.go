@@ -112,7 +112,7 @@ func (p *page) note(f func()) {
 	f()
 }
 
-// openConsole goes through the door of a service, and waits for its list.
+// openConsole signs in to a service and waits for its list.
 func openConsole(t *testing.T, s service) *page {
 	t.Helper()
 	p := newPage(t)
@@ -124,7 +124,7 @@ func openConsole(t *testing.T, s service) *page {
 func (p *page) enter(token string) {
 	p.t.Helper()
 	p.typeIn("#token", token)
-	p.click("#door button")
+	p.click("#sign-in button")
 	p.wantVisible("#store")
 }
 
