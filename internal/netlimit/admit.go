@@ -149,7 +149,7 @@ func (l *Listener) takeBacklog(now time.Time) (report int) {
 		a.lastRefusal.Store(int64(now.Sub(l.start)))
 	}
 	a.refused += refused
-	if now.Sub(a.reported) < logInterval {
+	if a.refused == 0 || now.Sub(a.reported) < logInterval {
 		return 0
 	}
 	report, a.refused, a.reported = a.refused, 0, now

@@ -23,10 +23,10 @@ type backlog struct {
 // refusal is a connection that is being refused. It stays open until the client has read the response: closing a
 // socket that has unread bytes would reset the connection and discard the response.
 type refusal struct {
-	fd       int
-	since    time.Time
-	answered bool
-	next     time.Time // when it is checked again
+	fd        int
+	since     time.Time
+	responded bool
+	next      time.Time // when it is checked again
 }
 
 const (
@@ -107,12 +107,12 @@ func (r *refusal) advance(now time.Time, response func() []byte) bool {
 		n, err = syscall.Read(r.fd, b[:])
 	}
 	open := n > 0 || err == syscall.EAGAIN || err == syscall.EINTR
-	if !r.answered && (received || open && now.Sub(r.since) > refusalDelay) {
+	if !r.responded && (received || open && now.Sub(r.since) > refusalDelay) {
 		syscall.Write(r.fd, response()) // the buffer of a new socket takes all of it
 		syscall.Shutdown(r.fd, syscall.SHUT_WR)
-		r.answered = true
+		r.responded = true
 	}
-	if r.answered {
+	if r.responded {
 		r.next = now.Add(refusalCheck)
 	}
 	if !open || now.Sub(r.since) > refusalTimeout {

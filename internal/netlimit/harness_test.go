@@ -59,6 +59,9 @@ func serve(t *testing.T, l net.Listener, most int, h http.HandlerFunc) (*Listene
 	t.Cleanup(func() {
 		s.Close()
 		<-ended
+		if _, ok := l.(*pipes); ok {
+			time.Sleep(time.Hour) // of the controlled clock, until handlers and pauses of net/http end
+		}
 	})
 	return limited, messages
 }
@@ -133,6 +136,11 @@ func (p *pipes) Close() error {
 }
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func newPipe() net.Conn {
+	c, _ := net.Pipe()
+	return c
+}
 
 // connect returns a client that waits to be accepted.
 func (p *pipes) connect(t *testing.T) net.Conn {

@@ -1,0 +1,293 @@
+package netlimit
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// When all slots are in use, other connections are refused, also many at once, and admitted when a slot is free.
+func TestRefuse(t *testing.T) {
+	started, proceed := make(chan struct{}), make(chan struct{})
+	l, messages := serve(t, listenTCP(t), 1, func(http.ResponseWriter, *http.Request) {
+		started <- struct{}{}
+		<-proceed
+	})
+	first := dial(t, l)
+	io.WriteString(first, get)
+	<-started
+	for _, sent := range []string{get, "", strings.Repeat("x", 20<<10)} {
+		var clients []net.Conn
+		for range 20 {
+			c := dial(t, l)
+			io.WriteString(c, sent)
+			clients = append(clients, c)
+		}
+		for _, c := range clients {
+			if text, err := io.ReadAll(c); err != nil || string(text) != "refused" {
+				t.Fatalf("after %.10q: got %q, %v", sent, text, err)
+			}
+			c.Close()
+		}
+	}
+	eventually(t, "refusals are closed", func() bool {
+		l.admitting.Lock()
+		defer l.admitting.Unlock()
+		return len(l.backlog.refusing) == 0 && !l.backlog.scheduled
+	})
+	if log := messages.String(); !strings.Contains(log, "refused connections connections ") ||
+		!strings.Contains(log, " limit 1 reason all connections that --most allows are in use") {
+		t.Errorf("log: %s", log)
+	}
+	if !l.isRefusing() {
+		t.Error("isRefusing() = false")
+	}
+	go io.Copy(io.Discard, first)
+	proceed <- struct{}{}
+	first.Close()
+	eventually(t, "the slot is free", func() bool { return l.count.Load() == 0 })
+	second := dial(t, l)
+	io.WriteString(second, get)
+	<-started
+	proceed <- struct{}{}
+	if status := receive(t, second); status != 200 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// A connection that waits in the queue gets the slot of an idle one, which is not closed before another needs it.
+func TestAdmitInPlaceOfIdle(t *testing.T) {
+	l, _ := serve(t, listenTCP(t), 1, func(http.ResponseWriter, *http.Request) {})
+	first := dial(t, l)
+	if status := send(t, first, get); status != 200 {
+		t.Fatalf("status %d", status)
+	}
+	c := only(t, l)
+	c.move(idle, time.Now().Add(-time.Hour)) // it has been idle for an hour
+	if unread, closed := peek(first); unread || closed {
+		t.Error("closed although no other connection needs the slot")
+	}
+	if status := send(t, dial(t, l), get); status != 200 {
+		t.Errorf("status %d", status)
+	}
+	if _, err := first.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the idle connection: %v", err)
+	}
+}
+
+// socketPair is a socket as accept returns it, and its client.
+func socketPair(t *testing.T) (server int, client int) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fds[0], fds[1]
+}
+
+// A refusal is sent when a request arrives, or after 20 ms, and the connection is closed when the client has closed
+// it, or after 100 ms.
+func TestRefusal(t *testing.T) {
+	start := time.Now()
+	type step struct {
+		at        time.Duration
+		send      int // bytes of the client before
+		closes    bool
+		open      bool
+		responded bool
+	}
+	for name, steps := range map[string][]step{
+		"a request at once": {{0, 10, false, true, true}, {100 * time.Millisecond, 0, false, true, true},
+			{111 * time.Millisecond, 0, false, false, true}},
+		"a request later": {{0, 0, false, true, false}, {5 * time.Millisecond, 10, false, true, true}},
+		"no request": {{0, 0, false, true, false}, {20 * time.Millisecond, 0, false, true, false},
+			{20*time.Millisecond + 1, 0, false, true, true}},
+		"a large request":     {{0, 60 << 10, false, true, true}},
+		"a full buffer":       {{0, 4096, false, true, true}},
+		"closed":              {{0, 0, false, true, false}, {time.Millisecond, 0, true, false, false}},
+		"closed after 10 ms":  {{0, 10, false, true, true}, {9 * time.Millisecond, 0, true, true, true}, {10 * time.Millisecond, 0, false, false, true}},
+		"a request, closed":   {{0, 10, true, true, true}, {10 * time.Millisecond, 0, false, false, true}},
+		"never closed":        {{0, 0, false, true, false}, {100*time.Millisecond + 1, 0, false, false, true}},
+		"sends for too long ": {{0, 10, false, true, true}, {101 * time.Millisecond, 10, false, false, true}},
+	} {
+		server, client := socketPair(t)
+		r, responses := refusal{fd: server, since: start}, 0
+		for i, s := range steps {
+			syscall.Write(client, make([]byte, s.send))
+			if s.closes {
+				syscall.Shutdown(client, syscall.SHUT_WR)
+			}
+			open := r.advance(start.Add(s.at), func() []byte { responses++; return []byte("refused") })
+			if open != s.open || r.responded != s.responded {
+				t.Errorf("%s, step %d: open %v, responded %v", name, i, open, r.responded)
+			}
+			if open && name != "closed after 10 ms" && !s.closes && s.at >= r.next.Sub(start)-refusalCheck {
+				if n, err := syscall.Read(server, make([]byte, 1)); err != syscall.EAGAIN {
+					t.Errorf("%s, step %d: %d bytes are unread, %v", name, i, n, err)
+				}
+			}
+		}
+		b := make([]byte, 100)
+		n, _ := syscall.Read(client, b)
+		if last := steps[len(steps)-1]; last.responded != (string(b[:max(n, 0)]) == "refused") || responses > 1 {
+			t.Errorf("%s: the client got %q, of %d responses", name, b[:max(n, 0)], responses)
+		}
+		if last := steps[len(steps)-1]; last.responded {
+			if n, err := syscall.Read(client, b); n != 0 || err != nil {
+				t.Errorf("%s: after the response: %d, %v, want the end", name, n, err)
+			}
+		}
+		if _, err := syscall.Write(server, nil); (err == syscall.EBADF) == steps[len(steps)-1].open {
+			t.Errorf("%s: the socket: %v", name, err)
+		}
+		if steps[len(steps)-1].open {
+			syscall.Close(server)
+		}
+		syscall.Close(client)
+	}
+}
+
+// The number of connections that are taken or being refused at once is bounded.
+func TestTakeIsBounded(t *testing.T) {
+	inner := listenTCP(t)
+	var mu sync.Mutex
+	b := newBacklog(inner, func() []byte { return []byte("refused") }, 3, &mu)
+	mu.Lock()
+	defer mu.Unlock()
+	for range 10 {
+		dial(t, inner)
+	}
+	refuse := func(func() (net.Conn, error)) bool { return false }
+	now := time.Now()
+	total, deadline := 0, time.Now().Add(waitLimit)
+	for total < 2 && time.Now().Before(deadline) {
+		_, n := b.take(now, 2-total, refuse)
+		total += n
+	}
+	if total != 2 {
+		t.Errorf("take() of at most 2 refused %d", total)
+	}
+	for len(b.refusing) < 3 && time.Now().Before(deadline) {
+		b.take(now, 10, refuse)
+	}
+	if admitted, refused := b.take(now, 10, refuse); admitted != 0 || refused != 0 || len(b.refusing) != 3 {
+		t.Errorf("take() = %d, %d with %d being refused, the most are 3", admitted, refused, len(b.refusing))
+	}
+	if _, refused := b.take(now.Add(time.Second), 10, refuse); refused != 3 {
+		t.Errorf("take() refused %d after the others were closed, want 3", refused)
+	}
+	b.advance(now.Add(time.Minute))
+	admit := func(open func() (net.Conn, error)) bool {
+		c, err := open()
+		if err != nil {
+			t.Error(err)
+			return true
+		}
+		c.Close()
+		return true
+	}
+	if admitted, refused := b.take(now, 1, admit); admitted != 1 || refused != 0 {
+		t.Errorf("take() = %d, %d, want 1 admitted", admitted, refused)
+	}
+}
+
+// Only connections that wait for their client are evicted, the longest wait first, and none whose request was received
+// but not read yet.
+func TestEvictOrder(t *testing.T) {
+	cfg, _ := testConfig(10)
+	l := New(listenTCP(t), cfg)
+	defer l.Close()
+	time.Sleep(time.Millisecond)
+	now := time.Now()
+	conns := map[string]*conn{}
+	for name, has := range map[string]struct {
+		age    time.Duration
+		unread bool
+		phase  phase
+	}{
+		"unread, oldest":             {29 * time.Second, true, idle},
+		"unread":                     {28 * time.Second, true, idle},
+		"unread body":                {27 * time.Second, true, receivingBody},
+		"unread response, pipelined": {27 * time.Second, true, handling},
+		"unread response":            {26 * time.Second, false, handling},
+		"handling, pipelined":        {24 * time.Second, true, handling},
+		"idle":                       {2 * time.Second, false, idle},
+		"idle for a moment":          {0, false, idle},
+	} {
+		c, client := acceptFrom(t, l)
+		if has.unread {
+			io.WriteString(client, "GET / HTTP/1.1\r\n")
+			eventually(t, "bytes arrive", func() bool { unread, _ := peek(c.Conn); return unread })
+		}
+		c.move(has.phase, now.Add(-has.age))
+		conns[name] = c
+	}
+	l.admitting.Lock()
+	defer l.admitting.Unlock()
+	for _, want := range []string{"unread response, pipelined", "unread response", "idle", ""} {
+		before := l.open()
+		evicted := l.evict(now)
+		after, got := l.open(), ""
+		for name, c := range conns {
+			if slices.Contains(before, c) && !slices.Contains(after, c) {
+				got += name
+			}
+		}
+		if got != want || evicted != (want != "") {
+			t.Errorf("evict() = %v and evicted %q, want %q", evicted, got, want)
+		}
+	}
+	conns["idle for a moment"].move(idle, now.Add(-time.Minute))
+	if l.evict(now.Add(evictInterval - 1)) {
+		t.Error("searched again within 50 ms")
+	}
+	if !l.evict(now.Add(evictInterval)) {
+		t.Error("not searched again after 50 ms")
+	}
+}
+
+// Of many overdue connections a few are evicted at a time.
+func TestEvictSome(t *testing.T) {
+	cfg, _ := testConfig(128)
+	l := New(newPipes(), cfg)
+	for range 10 {
+		l.track(newPipe()).move(idle, l.start)
+	}
+	l.admitting.Lock()
+	defer l.admitting.Unlock()
+	if !l.evict(time.Now().Add(time.Hour)) || len(l.open()) != 7 {
+		t.Errorf("%d connections are left, want 7", len(l.open()))
+	}
+}
+
+// A connection whose response is not read is evicted, whichever it is of several pipelined requests.
+func TestUnreadResponseIsEvicted(t *testing.T) {
+	handled := make(chan context.Context, 10)
+	l, _ := serve(t, listenTCP(t), 10, func(w http.ResponseWriter, r *http.Request) {
+		handled <- r.Context()
+		if r.URL.Path == "/long" {
+			w.Write(make([]byte, 64<<20)) // more than any buffer takes
+		}
+	})
+	client := dial(t, l)
+	io.WriteString(client, get+"GET /long HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat(get, 1000))
+	<-handled
+	c := connOf(<-handled)
+	eventually(t, "bytes are unread", func() bool { unread, _ := peek(c.Conn); return unread })
+	now := time.Now()
+	l.admitting.Lock()
+	defer l.admitting.Unlock()
+	if l.evict(now.Add(24 * time.Second)) {
+		t.Error("evicted while its response may be read")
+	}
+	if !l.evict(now.Add(26 * time.Second)) {
+		t.Error("not evicted although its response is not read")
+	}
+}

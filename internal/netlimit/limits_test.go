@@ -1,0 +1,56 @@
+package netlimit
+
+import (
+	"math"
+	"testing"
+
+	"plantstore/internal/machine"
+)
+
+func TestDefaultMax(t *testing.T) {
+	for _, c := range []struct {
+		processors int
+		files      uint64
+		memory     int64
+		want       int
+	}{
+		{2, math.MaxUint64, math.MaxInt64, 1024},
+		{1, math.MaxUint64, math.MaxInt64, 512},
+		{8, 1 << 20, math.MaxInt64, 4096},
+		{64, 1 << 20, math.MaxInt64, 4096},
+		{64, 8192, math.MaxInt64, 4096},
+		{64, 1036, math.MaxInt64, 888},
+		{64, 1 << 20, 256 << 20, 2048},
+		{2, 64, math.MaxInt64, 24},
+		{2, 10, math.MaxInt64, 4},
+		{2, 1 << 20, 1 << 20, 8},
+		{2, 1 << 20, 1, 4},
+	} {
+		got := DefaultMax(machine.Limits{Processors: c.processors, Files: c.files, Memory: c.memory})
+		if got != c.want {
+			t.Errorf("DefaultMax(%d, %d, %d) = %d, want %d", c.processors, c.files, c.memory, got, c.want)
+		}
+	}
+}
+
+// Connections, refusals and other files together never exceed the files, however many there are.
+func TestMaxRefusals(t *testing.T) {
+	for _, c := range []struct {
+		conns int
+		files uint64
+		want  int
+	}{
+		{1024, math.MaxUint64, 4096}, {1024, 1024 + 36 + 4096, 4096}, {1024, 1024 + 36 + 4095, 4095},
+		{888, 1036, 112}, {24, 64, 4}, {4, 10, 4}, {16384, math.MaxUint64, 4},
+	} {
+		if got := maxRefusals(c.conns, c.files); got != c.want {
+			t.Errorf("maxRefusals(%d, %d) = %d, want %d", c.conns, c.files, got, c.want)
+		}
+	}
+	for files := uint64(100); files < 6000; files += 7 {
+		conns := DefaultMax(machine.Limits{Processors: 64, Files: files, Memory: math.MaxInt64})
+		if total := conns + maxRefusals(conns, files) + otherFiles; uint64(total) > files {
+			t.Fatalf("%d files: %d connections and %d refusals need %d", files, conns, maxRefusals(conns, files), total)
+		}
+	}
+}
