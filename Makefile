@@ -37,18 +37,17 @@ check: ## vet and run the fast tests without the race detector: for the edit loo
 # without the profile, which would compile every dependency once more. The translated C code of SQLite
 # is not instrumented: it is not ours, and the tests of the engine would take five times as long.
 RACE := -race -pgo=off -gcflags=modernc.org/sqlite/lib=-race=false
-TEST := go test $(RACE) -vet=off
-RUN   = GOFLAGS="$(GOFLAGS) -pgo=off" PLANTSTORE_NOT_TESTED=$(CURDIR)/bin/not-tested $(TEST) -count=1 -timeout 9m
+TEST  = GOFLAGS="$(GOFLAGS) -pgo=off" PLANTSTORE_NOT_TESTED=$(CURDIR)/bin/not-tested \
+	go test $(RACE) -vet=off -ldflags=-w -count=1 -timeout 9m
 test: prepare ## run every test with the race detector
 	@mkdir -p bin && rm -f bin/not-tested
-	$(RUN) $$(go list ./... | grep -v /e2e)
-	$(RUN) -p 1 ./internal/e2e/...
+	$(TEST) $$(go list ./... | grep -v /e2e)
+	$(TEST) -p 1 ./internal/e2e/...
 	@if [ -s bin/not-tested ]; then cat bin/not-tested; fi
 
 # Compiling needs the processors and installing waits for the network, so both run at the same time.
 prepare:
 	@$(MAKE) --no-print-directory -j2 needs vet
-	$(TEST) -run '^$$' ./... >/dev/null
 
 # Programs that the tests run. Those that are missing are installed where apt can do it.
 needs:
