@@ -1,5 +1,4 @@
-// Package rate counts how often something may happen: a limit, and a bounded table of who has used
-// how much of it.
+// Package rate implements token buckets: limits, and a bounded table of how much of its limit each key has used.
 package rate
 
 import (
@@ -11,7 +10,7 @@ import (
 	"time"
 )
 
-// Limit is Count in every Per on average, and Burst at once after a time of silence.
+// Limit allows Count events in every Per on average, and Burst at once after a pause.
 // The zero value is no limit.
 type Limit struct {
 	Count int64
@@ -19,11 +18,11 @@ type Limit struct {
 	Burst int64
 }
 
-// What a limit may hold at most: no arithmetic below can overflow with it.
-const most = 1_000_000
+// maxCount bounds the fields of a Limit, so that no arithmetic below can overflow.
+const maxCount = 1_000_000
 
-// Parse reads a rate such as 100/s, 30/m or 1000/h. A burst of 0 is what the rate gives in a second, 1 at
-// least. An empty text is no limit.
+// Parse parses a rate such as 100/s, 30/m or 1000/h. A burst of 0 stands for what the rate allows in a second,
+// at least 1. An empty text without a burst is no limit.
 func Parse(text string, burst int64) (Limit, error) {
 	if text == "" && burst == 0 {
 		return Limit{}, nil
@@ -33,11 +32,11 @@ func Parse(text string, burst int64) (Limit, error) {
 	per := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[unit]
 	switch {
 	case text == "":
-		return Limit{}, errors.New("there is a burst and no rate: expected both, or the rate alone")
-	case err != nil || per == 0 || n < 1 || n > most:
-		return Limit{}, fmt.Errorf("the rate is %q: expected one such as 100/s, 30/m or 1000/h, with a count from 1 to %d", text, most)
-	case burst < 0 || burst > most:
-		return Limit{}, fmt.Errorf("the burst is %d: expected 1 to %d", burst, most)
+		return Limit{}, errors.New("a burst needs a rate: give both, or neither")
+	case err != nil || per == 0 || n < 1 || n > maxCount:
+		return Limit{}, fmt.Errorf("rate %q is invalid: use 1 to %d per s, m or h, such as 100/s", text, maxCount)
+	case burst < 0 || burst > maxCount:
+		return Limit{}, fmt.Errorf("burst %d is invalid: use 1 to %d", burst, maxCount)
 	case burst == 0:
 		seconds := int64(per / time.Second)
 		burst = (int64(n) + seconds - 1) / seconds
@@ -45,7 +44,7 @@ func Parse(text string, burst int64) (Limit, error) {
 	return Limit{int64(n), per, burst}, nil
 }
 
-// String is the rate in the form that Parse reads; of no limit it is empty.
+// String returns the rate in the form that Parse accepts; without a limit it is empty.
 func (l Limit) String() string {
 	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[l.Per]
 	if unit == "" {
@@ -56,17 +55,17 @@ func (l Limit) String() string {
 
 func (l Limit) interval() time.Duration { return l.Per / time.Duration(l.Count) }
 
-// Window is how long it takes until a burst that is used up is there again.
+// Window returns how long it takes until a burst that is used up is available again.
 func (l Limit) Window() time.Duration { return time.Duration(l.Burst) * l.interval() }
 
-// State is what is left of a limit.
+// State is what remains of a limit.
 type State struct {
-	OK   bool          // whether one more was, or would be, within the limit
-	Left int64         // how many may come at once after that
-	Wait time.Duration // until there is one more than Left, or, where OK is false, until one is OK
+	OK   bool          // whether one more event was, or would be, within the limit
+	Left int64         // how many more are allowed at once
+	Wait time.Duration // until one more than Left is allowed; 0 if all of the burst is left
 }
 
-// Exceeded is an error for whoever is over a limit: why, and how long to wait.
+// Exceeded is the error of an event beyond a limit: why, and how long to wait.
 type Exceeded struct {
 	Why  error
 	Wait time.Duration
@@ -77,30 +76,30 @@ func (e *Exceeded) Error() string {
 }
 func (e *Exceeded) Unwrap() error { return e.Why }
 
-// Seconds rounds a time to wait up to whole seconds, 1 at least.
+// Seconds rounds a time to wait up to whole seconds, at least 1.
 func Seconds(d time.Duration) int64 {
 	return max(1, int64((d+time.Second-1)/time.Second))
 }
 
-// Table knows for each key how much of its limit is used. It is safe for concurrent use.
+// Table records for each key how much of its limit is used. It is safe for concurrent use.
 //
-// It holds max keys at most. A key that has used nothing for as long as its window need not be held; where all
-// have, any one is forgotten, and may then use its limit anew.
+// It holds max keys at most. When it is full, it drops keys whose whole limit is available again, or else random
+// ones, which then have their whole limit again.
 type Table[K comparable] struct {
 	max int
 	now func() time.Time
 
 	mu    sync.Mutex
-	full  map[K]time.Time // when nothing of the limit is used any more, if nothing else comes
-	swept time.Time
+	full  map[K]time.Time // when the whole limit of the key is available again
+	swept time.Time       // when all keys were last checked
 }
 
-// NewTable makes an empty table.
+// NewTable returns an empty table.
 func NewTable[K comparable](max int, now func() time.Time) *Table[K] {
 	return &Table[K]{max: max, now: now, full: map[K]time.Time{}}
 }
 
-// Take uses one of the key's limit where that is OK.
+// Take counts one event of a key, if that is within its limit.
 func (t *Table[K]) Take(key K, l Limit) State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,20 +116,20 @@ func (t *Table[K]) Take(key K, l Limit) State {
 	return s
 }
 
-// Look is what Take would find, without taking.
+// Look returns what remains of the limit of a key, without counting an event.
 func (t *Table[K]) Look(key K, l Limit) State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return l.state(t.used(key, l, t.now()))
 }
 
-// used is how long it takes until nothing is: what was used under another limit counts for this one, and at
-// most as all of it.
+// used returns how much of the limit is used, as the time until all of it is available again. A key that had
+// another limit before has used at most all of this one.
 func (t *Table[K]) used(key K, l Limit, now time.Time) time.Duration {
 	return min(max(0, t.full[key].Sub(now)), l.Window())
 }
 
-// state is what is left when so much is used.
+// state returns what remains of the limit when so much of it is used.
 func (l Limit) state(used time.Duration) State {
 	each := l.interval()
 	left := int64((l.Window() - used) / each)
@@ -143,13 +142,13 @@ func (l Limit) state(used time.Duration) State {
 
 func (t *Table[K]) put(key K, now, full time.Time) {
 	if _, ok := t.full[key]; !ok && len(t.full) >= t.max {
-		t.makeRoom(now)
+		t.evict(now)
 	}
 	t.full[key] = full
 }
 
-// makeRoom looks through the table once a second at most, however many new keys come.
-func (t *Table[K]) makeRoom(now time.Time) {
+// evict makes space for one key. It checks all keys at most once a second, however many new ones there are.
+func (t *Table[K]) evict(now time.Time) {
 	if now.Sub(t.swept) >= time.Second {
 		t.swept = now
 		for key, full := range t.full {

@@ -35,7 +35,10 @@ func TestParse(t *testing.T) {
 			t.Errorf("Parse(%q, %d) = %+v as %q, %v, want %+v", test.text, test.burst, got, got, err, test.want)
 		}
 	}
-	for _, text := range []string{"100", "100/", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "100/d", "100/S", "100 / s", "1000001/s", "99999999999999999999/s", "x"} {
+	for _, text := range []string{
+		"100", "100/", "/s", "0/s", "-1/s", "+1/s", "1.5/s", "100/d", "100/S", "100 / s", "1000001/s",
+		"99999999999999999999/s", "x",
+	} {
 		if got, err := Parse(text, 0); err == nil || !strings.Contains(err.Error(), "100/s") {
 			t.Errorf("Parse(%q) = %+v, %v", text, got, err)
 		}
@@ -53,7 +56,9 @@ func TestParse(t *testing.T) {
 // The burst at once, then one for each interval; after the window the burst again, and not more.
 func TestTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, l := range []Limit{limit(t, "100/s", 200), limit(t, "1/s", 1), limit(t, "3/s", 7), limit(t, "7/h", 3), limit(t, "1000000/s", 1)} {
+		for _, l := range []Limit{
+			limit(t, "100/s", 200), limit(t, "1/s", 1), limit(t, "3/s", 7), limit(t, "7/h", 3), limit(t, "1000000/s", 1),
+		} {
 			table := NewTable[string](10, time.Now)
 			burst := func(what string, want int64) {
 				t.Helper()
@@ -62,7 +67,7 @@ func TestTake(t *testing.T) {
 						t.Fatalf("%v, %s: Take() = %+v, want OK and %d left", l, what, s, left)
 					}
 				}
-				for range 3 { // refusals cost nothing
+				for range 3 { // a refusal is not counted
 					if s := table.Take("a", l); s.OK || s.Left != 0 || s.Wait <= 0 || s.Wait > l.interval() {
 						t.Fatalf("%v, %s: Take() past the limit = %+v", l, what, s)
 					}
@@ -71,7 +76,7 @@ func TestTake(t *testing.T) {
 			burst("at first", l.Burst)
 			time.Sleep(table.Take("a", l).Wait - 1)
 			if s := table.Take("a", l); s.OK {
-				t.Errorf("%v: Take() before the time is over = %+v", l, s)
+				t.Errorf("%v: Take() before the end of the wait = %+v", l, s)
 			}
 			time.Sleep(1)
 			burst("after the wait", 1)
@@ -79,7 +84,7 @@ func TestTake(t *testing.T) {
 			burst("after two intervals", min(2, l.Burst))
 			time.Sleep(l.Window() - 1)
 			if s := table.Look("a", l); s.Left != l.Burst-1 {
-				t.Errorf("%v: Look() just before the window is over = %+v", l, s)
+				t.Errorf("%v: Look() just before the end of the window = %+v", l, s)
 			}
 			time.Sleep(24 * time.Hour)
 			if s := table.Look("a", l); !s.OK || s.Left != l.Burst || s.Wait != 0 {
@@ -93,7 +98,7 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// A token may get another limit while it is used: what it has used counts for that too.
+// What a key has used under one limit counts for another.
 func TestLimitChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := NewTable[string](10, time.Now)
@@ -102,7 +107,7 @@ func TestLimitChanges(t *testing.T) {
 			table.Take("a", slow)
 		}
 		if s := table.Take("a", fast); s.OK || s.Left != 0 || s.Wait != fast.interval() {
-			t.Errorf("Take() = %+v, want that all of the new limit is used", s)
+			t.Errorf("Take() = %+v, want all of the new limit used", s)
 		}
 	})
 }
@@ -115,21 +120,21 @@ func TestTableIsBounded(t *testing.T) {
 		for key := range keys {
 			table.Take(key, l)
 		}
-		time.Sleep(time.Second) // all of them are as if they had never come
+		time.Sleep(time.Second) // all of their limits are available again
 		table.Take(keys, l)
 		if n := len(table.full); n != 1 {
-			t.Errorf("%d keys are held, want the one that is in use", n)
+			t.Errorf("%d keys in the table, want the one that is in use", n)
 		}
 		for key := range 50 * keys {
 			if s := table.Take(1000+key, l); !s.OK {
 				t.Fatalf("Take() of a new key = %+v", s)
 			}
 			if n := len(table.full); n > keys {
-				t.Fatalf("%d keys are held, want %d at most", n, keys)
+				t.Fatalf("%d keys in the table, want %d at most", n, keys)
 			}
 		}
 		if s := table.Take(1000+50*keys-1, l); s.OK {
-			t.Error("the last key was forgotten at once")
+			t.Error("the last key was dropped at once")
 		}
 	})
 }

@@ -1,5 +1,4 @@
-// Package token is who may do what: the credential that a client sends, what it opens,
-// and how a credential becomes a grant.
+// Package token decides who may do what: it makes credentials, authenticates requests and defines scopes.
 package token
 
 import (
@@ -14,24 +13,24 @@ import (
 	"plantstore/internal/rate"
 )
 
-// Token is what is known of a credential. The credential itself is shown once, when it is made,
-// and never kept.
+// Token is what is stored about a credential. The credential itself is shown once, when it is made, and never
+// stored.
 type Token struct {
 	Name    string // unique, chosen by the operator
 	Hash    Hash   // of the credential
-	Store   string // the one store that it opens
+	Store   string // the one store that it gives access to
 	Scopes  Scope
 	Tail    string // the last four characters of the credential, to recognise it by
 	Created time.Time
 	Expires time.Time  // zero: never
 	Revoked time.Time  // zero: not revoked
-	Rate    rate.Limit // zero: the one that the service gives every token
+	Rate    rate.Limit // zero: the default of the service
 }
 
-// Hash is the SHA-256 of a credential: all that is ever stored or looked up.
+// Hash is the SHA-256 of a credential, which is what is stored and looked up.
 type Hash [sha256.Size]byte
 
-// HashOf is the hash of a credential.
+// HashOf returns the hash of a credential.
 func HashOf(credential string) Hash { return sha256.Sum256([]byte(credential)) }
 
 // Scope is a set of rights.
@@ -40,7 +39,7 @@ type Scope uint8
 const (
 	Create Scope = 1 << iota // plants:create
 	Read                     // plants:read
-	Write                    // plants:write, replace and remove
+	Write                    // plants:write: replace and remove
 
 	AllScopes = Create | Read | Write
 )
@@ -50,7 +49,7 @@ var scopeNames = []struct {
 	name  string
 }{{Create, "plants:create"}, {Read, "plants:read"}, {Write, "plants:write"}}
 
-// Names lists the scopes of s in a fixed order.
+// Names returns the names of the scopes in s in a fixed order.
 func (s Scope) Names() []string {
 	names := []string{}
 	for _, n := range scopeNames {
@@ -63,7 +62,7 @@ func (s Scope) Names() []string {
 
 func (s Scope) String() string { return strings.Join(s.Names(), " ") }
 
-// ParseScopes reads scope names separated by commas or spaces.
+// ParseScopes parses scope names separated by commas or spaces.
 func ParseScopes(text string) (Scope, error) {
 	var s Scope
 next:
@@ -74,16 +73,16 @@ next:
 				continue next
 			}
 		}
-		return 0, fmt.Errorf("scope %q is not known: expected some of %s", word, strings.Join(AllScopes.Names(), ","))
+		return 0, fmt.Errorf("scope %q is unknown: use %s", word, strings.Join(AllScopes.Names(), ","))
 	}
 	if s == 0 {
-		return 0, fmt.Errorf("no scope given: expected some of %s", strings.Join(AllScopes.Names(), ","))
+		return 0, fmt.Errorf("at least one scope is required: use %s", strings.Join(AllScopes.Names(), ","))
 	}
 	return s, nil
 }
 
-// StoredScopes reads what String has written. A scope that a newer version of the service has
-// stored gives no right here, and is no reason to fail.
+// StoredScopes parses what String returned. It ignores unknown scopes, which a newer version of the service may
+// have stored.
 func StoredScopes(text string) Scope {
 	var s Scope
 	for word := range strings.FieldsSeq(text) {
@@ -93,26 +92,26 @@ func StoredScopes(text string) Scope {
 	return s
 }
 
-// The store that a token opens when nothing else is said.
+// DefaultStore is the store of a token that names no other.
 const DefaultStore = "main"
 
-// CheckName refuses the name of a token or a store that would be hard to type or to read back.
+// CheckName returns an error if a name of a token or a store, which kind says, is hard to type or to read.
 func CheckName(kind, name string) error {
 	if len(name) == 0 || len(name) > 64 {
-		return fmt.Errorf("the %s name %q has %d characters: expected 1 to 64", kind, name, len(name))
+		return fmt.Errorf("the %s name %q must have 1 to 64 characters", kind, name)
 	}
 	for _, r := range name {
 		if !strings.ContainsRune(base62+"._-", r) {
-			return fmt.Errorf("the %s name %q has the character %q: expected letters, digits, '.', '_' and '-'", kind, name, r)
+			return fmt.Errorf("the %s name %q contains %q: use letters, digits, '.', '_' and '-'", kind, name, r)
 		}
 	}
 	return nil
 }
 
 var (
-	// ErrNameTaken: another token has the name.
-	ErrNameTaken = errors.New("a token of this name exists")
-	// ErrUnknown: no token has this name or hash.
+	// ErrNameTaken means that another token has the name.
+	ErrNameTaken = errors.New("a token with this name exists")
+	// ErrUnknown means that no token has the name or hash.
 	ErrUnknown = errors.New("no such token")
 )
 
@@ -123,14 +122,14 @@ const (
 	sumLen    = 6
 )
 
-// Generate makes a credential: a prefix that scanners recognise, 30 random base62 characters
-// (178 bits) and a checksum that tells a typo from a forgery without a look-up.
+// Generate returns a new credential: a prefix that secret scanners recognise, 30 random base62 characters
+// (178 bits) and a checksum that detects typos without a look-up.
 func Generate() string {
 	secret := make([]byte, 0, secretLen)
 	for random := make([]byte, 2*secretLen); len(secret) < secretLen; {
 		rand.Read(random)
 		for _, b := range random {
-			// 248 is the largest multiple of 62 in a byte: above it, some characters would be likelier.
+			// 248 is the largest multiple of 62 in a byte: beyond it some characters would be more likely.
 			if b < 248 && len(secret) < secretLen {
 				secret = append(secret, base62[b%62])
 			}
@@ -158,7 +157,7 @@ func checksum(secret string) []byte {
 	return sum[:]
 }
 
-// New makes a token and its credential. The caller stores the one and shows the other, once.
+// New returns a token and its credential. The caller stores the token and shows the credential once.
 func New(name, store string, scopes Scope, now, expires time.Time) (t Token, credential string) {
 	credential = Generate()
 	return Token{

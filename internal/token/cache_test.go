@@ -1,0 +1,254 @@
+package token_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/token"
+)
+
+func TestOneLookupASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		a := token.NewAuthenticator(l, nil, time.Now)
+		for range 50 {
+			go a.Authenticate(t.Context(), header, here)
+		}
+		synctest.Wait()
+		started := time.Now()
+		for _, test := range []struct {
+			after   time.Duration
+			lookups int32
+		}{{time.Millisecond, 1}, {time.Second, 1}, {time.Second + 1, 2}, {2*time.Second + 1, 2}} {
+			time.Sleep(time.Until(started.Add(test.after)))
+			if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+				t.Fatal(err)
+			}
+			if n := l.asked.Load(); n != test.lookups {
+				t.Errorf("%d look-ups after %v, want %d", n, test.after, test.lookups)
+			}
+		}
+	})
+}
+
+func TestRevocationTakesEffectWithinTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		a := token.NewAuthenticator(l, nil, time.Now)
+		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+			t.Fatal(err)
+		}
+		l.token.Revoked = time.Now()
+		time.Sleep(1999 * time.Millisecond)
+		if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, token.ErrRevoked) {
+			t.Errorf("just under two seconds after the revocation: %v, want %v", err, token.ErrRevoked)
+		}
+	})
+}
+
+// A request that comes two seconds after a revocation is not authenticated by a look-up that started before it.
+func TestRevocationWithSlowLookups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		a := token.NewAuthenticator(l, nil, time.Now)
+		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		l.takes = 4 * time.Second
+		var waiting sync.WaitGroup
+		ask := func(want error) {
+			waiting.Go(func() {
+				if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, want) {
+					t.Errorf("Authenticate() = %v, want %v", err, want)
+				}
+			})
+		}
+		ask(nil)
+		time.Sleep(500 * time.Millisecond)
+		ask(nil) // shares the look-up of the first
+		synctest.Wait()
+		l.token.Revoked = time.Now()
+		time.Sleep(1999 * time.Millisecond)
+		for range 10 {
+			ask(token.ErrRevoked)
+		}
+		waiting.Wait()
+		if n := l.asked.Load(); n != 3 {
+			t.Errorf("%d look-ups, want the first, one before the revocation and one for the ten after it", n)
+		}
+	})
+}
+
+// An error of the database is neither a yes nor a no, and the next request looks up again.
+func TestLookupFails(t *testing.T) {
+	l, header := newLookup()
+	down := errors.New("down")
+	l.err = down
+	a := token.NewAuthenticator(l, nil, time.Now)
+	if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, down) {
+		t.Errorf("Authenticate() = %v, want %v", err, down)
+	}
+	l.err = nil
+	if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+		t.Errorf("Authenticate() after the database is back = %v", err)
+	}
+}
+
+// While the database fails a cached token stays known, so the limits for unknown ones never apply to it. A
+// token that the database no longer has becomes unknown.
+func TestKnownTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		a := token.NewAuthenticator(l, nil, time.Now)
+		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+			t.Fatal(err)
+		}
+		down := errors.New("down")
+		for err, known := range map[error]bool{down: true, token.ErrUnknown: false} {
+			time.Sleep(2 * time.Minute)
+			l.err = err
+			limited := false
+			for range 5000 { // five seconds, longer than a retry slot
+				_, err := a.Authenticate(t.Context(), header, here)
+				limited = limited || errors.Is(err, token.ErrFailures)
+			}
+			if limited == known {
+				t.Errorf("after %q from the database: limited = %v, want %v", err, limited, !known)
+			}
+			l.err = nil
+			time.Sleep(2 * time.Minute)
+			if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+				t.Errorf("after the token is back: %v", err)
+			}
+		}
+	})
+}
+
+func TestLookupTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		l.takes = time.Hour
+		a := token.NewAuthenticator(l, nil, time.Now)
+		start := time.Now()
+		_, err := a.Authenticate(t.Context(), header, here)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 5*time.Second {
+			t.Errorf("Authenticate() = %v after %v, want %v after 5 s", err, time.Since(start), context.DeadlineExceeded)
+		}
+	})
+}
+
+// A request whose context ends stops waiting, unless the token is cached, and does not end a shared look-up.
+func TestRequestEndsDuringALookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		a := token.NewAuthenticator(l, nil, time.Now)
+		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+			t.Fatal(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 20 {
+			if _, err := a.Authenticate(ended, header, here); err != nil {
+				t.Fatalf("a cached token: %v", err)
+			}
+		}
+
+		time.Sleep(2 * time.Second)
+		l.takes = 800 * time.Millisecond
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		go a.Authenticate(short, header, here)
+		synctest.Wait()
+		start := time.Now()
+		_, err := a.Authenticate(short, header, here)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 100*time.Millisecond {
+			t.Errorf("a request that ended: %v after %v", err, time.Since(start))
+		}
+		_, err = a.Authenticate(t.Context(), header, here)
+		if err != nil || time.Since(start) != 800*time.Millisecond || l.asked.Load() != 2 {
+			t.Errorf("another request: %v after %v and %d look-ups", err, time.Since(start), l.asked.Load())
+		}
+	})
+}
+
+// panics is a database that panics a second after the first look-up.
+type panics struct {
+	lookup *lookup
+	once   sync.Once
+}
+
+func (p *panics) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
+	p.once.Do(func() {
+		time.Sleep(time.Second)
+		panic("broken")
+	})
+	return p.lookup.TokenByHash(ctx, hash)
+}
+
+func TestLookupPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		a := token.NewAuthenticator(&panics{lookup: l}, nil, time.Now)
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the request that looked up did not panic")
+				}
+			}()
+			a.Authenticate(t.Context(), header, here)
+		})
+		synctest.Wait()
+		waiting.Go(func() {
+			if got, err := a.Authenticate(t.Context(), header, here); err == nil {
+				t.Errorf("a request that shared the look-up = %v, nil", got)
+			}
+		})
+		waiting.Wait()
+		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+			t.Errorf("the next request: %v", err)
+		}
+	})
+}
+
+// everything is a database that has a token for every hash.
+type everything struct{ asked int }
+
+func (e *everything) TokenByHash(context.Context, token.Hash) (token.Token, error) {
+	e.asked++
+	return token.Token{}, nil
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	const most = 10_000
+	now := time.Now()
+	e := &everything{}
+	a := token.NewAuthenticator(e, nil, func() time.Time { return now })
+	headers := make([][]string, most)
+	for i := range headers {
+		headers[i] = bearer(token.Generate())
+	}
+	use := func(headers ...[]string) (lookups int) {
+		t.Helper()
+		before := e.asked
+		for _, h := range headers {
+			if _, err := a.Authenticate(t.Context(), h, here); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return e.asked - before
+	}
+	use(headers...)
+	if n := use(headers...); n != 0 {
+		t.Errorf("%d look-ups of %d tokens again, want none", n, most)
+	}
+	use(bearer(token.Generate()))
+	if n := use(headers...); n == 0 {
+		t.Errorf("no look-up of %d tokens after another, want one dropped", most)
+	}
+}

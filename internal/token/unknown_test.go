@@ -1,0 +1,220 @@
+package token_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/rate"
+	"plantstore/internal/token"
+)
+
+// exceed sends wrong credentials until one is refused without a look-up, and returns how many were looked up.
+func exceed(t *testing.T, a *token.Authenticator, address from) int {
+	t.Helper()
+	for n := range 1000 {
+		_, err := a.Authenticate(t.Context(), bearer(token.Generate()), address)
+		if errors.Is(err, token.ErrFailures) {
+			return n
+		}
+		if !errors.Is(err, token.ErrInvalid) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatalf("1000 wrong credentials from %s were all looked up", address)
+	panic("unreachable")
+}
+
+// Beyond the limit of an address, wrong credentials are refused without a look-up. Cached tokens from the same
+// address, even stale ones, are not affected, nor are other addresses.
+func TestFailuresAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		fixed := token.Token{Name: "fixed", Hash: token.HashOf("a-fixed-credential")}
+		a := token.NewAuthenticator(l, &fixed, time.Now)
+		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if n := exceed(t, a, here); n < 100 || n > 120 {
+			t.Errorf("%d failures were looked up at once, want about 100", n)
+		}
+		before, limited := l.asked.Load(), 0
+		for range 1000 {
+			_, err := a.Authenticate(t.Context(), bearer(token.Generate()), here)
+			e, ok := errors.AsType[*rate.Exceeded](err)
+			if ok && errors.Is(err, token.ErrFailures) && e.Wait > 0 && e.Wait <= 58*time.Second {
+				limited++
+			} else if !errors.Is(err, token.ErrInvalid) {
+				t.Fatalf("a wrong credential: %v", err)
+			}
+		}
+		if asked := l.asked.Load() - before; asked > 100 || limited < 900 {
+			t.Errorf("of 1000 more, %d were looked up and %d limited, want few and most", asked, limited)
+		}
+		exceed(t, a, here)
+		mistyped := []string{header[0][:40]}
+		for _, test := range []struct { // the first ones take no time, during which the limit would recover
+			name    string
+			headers []string
+			from    from
+			err     error
+		}{
+			{"mistyped", mistyped, here, token.ErrFailures},
+			{"mistyped, from the IPv4-mapped address", mistyped, "::ffff:192.0.2.1", token.ErrFailures},
+			{"known", header, here, nil},
+			{"fixed", bearer("a-fixed-credential"), here, nil},
+			{"wrong, from another address", bearer(token.Generate()), "192.0.2.2", token.ErrInvalid},
+			{"mistyped, from another address", mistyped, "192.0.2.2", token.ErrMistyped},
+			{"no credential", nil, here, token.ErrMissing},
+		} {
+			if _, err := a.Authenticate(t.Context(), test.headers, test.from); !errors.Is(err, test.err) {
+				t.Errorf("%s: %v, want %v", test.name, err, test.err)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if _, err := a.Authenticate(t.Context(), bearer(token.Generate()), here); !errors.Is(err, token.ErrInvalid) {
+			t.Errorf("after ten seconds without requests: %v, want %v", err, token.ErrInvalid)
+		}
+
+		exceed(t, a, "2001:db8:1:2::1")
+		for address, want := range map[from]error{
+			"2001:db8:1:2:ffff::9": token.ErrFailures, "2001:db8:1:3::1": token.ErrMistyped,
+		} {
+			if _, err := a.Authenticate(t.Context(), mistyped, address); !errors.Is(err, want) {
+				t.Errorf("mistyped from %s: %v, want %v", address, err, want)
+			}
+		}
+	})
+}
+
+// Mistyped credentials count as failures, and a client may send the next one as soon as the limit allows one.
+func TestMistypedTokensAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := token.NewAuthenticator(&lookup{}, nil, time.Now)
+		send := func() error {
+			_, err := a.Authenticate(t.Context(), bearer("mistyped"), here)
+			return err
+		}
+		for n := range 100 {
+			if err := send(); !errors.Is(err, token.ErrMistyped) {
+				t.Fatalf("mistyped credential %d: %v", n, err)
+			}
+		}
+		e, ok := errors.AsType[*rate.Exceeded](send())
+		if !ok || !errors.Is(e, token.ErrFailures) || e.Wait != 100*time.Millisecond {
+			t.Fatalf("mistyped credential 101: %v, want %v for 100 ms", e, token.ErrFailures)
+		}
+		time.Sleep(e.Wait)
+		if err := send(); !errors.Is(err, token.ErrMistyped) {
+			t.Errorf("after the wait: %v, want %v", err, token.ErrMistyped)
+		}
+	})
+}
+
+// The limit also holds for requests that are already waiting for their look-up when it is exceeded.
+func TestWaitingRequestsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lookup{}
+		a := token.NewAuthenticator(l, nil, time.Now)
+		for range 1000 {
+			go a.Authenticate(t.Context(), bearer(token.Generate()), here)
+		}
+		time.Sleep(time.Minute)
+		if n := l.asked.Load(); n < 100 || n > 250 {
+			t.Errorf("%d of 1000 concurrent wrong credentials were looked up, want about 130", n)
+		}
+	})
+}
+
+// A right token that is not cached is admitted when Retry-After says, while wrong ones come from its address.
+func TestRightTokenAmongFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 8 {
+			l, header := newLookup()
+			a := token.NewAuthenticator(l, nil, time.Now)
+			exceed(t, a, here)
+			ctx, stop := context.WithCancel(t.Context())
+			var others sync.WaitGroup
+			others.Go(func() {
+				for ctx.Err() == nil {
+					a.Authenticate(ctx, bearer(token.Generate()), here)
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+			start := time.Now()
+			_, err := a.Authenticate(t.Context(), header, here)
+			if e, ok := errors.AsType[*rate.Exceeded](err); ok {
+				time.Sleep(time.Duration(rate.Seconds(e.Wait)) * time.Second) // as in Retry-After
+				_, err = a.Authenticate(t.Context(), header, here)
+			}
+			if took := time.Since(start); err != nil || took > time.Minute {
+				t.Errorf("a right credential after %v: %v", took, err)
+			}
+			stop()
+			others.Wait()
+		}
+	})
+}
+
+// slowForWrong is a database that takes a second for unknown hashes and counts how many it looks up at once.
+type slowForWrong struct {
+	token       token.Token
+	now, atOnce atomic.Int32
+}
+
+func (s *slowForWrong) TokenByHash(_ context.Context, hash token.Hash) (token.Token, error) {
+	if hash == s.token.Hash {
+		return s.token, nil
+	}
+	n := s.now.Add(1)
+	defer s.now.Add(-1)
+	s.atOnce.Store(max(s.atOnce.Load(), n))
+	time.Sleep(time.Second)
+	return token.Token{}, token.ErrUnknown
+}
+
+// From however many addresses unknown credentials come, two are looked up at once, and a request waits at most
+// five seconds for that. Known tokens do not wait for them.
+func TestFewUnknownTokensAreLookedUpAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowForWrong{}
+		var credential string
+		s.token, credential = token.New("known", "main", token.Create, time.Now(), time.Time{})
+		a := token.NewAuthenticator(s, nil, time.Now)
+		if _, err := a.Authenticate(t.Context(), bearer(credential), here); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		var invalid, late atomic.Int32
+		for i := range byte(20) {
+			address := from(netip.AddrFrom4([4]byte{10, 0, 0, i}).String())
+			go func() {
+				switch _, err := a.Authenticate(t.Context(), bearer(token.Generate()), address); {
+				case errors.Is(err, token.ErrInvalid):
+					invalid.Add(1)
+				case errors.Is(err, context.DeadlineExceeded):
+					late.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		start := time.Now()
+		if _, err := a.Authenticate(t.Context(), bearer(credential), here); err != nil || time.Since(start) > 0 {
+			t.Errorf("the known token after %v: %v", time.Since(start), err)
+		}
+		time.Sleep(time.Minute)
+		if n := s.atOnce.Load(); n != 2 {
+			t.Errorf("%d unknown credentials were looked up at once, want 2", n)
+		}
+		// In five seconds five pairs end. At the fifth second one more pair may start before the wait of the rest ends.
+		if i, l := invalid.Load(), late.Load(); i < 10 || i > 12 || i+l != 20 {
+			t.Errorf("%d were invalid and %d late, want about 10 each", i, l)
+		}
+	})
+}
