@@ -11,6 +11,17 @@ import (
 	"plantstore/internal/token"
 )
 
+// newCached returns an Authenticator that has just looked up the token of header.
+func newCached(t *testing.T) (a *token.Authenticator, l *lookup, header []string) {
+	t.Helper()
+	l, header = newLookup()
+	a = token.NewAuthenticator(l, nil, time.Now)
+	if _, err := a.Authenticate(t.Context(), header, here); err != nil {
+		t.Fatal(err)
+	}
+	return a, l, header
+}
+
 func TestOneLookupASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, header := newLookup()
@@ -37,11 +48,7 @@ func TestOneLookupASecond(t *testing.T) {
 
 func TestRevocationTakesEffectWithinTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, header := newLookup()
-		a := token.NewAuthenticator(l, nil, time.Now)
-		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
-			t.Fatal(err)
-		}
+		a, l, header := newCached(t)
 		l.token.Revoked = time.Now()
 		time.Sleep(1999 * time.Millisecond)
 		if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, token.ErrRevoked) {
@@ -53,11 +60,7 @@ func TestRevocationTakesEffectWithinTwoSeconds(t *testing.T) {
 // A request that comes two seconds after a revocation is not authenticated by a look-up that started before it.
 func TestRevocationWithSlowLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, header := newLookup()
-		a := token.NewAuthenticator(l, nil, time.Now)
-		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
-			t.Fatal(err)
-		}
+		a, l, header := newCached(t)
 		time.Sleep(2 * time.Second)
 		l.takes = 4 * time.Second
 		var waiting sync.WaitGroup
@@ -103,11 +106,7 @@ func TestLookupFails(t *testing.T) {
 // token that the database no longer has becomes unknown.
 func TestKnownTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, header := newLookup()
-		a := token.NewAuthenticator(l, nil, time.Now)
-		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
-			t.Fatal(err)
-		}
+		a, l, header := newCached(t)
 		down := errors.New("down")
 		for err, known := range map[error]bool{down: true, token.ErrUnknown: false} {
 			time.Sleep(2 * time.Minute)
@@ -145,11 +144,7 @@ func TestLookupTimesOut(t *testing.T) {
 // A request whose context ends stops waiting, unless the token is cached, and does not end a shared look-up.
 func TestRequestEndsDuringALookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, header := newLookup()
-		a := token.NewAuthenticator(l, nil, time.Now)
-		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
-			t.Fatal(err)
-		}
+		a, l, header := newCached(t)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 20 {

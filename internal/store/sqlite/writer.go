@@ -37,7 +37,7 @@ type state struct{ err error }
 
 const (
 	patience  = 5 * time.Second  // for other writers of this process; of other processes the driver waits as long
-	confirm   = 10 * time.Second // for the disk, before a change is called unknown; creates have commit.Options.Patience
+	confirm   = 10 * time.Second // for the disk, before a change is called unknown; creates have commit.Options.Timeout
 	tooLong   = 2 * time.Second  // for a write, after which readiness says that the disk hangs
 	lookEvery = 100 * time.Millisecond
 	maxLog    = 4000 // pages in the log after which it is copied into the file
