@@ -210,7 +210,7 @@ func TestLostRequestArrivesLate(t *testing.T) {
 // waits for another session. A query would find neither.
 func TestConnectionLostDuringInsert(t *testing.T) {
 	t.Parallel()
-	s, p := openBehindProxy(t)
+	s, p := openBehindProxy(t, "&lock_timeout=0") // on a slow machine the lock may be held for longer than usual
 	other := beginTx(t, s)
 	const insert = "INSERT INTO plants (store, id, name) VALUES ('main', 2, 'uncommitted')"
 	if _, err := other.Exec(t.Context(), insert); err != nil {
@@ -308,8 +308,8 @@ func TestNetworkHungWhileIdle(t *testing.T) {
 	}
 }
 
-// When the caller of a read goes away its connection is kept: many such callers would otherwise cost many
-// new connections.
+// The end of a read's context does not close its connection: the contexts of many requests may end at once,
+// and each new connection is expensive.
 func TestReadIsCancelled(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, pgtest.Database(t))

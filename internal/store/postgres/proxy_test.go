@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -23,11 +24,11 @@ func databaseBehindProxy(t *testing.T) (address string, p *proxy.Proxy) {
 }
 
 // openBehindProxy opens a database through a proxy, with one connection that has been used. Idle connections
-// are not pinged, so that the next request of a connection is that of the test.
-func openBehindProxy(t *testing.T) (*Store, *proxy.Proxy) {
+// are not pinged, so that the next request of a connection is that of the test. The URL ends with params.
+func openBehindProxy(t *testing.T, params ...string) (*Store, *proxy.Proxy) {
 	t.Helper()
 	address, p := databaseBehindProxy(t)
-	s := openConfig(t, address, func(config *pgxpool.Config) {
+	s := openConfig(t, address+strings.Join(params, ""), func(config *pgxpool.Config) {
 		config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	})
 	create(t, s, record(0))

@@ -1,0 +1,63 @@
+package postgres
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/store/storetest"
+)
+
+func listIDs(t *testing.T, s *Store, after *int64, limit int) (ids []int64) {
+	t.Helper()
+	page, err := s.List(t.Context(), "main", after, limit)
+	if err != nil {
+		t.Fatalf("List(%v, %d) = %v", after, limit, err)
+	}
+	for _, p := range page {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
+
+// Large plants are read one by one. Pages that contain some are complete, sorted and no longer than the limit.
+func TestListWithLargePlants(t *testing.T) {
+	t.Parallel()
+	reads := 0
+	s := openTraced(t, pgtest.Database(t), &tracer{before: func(sql string) {
+		if sql == getPlant {
+			reads++
+		}
+	}})
+	const limit = 65536                                                         // bytes of name and tag that are not large
+	lengths := [][2]int{{1, 1}, {limit + 1, 0}, {limit, 0}, {1, limit}, {1, 1}} // less than PageBytes in all
+	var all []int64
+	for i, length := range lengths {
+		id := int64(i + 1)
+		create(t, s, storetest.Record("main", id, strings.Repeat("n", length[0]), strings.Repeat("t", length[1])))
+		all = append(all, id)
+	}
+	for after := range all {
+		for n := range len(all) + 2 {
+			want := all[after:min(after+n, len(all))]
+			id := int64(after)
+			if got := listIDs(t, s, &id, n); !slices.Equal(got, want) {
+				t.Errorf("List(after %d, limit %d) = %v, want %v", after, n, got, want)
+			}
+		}
+	}
+	reads = 0
+	page, err := s.List(t.Context(), "main", nil, 100)
+	if err != nil || len(page) != len(lengths) {
+		t.Fatalf("List() = %d plants, %v", len(page), err)
+	}
+	for i, p := range page {
+		if len(p.Name) != lengths[i][0] || len(*p.Tag) != lengths[i][1] {
+			t.Errorf("plant %d has %d and %d bytes, want %v", p.ID, len(p.Name), len(*p.Tag), lengths[i])
+		}
+	}
+	if reads != 2 {
+		t.Errorf("%d plants were read one by one, want the 2 large ones", reads)
+	}
+}
