@@ -16,17 +16,17 @@ import (
 func TestErrorResponses(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for name, c := range map[string]struct{ sent, want, wantAfter string }{
-		"not HTTP":            {"nonsense\r\n\r\n", "error 400", ""},
-		"no host":             {"GET / HTTP/1.1\r\n\r\n", "error 400", ""},
-		"a long header":       {"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 8<<10) + "\r\n\r\n", "error 431", ""},
-		"a transfer coding":   {"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: x\r\n\r\n", "error 501", ""},
-		"a version":           {"GET / HTTP/9.9\r\nHost: x\r\n\r\n", "error 505", ""},
-		"an expectation":      {"GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n", "error 417", ""},
-		"ambiguous framing":   {"GET / HTTP/1.1\r\nHost: x\r\n folded: x\r\n\r\n", "error 400", ""},
-		"after a request":     {get + "nonsense\r\n\r\n", ok, "error 400"},
-		"after two requests":  {get + get + "nonsense\r\n\r\n", ok, "error 400"},
-		"unchanged":           {"GET / HTTP/3.7\r\nHost: x\r\n\r\n", "error 505", ""},
-		"a handler's own 400": {"GET /400 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 400 Bad Request", "400"},
+		"not HTTP":           {"nonsense\r\n\r\n", "error 400", ""},
+		"no host":            {"GET / HTTP/1.1\r\n\r\n", "error 400", ""},
+		"a long header":      {"GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 8<<10) + "\r\n\r\n", "error 431", ""},
+		"a transfer coding":  {"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: x\r\n\r\n", "error 501", ""},
+		"a version":          {"GET / HTTP/9.9\r\nHost: x\r\n\r\n", "error 505", ""},
+		"an expectation":     {"GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n", "error 417", ""},
+		"ambiguous framing":  {"GET / HTTP/1.1\r\nHost: x\r\n folded: x\r\n\r\n", "error 400", ""},
+		"after a request":    {get + "nonsense\r\n\r\n", ok, "error 400"},
+		"after two requests": {get + get + "nonsense\r\n\r\n", ok, "error 400"},
+		"a handler's own 400": {"GET /400 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+			"HTTP/1.1 400 Bad Request", "400"},
 		"100 Continue": {"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n" +
 			"Content-Length: 1\r\n\r\nx", "HTTP/1.1 100 Continue\r\n\r\n" + ok, ""},
 	} {

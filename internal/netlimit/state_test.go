@@ -187,9 +187,11 @@ func TestDeadlines(t *testing.T) {
 			[]time.Time{in(0), in(time.Second)}, []time.Time{in(0), in(time.Second)}},
 		"little by little": {idle, []time.Time{in(0), in(time.Second - 1), in(time.Second)},
 			[]time.Time{in(0), in(time.Second)}, []time.Time{in(0), in(time.Second)}},
-		"earlier":                         {idle, []time.Time{in(9), in(8)}, []time.Time{in(9), in(8)}, []time.Time{in(9), in(8)}},
-		"none":                            {receiving, []time.Time{in(9), {}, in(9)}, []time.Time{in(9), {}, in(9)}, []time.Time{in(9)}},
-		"none while a request is handled": {parsed, []time.Time{in(9), {}, in(9)}, []time.Time{in(9)}, []time.Time{in(9)}},
+		"earlier": {idle, []time.Time{in(9), in(8)}, []time.Time{in(9), in(8)}, []time.Time{in(9), in(8)}},
+		"none": {receiving, []time.Time{in(9), {}, in(9)},
+			[]time.Time{in(9), {}, in(9)}, []time.Time{in(9)}},
+		"none while a request is handled": {parsed, []time.Time{in(9), {}, in(9)},
+			[]time.Time{in(9)}, []time.Time{in(9)}},
 	} {
 		got := new(deadlines)
 		c := &conn{Conn: got, listener: new(Listener)}
@@ -218,7 +220,9 @@ func equalTimes(a, b []time.Time) bool {
 
 // A real server closes a connection that stays idle or does not finish its request, within a second of its time-out.
 func TestTimeouts(t *testing.T) {
-	for name, sent := range map[string]string{"nothing": "", "half a request": "GET", "idle": get, "half of the next": get + "GET"} {
+	for name, sent := range map[string]string{
+		"nothing": "", "half a request": "GET", "idle": get, "half of the next": get + "GET",
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPipes()

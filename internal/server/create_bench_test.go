@@ -18,8 +18,8 @@ import (
 	"plantstore/internal/token"
 )
 
-// BenchmarkCreate is a create from the handler to the disk and back, without the HTTP library: what
-// it allocates is ours.
+// BenchmarkCreate is a create from the handler to the disk and back, without net/http, so that all that it
+// allocates is ours.
 func BenchmarkCreate(b *testing.B) {
 	st, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "plants.db"))
 	if err != nil {
@@ -47,7 +47,7 @@ func BenchmarkCreate(b *testing.B) {
 	b.SetParallelism(32)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		w := &answer{header: http.Header{}}
+		w := &response{header: http.Header{}}
 		body := new(bytes.Reader)
 		r, err := http.NewRequest("POST", "http://plants.example/plants", nil)
 		if err != nil {
@@ -64,22 +64,22 @@ func BenchmarkCreate(b *testing.B) {
 			clear(w.header)
 			api.ServeHTTP(w, r)
 			if w.status != http.StatusOK {
-				b.Errorf("answered %d", w.status)
+				b.Errorf("status %d", w.status)
 				return
 			}
 		}
 	})
 }
 
-// answer keeps the status and drops the rest.
-type answer struct {
+// response keeps the status and drops the rest.
+type response struct {
 	header http.Header
 	status int
 }
 
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) WriteHeader(status int)      { a.status = status }
-func (a *answer) Write(b []byte) (int, error) { return len(b), nil }
+func (r *response) Header() http.Header         { return r.header }
+func (r *response) WriteHeader(status int)      { r.status = status }
+func (r *response) Write(b []byte) (int, error) { return len(b), nil }
 
 // unlimited stands for connections without a limit.
 type unlimited struct{}

@@ -25,43 +25,45 @@ import (
 	"plantstore/internal/token"
 )
 
-// Whatever bytes are sent as a plant, both engines answer alike, byte for byte. What is refused leaves
-// nothing behind; what is accepted reads back as it was sent, can be repeated, replaced by itself and
-// removed. Bytes that are no plant become the name and the tag of one.
+// FuzzEngines checks that both engines give the same responses, byte for byte, whatever is sent as a plant. What is
+// rejected leaves nothing behind; what is accepted reads back as it was sent, can be repeated, replaced by itself and
+// removed. Bytes that are not a plant become the name and the tag of one.
 func FuzzEngines(f *testing.F) {
 	all := openEngines(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if !all.take(t, body) {
+		if !all.roundTrip(t, body) {
 			text, err := json.Marshal(string(body))
 			if err != nil {
 				t.Fatal(err)
 			}
 			id := int64(binary.LittleEndian.Uint64(append(slices.Clone(body), make([]byte, 8)...)))
-			all.take(t, fmt.Appendf(nil, `{"id":%d,"name":%s,"tag":%s}`, id, text, text))
+			all.roundTrip(t, fmt.Appendf(nil, `{"id":%d,"name":%s,"tag":%s}`, id, text, text))
 		}
 	})
 }
 
-// take lets a body go all ways through an empty store of each engine, and reports whether it was accepted.
-func (all *engines) take(t *testing.T, body []byte) bool {
+// roundTrip creates, reads, replaces and removes a body in an empty store of each engine, and reports whether it was
+// accepted.
+func (all *engines) roundTrip(t *testing.T, body []byte) bool {
 	t.Helper()
-	all.emptied++
-	created := all.ask(t, "POST", "/plants", body)
+	all.stores++
+	created := all.send(t, "POST", "/plants", body)
 	if !utf8.ValidString(created.body) {
-		t.Fatalf("POST %q: the answer %q is not UTF-8", body, created.body)
+		t.Fatalf("POST %q: the response %q is not UTF-8", body, created.body)
 	}
 	if created.status != http.StatusOK {
 		var failure struct{ Error int }
-		if err := json.Unmarshal([]byte(created.body), &failure); err != nil || created.status != http.StatusBadRequest || failure.Error/100 != created.status {
-			t.Fatalf("POST %q: answered %d %s: not a refusal", body, created.status, created.body)
+		err := json.Unmarshal([]byte(created.body), &failure)
+		if err != nil || created.status != http.StatusBadRequest || failure.Error/100 != created.status {
+			t.Fatalf("POST %q: %d %s is not an Error", body, created.status, created.body)
 		}
 		all.want(t, "GET", "/plants", nil, http.StatusOK, "[]")
 		return false
 	}
-	wantSaid(t, body, created.body)
+	wantEqual(t, body, created.body)
 	sent, err := plant.Decode(body)
 	if err != nil {
-		t.Fatalf("POST %q: answered 200, and does not decode: %v", body, err)
+		t.Fatalf("POST %q: 200, but it does not decode: %v", body, err)
 	}
 	path := fmt.Sprintf("/plants/%d", sent.ID)
 	stored := fmt.Sprintf(`{"id":%d,%s`, sent.ID, created.body[1:])
@@ -74,47 +76,46 @@ func (all *engines) take(t *testing.T, body []byte) bool {
 	return true
 }
 
-// wantSaid compares what was sent and what was answered as another reader of JSON understands them.
-func wantSaid(t *testing.T, sent []byte, answered string) {
+// wantEqual compares the request and the response as encoding/json reads them.
+func wantEqual(t *testing.T, sent []byte, received string) {
 	t.Helper()
 	var want, got map[string]any
 	d := json.NewDecoder(bytes.NewReader(sent))
-	d.UseNumber() // a member that is not ours may be a number that no float holds
+	d.UseNumber() // a member other than ours may be a number that no float64 holds
 	if err := d.Decode(&want); err != nil {
-		t.Fatalf("POST %q: answered 200, and is not JSON: %v", sent, err)
+		t.Fatalf("POST %q: 200, but it is not JSON: %v", sent, err)
 	}
-	if err := json.Unmarshal([]byte(answered), &got); err != nil {
-		t.Fatalf("POST %q: the answer %q is not JSON: %v", sent, answered, err)
+	if err := json.Unmarshal([]byte(received), &got); err != nil {
+		t.Fatalf("POST %q: the response %q is not JSON: %v", sent, received, err)
 	}
 	members := 1
 	if want["tag"] != nil {
 		members = 2
 	}
 	if got["name"] != want["name"] || got["tag"] != want["tag"] || len(got) != members {
-		t.Fatalf("POST %q: answered %q", sent, answered)
+		t.Fatalf("POST %q: got %q", sent, received)
 	}
 }
 
 // engines are the API on a database of each engine.
 type engines struct {
-	apis    []http.Handler
-	emptied int // how often: each time is a store of its own, whatever a failure has left in others
+	apis   []http.Handler
+	stores int // used so far: each body gets a new one
 }
 
-// Authenticate lets everybody into the store of now.
+// Authenticate gives every request the current store.
 func (all *engines) Authenticate(context.Context, []string, token.Source) (*token.Token, error) {
-	return &token.Token{Store: fmt.Sprintf("process-%d-%d", os.Getpid(), all.emptied), Scopes: token.AllScopes}, nil
+	return &token.Token{Store: fmt.Sprintf("process-%d-%d", os.Getpid(), all.stores), Scopes: token.AllScopes}, nil
 }
 
-// A fuzzing run starts processes of its own. The PostgreSQL of the first, whose address this holds,
-// serves them all.
+// fuzzVariable has the address of the PostgreSQL of the first process: fuzzing starts more, which share it.
 const fuzzVariable = "PLANTSTORE_TEST_FUZZ"
 
 func openEngines(f *testing.F) *engines {
 	f.Helper()
 	address := os.Getenv(fuzzVariable)
 	if address == "" {
-		// What is looked for here is not lost by a power cut.
+		// Durability does not matter here.
 		server := pgtest.Start(f, map[string]string{"fsync": "off", "full_page_writes": "off"})
 		address = server.SocketURL("postgres")
 		f.Setenv(fuzzVariable, address)
@@ -132,7 +133,7 @@ func openEngines(f *testing.F) *engines {
 	return all
 }
 
-// inMemory is a folder where syncing costs nothing, if the system has one.
+// inMemory returns a folder in memory, where fsync costs nothing, if the system has one.
 func inMemory(f *testing.F) string {
 	folder, err := os.MkdirTemp("/dev/shm", "plantstore-fuzz-")
 	if err != nil {
@@ -162,27 +163,27 @@ func (all *engines) serve(f *testing.F, st store.Store) http.Handler {
 	})
 }
 
-type said struct {
+type result struct {
 	status int
 	body   string
-	header http.Header // without what differs by design
+	header http.Header // without the request id
 }
 
-// ask puts a request to every engine and returns the answer that all give.
-func (all *engines) ask(t *testing.T, method, path string, body []byte) said {
+// send sends a request to every engine and returns the response, which must be the same.
+func (all *engines) send(t *testing.T, method, path string, body []byte) result {
 	t.Helper()
-	var first said
+	var first result
 	for i, handler := range all.apis {
 		r := httptest.NewRequest(method, path, bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
 		w.Header().Del("X-Request-Id")
-		a := said{w.Code, w.Body.String(), w.Header()}
+		a := result{w.Code, w.Body.String(), w.Header()}
 		if i == 0 {
 			first = a
 		} else if a.status != first.status || a.body != first.body || fmt.Sprint(a.header) != fmt.Sprint(first.header) {
-			t.Fatalf("%s %s %q: SQLite answers %d %q %v, PostgreSQL answers %d %q %v", method, path, body,
+			t.Fatalf("%s %s %q: SQLite: %d %q %v, PostgreSQL: %d %q %v", method, path, body,
 				first.status, first.body, first.header, a.status, a.body, a.header)
 		}
 	}
@@ -191,7 +192,7 @@ func (all *engines) ask(t *testing.T, method, path string, body []byte) said {
 
 func (all *engines) want(t *testing.T, method, path string, body []byte, status int, text string) {
 	t.Helper()
-	if a := all.ask(t, method, path, body); a.status != status || a.body != text {
-		t.Fatalf("%s %s %q: answered %d %q, want %d %q", method, path, body, a.status, a.body, status, text)
+	if a := all.send(t, method, path, body); a.status != status || a.body != text {
+		t.Fatalf("%s %s %q: got %d %q, want %d %q", method, path, body, a.status, a.body, status, text)
 	}
 }

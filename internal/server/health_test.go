@@ -3,24 +3,19 @@ package server_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"plantstore/internal/httpapi"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
-	"plantstore/internal/store/sqlite"
 )
 
-// hanging is a store whose database does not answer whether it is well.
+// hanging is a store whose check returns when the test ends.
 type hanging struct {
 	store.Store
 	end chan struct{}
@@ -31,82 +26,81 @@ func (h hanging) Check(context.Context) error {
 	return nil
 }
 
-// While a database hangs, probes of /readyz are answered, and leave room for /livez. Where there is none
-// the log names the bound that was met.
+// While the check of a database hangs, probes of /readyz get a response and leave connections for /livez. Further
+// probes are refused, and the log names the limit.
 func TestHealthWhileTheDatabaseHangs(t *testing.T) {
-	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	database := hanging{st, make(chan struct{})}
-	var log synced
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- server.Run(ctx, server.Config{
-			Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Drain: 5 * time.Second, Token: credential,
-			Config: httpapi.Config{MaxBody: 1 << 10}, Out: io.Discard, Log: slog.New(slog.NewJSONHandler(&log, nil)),
-		}, database)
-	}()
-	defer func() {
-		close(database.end)
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Run() = %v", err)
-		}
-	}()
-	logged := func(words string) string {
-		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, words) {
-					return line
-				}
-			}
-		}
-		t.Fatalf("the log never says %s:\n%s", words, log.String())
-		return ""
-	}
-	logged(`"serving"`)
-	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(logged(`"health"`))
+	database := hanging{openStore(t), make(chan struct{})}
+	s := start(t, server.Config{}, database)
+	defer close(database.end)
 
-	prober := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	prober := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: waitLimit}
 	probe := func(path string, status int, words string) {
-		response, err := prober.Get("http://" + address + path)
+		response, err := prober.Get(s.health + path)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer response.Body.Close()
-		if body, _ := io.ReadAll(response.Body); response.StatusCode != status || !strings.Contains(string(body), words) {
+		body, _ := io.ReadAll(response.Body)
+		if response.StatusCode != status || !strings.Contains(string(body), words) {
 			t.Errorf("%s = %d %q, want %d and %q", path, response.StatusCode, body, status, words)
 		}
 	}
-	for range 6 { // more in all than there is room for at once, and few at a time: those before may not be closed yet
+	for range 6 { // more in all than the limit, and few at a time: those before may not be closed yet
 		time.Sleep(20 * time.Millisecond)
 		var probes sync.WaitGroup
 		for range 2 {
-			probes.Go(func() { probe("/readyz", 503, "has not responded") })
+			probes.Go(func() { probe("/readyz", 503, "not ready: ") })
 		}
 		probe("/livez", 200, "alive")
 		probes.Wait()
 	}
-	time.Sleep(20 * time.Millisecond)
-	probe("/livez", 200, "alive")
 
-	if runtime.GOOS != "linux" { // elsewhere nobody is refused: they wait with the kernel
+	if runtime.GOOS != "linux" { // elsewhere connections wait instead of being refused
 		return
 	}
-	for range 20 { // requests that have begun do not give way
-		c, err := net.Dial("tcp", address)
+	time.Sleep(20 * time.Millisecond)
+	for range 20 { // incomplete requests are not evicted at once
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.health, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		io.WriteString(c, "GET /livez")
 	}
-	if line := logged(`"refused connections"`); strings.Contains(line, "max-conns") || !strings.Contains(line, "all connections that health allows are in use") || !strings.Contains(line, `"limit":8`) {
-		t.Errorf("the log says %s", line)
+	line := s.logged(t, `"refused connections"`)
+	if !strings.Contains(line, `"limit":8,"reason":"all connections that health allows are in use"`) {
+		t.Errorf("the log has %s", line)
+	}
+}
+
+// Readiness fails from the signal to stop on.
+func TestHealthWhileStopping(t *testing.T) {
+	st := &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
+	s := start(t, server.Config{Drain: time.Minute}, st)
+	go s.send(context.Background(), "POST", "/plants", `{"id":1,"name":"x"}`)
+	<-st.entered
+	ready := func() string {
+		response, err := http.Get(s.health + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		return string(body)
+	}
+	if got := ready(); got != "ready\n" {
+		t.Errorf("before the signal: %q", got)
+	}
+	s.stop()
+	s.logged(t, `"stopping"`)
+	for deadline := time.Now().Add(waitLimit); !strings.Contains(ready(), "stopping"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after the signal: %q", ready())
+		}
+	}
+	close(st.release)
+	if err := s.end(t); err != nil {
+		t.Errorf("Run() = %v", err)
 	}
 }

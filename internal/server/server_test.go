@@ -1,50 +1,32 @@
 package server_test
 
 import (
-	"bytes"
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"regexp"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"plantstore/internal/httpapi"
+	"plantstore/internal/plant"
 	"plantstore/internal/server"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/store"
+	"plantstore/internal/token"
 )
 
-const credential = "a-fixed-token-for-tests"
-
-// Everything at once, in one process, where the race detector sees all of it: creates of new and of the
-// same ids, reads, edits, wrong requests, clients that go away, and a stop in the middle.
+// TestMixedLoad runs everything at once in one process, where the race detector sees it: creates of new and of the
+// same ids, reads, edits, clients that disconnect, and a stop.
 func TestMixedLoad(t *testing.T) {
-	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	var out, log synced
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- server.Run(ctx, server.Config{
-			Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", Drain: 5 * time.Second, Token: credential,
-			Config: httpapi.Config{MaxBody: 1 << 10, AccessLog: httpapi.LogAll}, Out: &out, Log: slog.New(slog.NewJSONHandler(&log, nil)),
-		}, st)
-	}()
-	address := regexp.MustCompile(`http://\S+`)
-	for !strings.Contains(log.String(), `"serving"`) {
-		time.Sleep(time.Millisecond)
-	}
-	base := address.FindString(out.String())
-
+	s := start(t, server.Config{Config: httpapi.Config{AccessLog: httpapi.LogAll}}, openStore(t))
 	var clients sync.WaitGroup
 	end := time.Now().Add(time.Second)
 	for n := range 16 {
@@ -62,9 +44,9 @@ func TestMixedLoad(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(context.Background())
 				if i%7 == 0 {
-					time.AfterFunc(time.Millisecond, cancel) // goes away
+					time.AfterFunc(time.Millisecond, cancel) // disconnects
 				}
-				status, err := ask(ctx, method, base+path, body)
+				status, err := s.send(ctx, method, path, body)
 				cancel()
 				if err == nil && (status >= 500 || status < 200) {
 					t.Errorf("%s %s: %d", method, path, status)
@@ -73,82 +55,219 @@ func TestMixedLoad(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	stop()
-	if err := <-ended; err != nil {
+	if err := s.end(t); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
-	if strings.Contains(log.String(), "panic") {
-		t.Error("a panic is in the log")
+	if strings.Contains(s.log.String(), "panic") {
+		t.Error("the log has a panic")
 	}
+	s.logged(t, `"stopping","drain":"5s"`)
+	s.logged(t, `"stopped"`)
 }
 
-func ask(ctx context.Context, method, url, body string) (int, error) {
-	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return 0, err
+// failing is a store whose methods fail on demand.
+type failing struct {
+	store.Store
+	tokens, addToken, lookup error
+}
+
+func (f failing) Tokens(ctx context.Context) ([]token.Token, error) {
+	if f.tokens != nil {
+		return nil, f.tokens
 	}
-	r.Header.Set("Authorization", "Bearer "+credential)
-	r.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return 0, err
+	return f.Store.Tokens(ctx)
+}
+
+func (f failing) AddToken(ctx context.Context, t token.Token) error {
+	if f.addToken != nil {
+		return f.addToken
 	}
-	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body)
-	return response.StatusCode, err
+	return f.Store.AddToken(ctx, t)
 }
 
-// synced is a buffer that can be read while it is written.
-type synced struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+func (f failing) TokenByHash(ctx context.Context, h token.Hash) (token.Token, error) {
+	if f.lookup != nil {
+		return token.Token{}, f.lookup
+	}
+	return f.Store.TokenByHash(ctx, h)
 }
 
-func (s *synced) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *synced) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-// Every file that a document links to is there, and every flag that the README names exists.
-func TestDocuments(t *testing.T) {
-	pages, err := filepath.Glob("../../*.md")
+// A service that can't start says why and leaves no socket open.
+func TestStartFails(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	more, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)
-	for _, page := range append(pages, more...) {
-		text, err := os.ReadFile(page)
+	defer taken.Close()
+	st, broken := openStore(t), errors.New("broken")
+	for name, c := range map[string]struct {
+		change func(*server.Config)
+		store  store.Store
+		want   string
+	}{
+		"address": {func(c *server.Config) { c.Listen, c.Public = taken.Addr().String(), nil }, st,
+			"listen on " + taken.Addr().String() + ": bind: address already in use"},
+		"address of health": {func(c *server.Config) { c.OpsListen, c.Ops = taken.Addr().String(), nil }, st,
+			"listen for health on " + taken.Addr().String() + ": bind: address already in use"},
+		"base URL":      {func(c *server.Config) { c.BaseURL = "plants.example" }, st, `base URL "plants.example" must be`},
+		"fixed token":   {func(c *server.Config) { c.Token = "short" }, st, "the fixed token must have 16 or more"},
+		"token lookup":  {func(c *server.Config) { c.Token = credential }, failing{Store: st, lookup: broken}, "broken"},
+		"list of token": {func(*server.Config) {}, failing{Store: st, tokens: broken}, "broken"},
+		"first token":   {func(*server.Config) {}, failing{Store: st, addToken: broken}, "broken"},
+	} {
+		public, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
-				t.Errorf("%s links to %s: %v", page, m[1], err)
-			}
+		ops, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
+		cfg := server.Config{Public: public, Ops: ops, Out: io.Discard, Log: slog.New(slog.DiscardHandler)}
+		c.change(&cfg)
+		if err := server.Run(t.Context(), cfg, c.store); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: Run() = %v, want %s", name, err, c.want)
+		}
+		if conn, err := net.Dial("tcp", public.Addr().String()); err == nil && cfg.Public != nil {
+			conn.Close()
+			t.Errorf("%s: the service still listens", name)
+		}
+		public.Close()
+		ops.Close()
 	}
-	readme, err := os.ReadFile("../../README.md")
+}
+
+// A server that fails ends the service, and Run says why.
+func TestServerFails(t *testing.T) {
+	public, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve, err := os.ReadFile("../../cmd/plantstore/serve.go")
-	if err != nil {
-		t.Fatal(err)
+	s := start(t, server.Config{Public: public, OpsListen: "off"}, openStore(t))
+	public.Close()
+	select {
+	case err := <-s.ended:
+		if s.ended <- nil; err == nil || !strings.HasPrefix(err.Error(), "serve: ") {
+			t.Errorf("Run() = %v", err)
+		}
+	case <-time.After(waitLimit):
+		t.Error("the service runs on")
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(string(readme), -1) {
-		if m[1] != "db" && !strings.Contains(string(serve), `"`+m[1]+`"`) {
-			t.Errorf("README names --%s, which serve does not have", m[1])
+}
+
+// slowStore is a store whose commits and counts take as long as the test wants.
+type slowStore struct {
+	store.Store
+	entered  chan context.Context
+	release  chan struct{}
+	returned atomic.Bool
+}
+
+func (s *slowStore) CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error) {
+	s.entered <- ctx
+	<-s.release
+	s.returned.Store(true)
+	return s.Store.CreateBatch(ctx, plants)
+}
+
+func (s *slowStore) Count(ctx context.Context, _ string) (int64, error) {
+	s.entered <- ctx
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-s.release:
+		return 7, nil
+	}
+}
+
+// A create that is cut off at the end of the drain is still committed before Run returns: the caller closes the store.
+func TestRunWaitsForCommits(t *testing.T) {
+	st := &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
+	s := start(t, server.Config{Drain: 10 * time.Millisecond}, st)
+	go s.send(context.Background(), "POST", "/plants", `{"id":1,"name":"x"}`)
+	<-st.entered
+	time.AfterFunc(300*time.Millisecond, func() { close(st.release) })
+	err := s.end(t)
+	if !st.returned.Load() {
+		t.Error("Run() returned during a commit")
+	}
+	if err == nil || err.Error() != "stopped after 10ms with 1 requests cut off" {
+		t.Errorf("Run() = %v", err)
+	}
+}
+
+// A count ends when its client disconnects, and not before.
+func TestAbandonedCount(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a disconnect can't be seen")
+	}
+	st := &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
+	s := start(t, server.Config{}, st)
+	results := make(chan string, 2)
+	count := func(ctx context.Context) context.Context {
+		go func() {
+			status, err := s.send(ctx, "GET", "/plants", "", "Prefer", "count=exact")
+			results <- fmt.Sprint(status, errors.Is(err, context.Canceled))
+		}()
+		return <-st.entered
+	}
+	ctx, disconnect := context.WithCancel(t.Context())
+	abandoned, stays := count(ctx), count(t.Context())
+	disconnect()
+	if got := <-results; got != "0 true" {
+		t.Errorf("the client that disconnects: %s", got)
+	}
+	select {
+	case <-abandoned.Done():
+	case <-time.After(waitLimit):
+		t.Error("the client has disconnected, its count goes on")
+	}
+	if stays.Err() != nil {
+		t.Error("the client is connected, its count was cancelled")
+	}
+	close(st.release)
+	if got := <-results; got != "200 false" {
+		t.Errorf("the client that stays: %s", got)
+	}
+}
+
+// Responses that net/http sends by itself are Errors, and they are logged as requests unless the access log is off.
+func TestProtocolErrors(t *testing.T) {
+	for _, access := range []httpapi.AccessLog{httpapi.LogErrors, httpapi.LogNone} {
+		s := start(t, server.Config{OpsListen: "off", Config: httpapi.Config{AccessLog: access}}, openStore(t))
+		for sent, want := range map[string]int{
+			"nonsense\r\n\r\n":                               40024,
+			"GET / HTTP/9.9\r\nHost: x\r\n\r\n":              50501,
+			"GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n": 40030,
+		} {
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(c, sent)
+			response, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			if err != nil || response.StatusCode != want/100 ||
+				!strings.HasPrefix(string(body), fmt.Sprintf(`{"error":%d,`, want)) ||
+				response.Header.Get("Content-Type") != "application/json" || !response.Close {
+				t.Errorf("%q: %d %s %v, %v", sent, response.StatusCode, body, response.Header, err)
+			}
+			id := response.Header.Get("X-Request-Id")
+			if access == httpapi.LogNone {
+				if strings.Contains(s.log.String(), id) {
+					t.Errorf("%q is logged", sent)
+				}
+			} else if line := s.logged(t, id); !strings.Contains(line, fmt.Sprintf(`"status":%d,"error":%d`, want/100, want)) ||
+				!strings.Contains(line, `"from":"`+c.LocalAddr().String()) {
+				t.Errorf("%q is logged as %s", sent, line)
+			}
+			c.Close()
+		}
+		if err := s.end(t); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"net"
+	"net/url"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/store"
+	"plantstore/internal/store/sqlite"
+	"plantstore/internal/token"
+)
+
+func TestBaseURL(t *testing.T) {
+	listening := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}
+	for text, want := range map[string]string{
+		"":                           "http://127.0.0.1:8080",
+		"http://plants.example":      "http://plants.example",
+		"https://plants.example/":    "https://plants.example",
+		"https://plants.example/a/b": "https://plants.example/a/b",
+		"https://[::1]:8080/a//":     "https://[::1]:8080/a",
+
+		"plants.example":                "must be an address",
+		"ftp://plants.example":          "must be an address",
+		"https:///a":                    "must be an address",
+		"https://plants.example:x":      "must be an address",
+		"https://me@plants.example":     "must have no user, query or fragment",
+		"https://plants.example?":       "must have no user, query or fragment",
+		"https://plants.example/?a=b":   "must have no user, query or fragment",
+		"https://plants.example/#a":     "must have no user, query or fragment",
+		"https://plants.example/{a}":    "must have a path of plain segments",
+		"https://plants.example/a}":     "must have a path of plain segments",
+		"https://plants.example/a%20b":  "must have a path of plain segments",
+		"https://plants.example/a%2fb":  "must have a path of plain segments",
+		"https://plants.example/a/../b": "must have a path of plain segments",
+		"https://plants.example//a":     "must have a path of plain segments",
+	} {
+		got, err := baseURL(text, listening)
+		if strings.HasPrefix(want, "must") {
+			if err == nil || !strings.HasPrefix(err.Error(), "base URL \""+text+"\" "+want) {
+				t.Errorf("baseURL(%q) = %v, %v, want an error", text, got, err)
+			}
+		} else if err != nil || got.String() != want {
+			t.Errorf("baseURL(%q) = %v, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+func openStore(t *testing.T) store.Store {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	return st
+}
+
+func TestFixedToken(t *testing.T) {
+	st, log := openStore(t), new(bytes.Buffer)
+	issued, credential := token.New("laptop", "other", token.Read, time.Now(), time.Time{})
+	if err := st.AddToken(t.Context(), issued); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"": "none", credential: "none", "sixteen-letters.": "fixed", strings.Repeat("x", 300): "fixed",
+		"fifteen-letters": "error", "sixteen letters.": "error", "sixteen-lettersü": "error",
+	} {
+		cfg := Config{Token: text, Log: slog.New(slog.NewJSONHandler(log, nil))}
+		switch got, err := fixedToken(t.Context(), cfg, st); {
+		case (err != nil) != (want == "error"), (got != nil) != (want == "fixed"):
+			t.Errorf("fixedToken(%q) = %v, %v, want %s", text, got, err, want)
+		case got != nil && (got.Hash != token.HashOf(text) || got.Store != token.DefaultStore ||
+			got.Scopes != token.AllScopes):
+			t.Errorf("fixedToken(%q) = %+v", text, got)
+		}
+	}
+	if text := log.String(); strings.Count(text, `"name":"laptop"`) != 1 || strings.Count(text, "\n") != 1 {
+		t.Errorf("log: %s", text)
+	}
+}
+
+// taken is a store where another process issues the first token.
+type taken struct{ store.Store }
+
+func (taken) AddToken(context.Context, token.Token) error { return token.ErrNameTaken }
+
+func TestWelcome(t *testing.T) {
+	base := &url.URL{Scheme: "http", Host: "plants.example"}
+	st := openStore(t)
+	print := func(st store.Store, hasFixed bool) string {
+		out := new(bytes.Buffer)
+		if err := welcome(t.Context(), Config{Out: out}, st, base, hasFixed); err != nil {
+			t.Error(err)
+		}
+		text, ok := strings.CutPrefix(out.String(), "Plant Store serves http://plants.example\n")
+		if !ok {
+			t.Errorf("printed %q", out)
+		}
+		return text
+	}
+	if text := print(st, true); text != "" {
+		t.Errorf("with a fixed token: %q", text)
+	}
+	if text := print(taken{st}, false); text != "" {
+		t.Errorf("another process was first: %q", text)
+	}
+	first := print(st, false)
+	_, credential, _ := strings.Cut(first, "Bearer ")
+	credential, _, _ = strings.Cut(credential, "'")
+	got, err := st.TokenByHash(t.Context(), token.HashOf(credential))
+	if err != nil || got.Store != token.DefaultStore || got.Scopes != token.AllScopes || !got.Expires.IsZero() {
+		t.Errorf("the first token %q: %+v, %v", credential, got, err)
+	}
+	if !strings.Contains(first, "\n\n  "+credential+"\n\n") ||
+		!strings.Contains(first, "curl -i http://plants.example/plants ") {
+		t.Errorf("printed %q", first)
+	}
+	second := print(st, false)
+	if !strings.HasPrefix(second, "Another token: plantstore token issue") || strings.Contains(second, credential) {
+		t.Errorf("the second time: %q", second)
+	}
+}
+
+func TestMaxBodies(t *testing.T) {
+	for _, c := range []struct{ memory, body, want int64 }{
+		{math.MaxInt64, 64 << 10, 64 << 20}, {512 << 20, 64 << 10, 64 << 20}, {256 << 20, 64 << 10, 32 << 20},
+		{1 << 20, 64 << 10, 256 << 10}, {math.MaxInt64, 64 << 20, 256 << 20},
+	} {
+		if got := maxBodies(c.memory, c.body); got != c.want {
+			t.Errorf("maxBodies(%d, %d) = %d, want %d", c.memory, c.body, got, c.want)
+		}
+	}
+}
+
+// The environment of the process comes before our settings of the collector.
+func TestTuneCollector(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	for _, c := range []struct {
+		gogc, limit string
+		memory      int64
+		percent     int
+		wantLimit   int64
+	}{
+		{"", "", 1 << 30, 400, 1 << 29},
+		{"", "", math.MaxInt64, 400, math.MaxInt64},
+		{"50", "1GiB", 1 << 30, 100, math.MaxInt64},
+		{"50", "", 1 << 30, 100, 1 << 29},
+	} {
+		t.Setenv("GOGC", c.gogc)
+		t.Setenv("GOMEMLIMIT", c.limit)
+		debug.SetGCPercent(100)
+		debug.SetMemoryLimit(math.MaxInt64)
+		tuneCollector(c.memory)
+		if percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); percent != c.percent || limit != c.wantLimit {
+			t.Errorf("GOGC=%s GOMEMLIMIT=%s: tuneCollector(%d) set %d and %d", c.gogc, c.limit, c.memory, percent, limit)
+		}
+	}
+}
+
+func TestCause(t *testing.T) {
+	inner := errors.New("inner")
+	if got := cause(&net.OpError{Op: "listen", Err: inner}); got != inner {
+		t.Errorf("cause() = %v", got)
+	}
+	if got := cause(inner); got != inner {
+		t.Errorf("cause() = %v", got)
+	}
+}
