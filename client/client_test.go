@@ -128,7 +128,7 @@ func TestRequests(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	ctx, empty, after := t.Context(), "", int64(-5)
+	ctx, empty, after := t.Context(), "", int64(-19)
 	list := func(page client.Page) func(*client.Client) error {
 		return func(c *client.Client) (err error) {
 			for _, err = range c.Plants(ctx, page) {
@@ -162,7 +162,7 @@ func TestRequests(t *testing.T) {
 			}
 			return err
 		}, seen{"GET", "/plants?limit=1", "", "", "count=exact", "", ""}},
-		{list(client.Page{Size: 1000, After: &after}), seen{"GET", "/plants?after=-5&limit=1000", "", "", "", "", ""}},
+		{list(client.Page{Size: 1000, After: &after}), seen{"GET", "/plants?after=-19&limit=1000", "", "", "", "", ""}},
 		{list(client.Page{Size: 1}), seen{"GET", "/plants?limit=1", "", "", "", "", ""}},
 	} {
 		for base, prefix := range map[string]string{"": "", "/": "", "/some/prefix": "/some/prefix", "/a%2Fb/": "/a%2Fb"} {

@@ -52,6 +52,7 @@ func TestPauses(t *testing.T) {
 		{"a date", steps{limitedFor("Sat, 01 Jan 2000 00:00:09 GMT")}, []time.Duration{100 * ms}, 9 * time.Second},
 		{"a past date", steps{limitedFor("Fri, 31 Dec 1999 00:00:00 GMT")}, []time.Duration{100 * ms}, 0},
 		{"neither", steps{limitedFor("soon")}, []time.Duration{100 * ms}, 0},
+		{"more than 31 bits", steps{limitedFor("2147483648")}, []time.Duration{100 * ms}, 0},
 		{"a negative number", steps{limitedFor("-5")}, []time.Duration{100 * ms}, 0},
 	} {
 		t.Run(test.what, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -41,7 +42,7 @@ var plantsTests = []struct {
 	{"get -9223372036854775808", "ID                    NAME  TAG  ETAG\n-9223372036854775808  \"\"    \"\"   ", "", 0},
 	{"get 8", "", "40401: ", 1},
 	{"get -8", "", "40401: ", 1},
-	{"get seven", "", "id \"seven\" must be an integer from -9223372036854775808 to 9223372036854775807\n", 2},
+	{"get seven", "", "id \"seven\" must be an integer from ", 2},
 	{"get 07", "", "id \"07\" must be an integer from ", 2},
 	{"get", "", "expected arguments: ID; got: []\n", 2},
 	{"list", "ID                    NAME           TAG\n-9223372036854775808  \"\"             \"\"\n" +
@@ -97,18 +98,28 @@ func matches(got, want string) bool {
 // scripted is a service that responds as the test says and records the requests.
 type scripted struct {
 	*httptest.Server
-	requests []*http.Request
+	mu       sync.Mutex
+	received []*http.Request
 }
 
 func script(t *testing.T, respond func(n int, w http.ResponseWriter, r *http.Request)) *scripted {
 	s := new(scripted)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
-		s.requests = append(s.requests, r)
-		respond(len(s.requests), w, r)
+		s.mu.Lock()
+		s.received = append(s.received, r)
+		n := len(s.received)
+		s.mu.Unlock()
+		respond(n, w, r)
 	}))
 	t.Cleanup(s.Close)
 	return s
+}
+
+func (s *scripted) requests() []*http.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.received)
 }
 
 func (s *scripted) plants(t *testing.T, args ...string) result {
@@ -143,14 +154,16 @@ func TestTokenOfClient(t *testing.T) {
 			got.want(t, fmt.Sprint(test.v, test.args), test.code, "", "plantstore plants list: "+test.want)
 			continue
 		}
-		if got.code != 0 || len(s.requests) != 1 || s.requests[0].Header.Get("Authorization") != "Bearer "+test.want {
-			t.Errorf("%v %q: %+v, %d requests, want one with the token %s", test.v, test.args, got, len(s.requests), test.want)
+		if got.code != 0 || len(s.requests()) != 1 || s.requests()[0].Header.Get("Authorization") != "Bearer "+test.want {
+			t.Errorf("%v %q: %+v, %d requests, want one with the token %s", test.v, test.args, got, len(s.requests()), test.want)
 		}
 	}
-	plantstore(t, nil, "plants", "list", "--token", "x", "--url", "127.0.0.1:1").want(t, "a bad URL", 2, "",
-		"plantstore plants list: base URL \"127.0.0.1:1\" is invalid: use one such as http://127.0.0.1:8080\n")
-	plantstore(t, nil, "plants", "get", "1", "--token", "x", "--url", "127.0.0.1:1").want(t, "a bad URL", 2, "",
-		"plantstore plants get: base URL \"127.0.0.1:1\" is invalid: use one such as http://127.0.0.1:8080\n")
+	for _, args := range []string{"create --id 1 --name x", "get 1", "list", "replace 1 --name x", "remove 1"} {
+		command, _, _ := strings.Cut(args, " ")
+		got := plantstore(t, nil, strings.Fields("plants "+args+" --token x --url 127.0.0.1:1")...)
+		got.want(t, args, 2, "", "plantstore plants "+command+": base URL \"127.0.0.1:1\" is invalid: "+
+			"use one such as http://127.0.0.1:8080\n")
+	}
 }
 
 func TestIfMatch(t *testing.T) {
@@ -165,7 +178,7 @@ func TestIfMatch(t *testing.T) {
 		s.plants(t, "remove", "7", "--if-match", flag).want(t, "remove", 0, "", "")
 		s.plants(t, "replace", "7", "--name", "x", "--if-match", flag).
 			want(t, "replace", 0, "ID  NAME  TAG\n7   x     \n", "")
-		for _, r := range s.requests {
+		for _, r := range s.requests() {
 			if got := r.Header.Get("If-Match"); got != want {
 				t.Errorf("%s with --if-match %s sent %q, want %q", r.Method, flag, got, want)
 			}
@@ -201,8 +214,8 @@ func TestUnknownOutcome(t *testing.T) {
 		args := strings.Fields(test.args)
 		got := s.plants(t, args...)
 		if !strings.HasPrefix(got.stderr, "plantstore plants "+args[0]+": "+unknown) ||
-			!strings.HasSuffix(got.stderr, test.cause+test.advice+"\n") || got.code != 1 || len(s.requests) != test.requests {
-			t.Errorf("plants %s: %d requests, %+v", test.args, len(s.requests), got)
+			!strings.HasSuffix(got.stderr, test.cause+test.advice+"\n") || got.code != 1 || len(s.requests()) != test.requests {
+			t.Errorf("plants %s: %d requests, %+v", test.args, len(s.requests()), got)
 		}
 		s = script(t, func(_ int, w http.ResponseWriter, _ *http.Request) { busy(w) })
 		s.plants(t, args...).want(t, test.args, 1, "", "plantstore plants "+args[0]+": 50301: busy (tried 4 times)\n")
@@ -246,7 +259,7 @@ func TestListPages(t *testing.T) {
 			t.Errorf("list --limit %s: exit %d, %d lines, %s, want %d", test.limit, got.code, lines, got.stderr, test.printed+1)
 		}
 		var sizes []string
-		for _, r := range s.requests {
+		for _, r := range s.requests() {
 			sizes = append(sizes, r.URL.Query().Get("limit"))
 		}
 		if !slices.Equal(sizes, test.sizes) {
@@ -282,8 +295,8 @@ func TestListFails(t *testing.T) {
 	for _, form := range []string{"--json=false", "--json"} {
 		s := listOf(t, 3000)
 		toFullDisk(t, variables{"PLANTSTORE_TOKEN": fixedToken}, "plants", "list", form, "--url", s.URL)
-		if len(s.requests) != 1 {
-			t.Errorf("list %s to a full disk requested %d pages, want 1", form, len(s.requests))
+		if len(s.requests()) != 1 {
+			t.Errorf("list %s to a full disk requested %d pages, want 1", form, len(s.requests()))
 		}
 		one := script(t, func(_ int, w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"id":7,"name":"x"}`) })
 		toFullDisk(t, variables{"PLANTSTORE_TOKEN": fixedToken}, "plants", "get", "7", form, "--url", one.URL)
