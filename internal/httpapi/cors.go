@@ -37,8 +37,9 @@ func ParseOrigins(text string) (Origins, error) {
 
 const (
 	corsRequestHeaders  = "Authorization, Content-Type, If-Match, If-None-Match, Prefer, X-Request-Id"
-	corsResponseHeaders = "ETag, Link, Plants-Count, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
-	corsMaxAge          = "86400"
+	corsResponseHeaders = "ETag, Link, Plants-Count, RateLimit, RateLimit-Policy, Retry-After, " +
+		"WWW-Authenticate, X-Request-Id"
+	corsMaxAge = "86400"
 )
 
 // cors responds to preflight requests, which carry no credential, and sets the headers that let a page read the

@@ -3,17 +3,20 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
-
-// quiet discards the log.
-var quiet = slog.New(slog.DiscardHandler)
 
 // oneOwner is connections that all belong to one owner and stay open.
 type oneOwner struct{}
@@ -21,29 +24,116 @@ type oneOwner struct{}
 func (oneOwner) Identify(context.Context, [32]byte) bool { return false }
 func (oneOwner) Owners() int                             { return 1 }
 func (oneOwner) Draining() bool                          { return false }
+
 func (oneOwner) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// anybody accepts every request as one of a token with every scope.
-type anybody struct{}
+// authenticator is an Authenticator in one function.
+type authenticator func(header string) (*token.Token, error)
 
-func (anybody) Authenticate(context.Context, []string, token.Source) (*token.Token, error) {
-	return &token.Token{Store: "main", Scopes: token.AllScopes}, nil
+func (a authenticator) Authenticate(_ context.Context, headers []string, _ token.Source) (*token.Token, error) {
+	return a(strings.Join(headers, "|"))
 }
 
-// bearers takes every Authorization header for a token of its own.
-type bearers struct{}
-
-func (bearers) Authenticate(_ context.Context, headers []string, _ token.Source) (*token.Token, error) {
-	return &token.Token{Hash: token.HashOf(headers[0]), Store: "main", Scopes: token.AllScopes}, nil
+// bearers takes every Authorization header for a token of its own, with every scope on the store "main".
+func bearers(header string) (*token.Token, error) {
+	return &token.Token{Hash: token.HashOf(header), Store: "main", Scopes: token.AllScopes}, nil
 }
 
-// creator is a Creator in one function.
-type creator func(ctx context.Context, record plant.Record) (plant.Outcome, error)
+// fakeStore keeps plants in memory. It fails on demand: fail has the error of a call such as "List 2", the second
+// call of List.
+type fakeStore struct {
+	plants  map[int64]plant.Plant
+	outcome plant.Outcome // of creates
+	fail    map[string]error
+	calls   []string
+	counts  map[string]int
+}
 
-func (c creator) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
-	return c(ctx, record)
+func (s *fakeStore) call(method, format string, args ...any) error {
+	if s.counts == nil {
+		s.counts = map[string]int{}
+	}
+	s.counts[method]++
+	s.calls = append(s.calls, method+" "+fmt.Sprintf(format, args...))
+	return s.fail[fmt.Sprint(method, " ", s.counts[method])]
+}
+
+func (s *fakeStore) Create(_ context.Context, r plant.Record) (plant.Outcome, error) {
+	return s.outcome, s.call("Create", "%s %s", r.Store, r.AppendJSON(nil))
+}
+
+func (s *fakeStore) Get(_ context.Context, name string, id int64) (plant.New, error) {
+	if err := s.call("Get", "%s %d", name, id); err != nil {
+		return plant.New{}, err
+	}
+	p, ok := s.plants[id]
+	if !ok {
+		return plant.New{}, plant.ErrNotFound
+	}
+	return plant.New{ID: id, Plant: p}, nil
+}
+
+func (s *fakeStore) List(_ context.Context, name string, after *int64, limit int) (list []plant.New, err error) {
+	from := "start"
+	if after != nil {
+		from = fmt.Sprint(*after)
+	}
+	if err := s.call("List", "%s %s %d", name, from, limit); err != nil {
+		return nil, err
+	}
+	size := 0
+	for _, id := range slices.Sorted(maps.Keys(s.plants)) {
+		if after != nil && id <= *after || len(list) == limit || size >= store.PageBytes {
+			continue
+		}
+		p := s.plants[id]
+		size += p.Size()
+		list = append(list, plant.New{ID: id, Plant: p})
+	}
+	return list, nil
+}
+
+func (s *fakeStore) Count(_ context.Context, name string) (int64, error) {
+	return int64(len(s.plants)), s.call("Count", "%s", name)
+}
+
+func (s *fakeStore) Replace(_ context.Context, name string, id int64, to plant.Plant, seen *plant.Plant) error {
+	return s.call("Replace", "%s %d %s %s", name, id, to.AppendJSON(nil), describe(seen))
+}
+
+func (s *fakeStore) Remove(_ context.Context, name string, id int64, seen *plant.Plant) error {
+	return s.call("Remove", "%s %d %s", name, id, describe(seen))
+}
+
+func describe(seen *plant.Plant) string {
+	if seen == nil {
+		return "any"
+	}
+	return string(seen.AppendJSON(nil))
+}
+
+// newAPI returns an API with defaults for what deps leaves out, and its log.
+func newAPI(cfg Config, deps Dependencies) (*API, *bytes.Buffer) {
+	log := new(bytes.Buffer)
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = 64 << 10
+	}
+	if deps.Auth == nil {
+		deps.Auth = authenticator(bearers)
+	}
+	if deps.Connections == nil {
+		deps.Connections = oneOwner{}
+	}
+	deps.Log = slog.New(slog.NewJSONHandler(log, nil))
+	return New(cfg, deps), log
+}
+
+// newStoreAPI returns an API on a store.
+func newStoreAPI(s *fakeStore) *API {
+	a, _ := newAPI(Config{}, Dependencies{Creator: s, Reader: s, Editor: s})
+	return a
 }
 
 // send serves one request. The headers alternate between names and values.
@@ -60,20 +150,50 @@ func send(a http.Handler, method, target string, body io.Reader, headers ...stri
 	return w
 }
 
-// newAPI returns an API with defaults for what deps leaves out, and its log.
-func newAPI(cfg Config, deps Dependencies) (*API, *bytes.Buffer) {
-	log := new(bytes.Buffer)
-	if cfg.MaxBody == 0 {
-		cfg.MaxBody = 64 << 10
+// wantResponse checks the whole body of a response, and that its length is announced.
+func wantResponse(t *testing.T, w *httptest.ResponseRecorder, status int, body string) {
+	t.Helper()
+	if w.Code != status || w.Body.String() != body {
+		t.Errorf("response %d %.300s\nwant     %d %.300s", w.Code, w.Body, status, body)
 	}
-	if deps.Auth == nil {
-		deps.Auth = anybody{}
+	h := w.Header()
+	if body != "" && (h.Get("Content-Type") != "application/json" || h.Get("Content-Length") != fmt.Sprint(len(body))) {
+		t.Errorf("Content-Type %q, Content-Length %q, body of %d bytes",
+			h.Get("Content-Type"), h.Get("Content-Length"), len(body))
 	}
-	if deps.Connections == nil {
-		deps.Connections = oneOwner{}
+}
+
+// wantError checks an Error response.
+func wantError(t *testing.T, w *httptest.ResponseRecorder, number int, message string) {
+	t.Helper()
+	wantResponse(t, w, number/100, string(appendError(nil, int32(number), message)))
+	h := w.Header()
+	if got := h.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control %q of an Error", got)
 	}
-	if deps.Log == nil {
-		deps.Log = slog.New(slog.NewJSONHandler(log, nil))
+	if got := h.Get("Retry-After"); (got == "1") != (number/100 == 503) && number/100 != 429 {
+		t.Errorf("Retry-After %q of error %d", got, number)
 	}
-	return New(cfg, deps), log
+}
+
+// wantHeaders checks headers; the pairs alternate between names and values, "" for an absent header.
+func wantHeaders(t *testing.T, w *httptest.ResponseRecorder, pairs ...string) {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		values := w.Header().Values(pairs[i])
+		if len(values) == 0 {
+			values = w.Header()[pairs[i]] // RateLimit is not in the canonical form of net/http
+		}
+		if got := strings.Join(values, "|"); got != pairs[i+1] {
+			t.Errorf("%s: %q, want %q", pairs[i], got, pairs[i+1])
+		}
+	}
+}
+
+// wantCalls checks what the handlers asked of the store.
+func wantCalls(t *testing.T, s *fakeStore, calls ...string) {
+	t.Helper()
+	if !slices.Equal(s.calls, calls) {
+		t.Errorf("calls of the store: %q\nwant %q", s.calls, calls)
+	}
 }

@@ -24,7 +24,8 @@ func (a *API) limitRate(x *exchange) error {
 	h["RateLimit-Policy"] = []string{fmt.Sprintf(`"token";q=%d;w=%d`, l.Burst, rate.Seconds(l.Window()))}
 	h["RateLimit"] = []string{fmt.Sprintf(`"token";r=%d;t=%d`, s.Left, wait)}
 	if !s.OK {
-		return &rate.Exceeded{Why: failf(errRate, "the token exceeded its rate of %s with a burst of %d", l, l.Burst), Wait: s.Wait}
+		why := failf(errRate, "the token exceeded its rate of %s with a burst of %d", l, l.Burst)
+		return &rate.Exceeded{Why: why, Wait: s.Wait}
 	}
 	return nil
 }

@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,7 +54,7 @@ func TestQueuesAreShared(t *testing.T) {
 			conns := new(owners)
 			conns.n.Store(1)
 			a, _ := newAPI(Config{}, Dependencies{
-				Auth: bearers{}, Creator: db, Editor: db, Connections: conns, CreateQueue: test.capacity,
+				Creator: db, Editor: db, Connections: conns, CreateQueue: test.capacity,
 			})
 			var waiting sync.WaitGroup
 			// enters reports whether a write of a token reaches the database.
@@ -99,5 +102,128 @@ func TestQueuesAreShared(t *testing.T) {
 				t.Errorf("%d writes are in flight after all responses", n)
 			}
 		})
+	}
+}
+
+// large is a store in which every plant has a name of so many bytes.
+type large struct {
+	Reader
+	bytes int
+}
+
+func (l large) Get(_ context.Context, _ string, id int64) (plant.New, error) {
+	return plant.New{ID: id, Plant: plant.Plant{Name: strings.Repeat("x", l.bytes)}}, nil
+}
+
+func (l large) List(ctx context.Context, store string, _ *int64, _ int) ([]plant.New, error) {
+	p, err := l.Get(ctx, store, 1)
+	return []plant.New{p}, err
+}
+
+const (
+	memoryInUse = "the memory for large bodies and pages is in use; retry later"
+	memoryShare = "the token already has its share of the memory for large bodies and pages; retry later"
+)
+
+// A plant that is read counts as memory, twice its size, until the response is written.
+func TestReadsReserveMemory(t *testing.T) {
+	for _, test := range []struct {
+		max   int64
+		bytes int
+		ok    bool
+	}{
+		{100 << 10, 50 << 10, true},
+		{100 << 10, 50<<10 + 1, false},
+		{1, small / 2, true}, // small responses are not counted
+		{1, small/2 + 1, false},
+		{0, 10 << 20, true}, // unlimited
+	} {
+		a, _ := newAPI(Config{}, Dependencies{MaxMemory: test.max, Reader: large{bytes: test.bytes}})
+		for range 3 { // each returns what it reserved
+			w := send(a, "GET", "/plants/1", nil)
+			if !test.ok {
+				wantError(t, w, 50301, memoryInUse)
+			} else if w.Code != 200 || w.Body.Len() < test.bytes {
+				t.Errorf("a plant of %d bytes with %d of memory: %d, %d bytes", test.bytes, test.max, w.Code, w.Body.Len())
+			}
+		}
+	}
+}
+
+// A page reserves memory for its plants, and for the buffer that it is written to.
+func TestPagesReserveMemory(t *testing.T) {
+	for most, ok := range map[int64]bool{20 << 10: true, 9 << 10: false, 0: true} {
+		a, _ := newAPI(Config{}, Dependencies{MaxMemory: most, Reader: large{bytes: 10 << 10}})
+		if w := send(a, "GET", "/plants", nil); ok && w.Code != 200 {
+			t.Errorf("a page of 10 KiB with %d bytes of memory: %d %s", most, w.Code, w.Body)
+		} else if !ok {
+			wantError(t, w, 50301, memoryInUse)
+		}
+	}
+}
+
+// Bodies reserve memory while they are read; 0 is unlimited.
+func TestBodiesReserveMemory(t *testing.T) {
+	body := fmt.Sprintf(`{"id":1,"name":%q}`, strings.Repeat("x", 60<<10))
+	for most, ok := range map[int64]bool{256 << 10: true, 30 << 10: false, 0: true} {
+		a, _ := newAPI(Config{}, Dependencies{MaxMemory: most, Creator: ferns()})
+		if w := send(a, "POST", "/plants", strings.NewReader(body)); ok && w.Code != 200 {
+			t.Errorf("a body of 60 KiB with %d bytes of memory: %d %s", most, w.Code, w.Body)
+		} else if !ok {
+			wantError(t, w, 50301, memoryInUse)
+		}
+	}
+}
+
+// A token that leaves bodies unfinished can't take the memory that others need for bodies and pages.
+func TestMemoryIsShared(t *testing.T) {
+	const most, size = 1 << 20, 60 << 10
+	a, _ := newAPI(Config{AccessLog: LogNone}, Dependencies{
+		MaxMemory: most, Creator: ferns(), Reader: large{bytes: size},
+	})
+	var unfinished []*io.PipeWriter
+	var inFlight sync.WaitGroup
+	// leave sends a body without its end, and returns the response if it is refused.
+	leave := func(token string) (refused string) {
+		body, client := io.Pipe()
+		unfinished = append(unfinished, client)
+		response := make(chan string, 1)
+		inFlight.Go(func() {
+			response <- send(a, "POST", "/plants", body, "Authorization", token).Body.String()
+			body.Close() // ends the write below if the body is not read
+		})
+		if _, err := client.Write(bytes.Repeat([]byte(" "), size)); err != nil {
+			return <-response
+		}
+		return ""
+	}
+	refused := ""
+	for n := 0; refused == ""; n++ {
+		if n > most/size {
+			t.Fatalf("%d bodies of %d bytes were accepted with %d bytes of memory", n, size, most)
+		}
+		refused = leave("greedy")
+	}
+	if !strings.Contains(refused, memoryShare) {
+		t.Errorf("the greedy token gets %s, want %s", refused, memoryShare)
+	}
+	small := strings.NewReader(`{"id":1,"name":"small"}`)
+	if w := send(a, "POST", "/plants", small, "Authorization", "greedy"); w.Code != 200 {
+		t.Errorf("a small body: %d %s", w.Code, w.Body)
+	}
+	for n := range 2 {
+		if w := send(a, "GET", "/plants", nil, "Authorization", "modest"); w.Code != 200 {
+			t.Errorf("a list of another token: %d %s", w.Code, w.Body)
+		}
+		if refused := leave("modest"); refused != "" {
+			t.Errorf("body %d of another token: %s", n, refused)
+		}
+	}
+	for _, client := range unfinished {
+		client.Close()
+	}
+	inFlight.Wait()
+	if used := a.memory.Used(); used != 0 {
+		t.Errorf("%d bytes are reserved after all requests", used)
 	}
 }

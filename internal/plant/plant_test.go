@@ -76,11 +76,13 @@ func TestParseID(t *testing.T) {
 			t.Errorf("ParseID(%d) = %d, %v", want, got, err)
 		}
 	}
+	const want = "must be an integer from -9223372036854775808 to 9223372036854775807, " +
+		"without a plus sign or leading zeros"
 	for _, text := range []string{
-		"", "+1", "01", "-0", "00", " 1", "1 ", "1.0", "1e2", "0x1", "1_0", "x", "9223372036854775808", "-9223372036854775809",
+		"", "+1", "01", "-0", "00", " 1", "1 ", "1.0", "1e2", "0x1", "1_0", "x",
+		"9223372036854775808", "-9223372036854775809",
 	} {
 		got, err := plant.ParseID(text)
-		const want = "must be an integer from -9223372036854775808 to 9223372036854775807, without a plus sign or leading zeros"
 		if err == nil || err.Error() != want || got != 0 {
 			t.Errorf("ParseID(%q) = %d, %v", text, got, err)
 		}

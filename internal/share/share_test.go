@@ -42,10 +42,13 @@ func TestPool(t *testing.T) {
 			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 3, nil}, {"a1", 10, nil}}, 10},
 		"a claim keeps what it holds when it cannot grow": {
 			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 3, nil}, {"a1", 11, exhausted}, {"a1", 9, nil}}, 9},
+		"a claim that asks for what it holds never fails": {
+			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 1, nil}, {"b1", 1, nil}, {"a2", 1, nil}}, 6},
 		"a claim never shrinks": {
 			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 5, nil}, {"a1", 5, nil}, {"a1", 2, nil}}, 5},
 		"a soft pool admits the first claim of every owner": {
-			&share.Pool[byte]{Capacity: 2, Soft: true}, []step{{"a1", 1, nil}, {"b1", 1, nil}, {"c1", 1, nil}, {"c2", 1, unfair}}, 3},
+			&share.Pool[byte]{Capacity: 2, Soft: true},
+			[]step{{"a1", 1, nil}, {"b1", 1, nil}, {"c1", 1, nil}, {"c2", 1, unfair}}, 3},
 		"an owner that is alone may take all": {
 			&share.Pool[byte]{Capacity: 3, Soft: true, Contended: no},
 			[]step{{"a1", 1, nil}, {"a2", 1, nil}, {"a3", 1, nil}, {"a4", 1, nil}}, 4},

@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/plant"
+)
+
+func TestParseAccessLog(t *testing.T) {
+	for text, want := range map[string]AccessLog{"errors": LogErrors, "all": LogAll, "off": LogNone} {
+		if got, err := ParseAccessLog(text); err != nil || got != want {
+			t.Errorf("ParseAccessLog(%q) = %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "ALL", "none"} {
+		if _, err := ParseAccessLog(text); err == nil || !strings.HasPrefix(err.Error(), "--access-log is ") {
+			t.Errorf("ParseAccessLog(%q) = %v", text, err)
+		}
+	}
+}
+
+// slow is a store whose reads take time.
+type slow struct {
+	*fakeStore
+	takes time.Duration
+}
+
+func (s slow) Get(ctx context.Context, store string, id int64) (plant.New, error) {
+	time.Sleep(s.takes)
+	return s.fakeStore.Get(ctx, store, id)
+}
+
+func TestAccessLog(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		log    AccessLog
+		takes  time.Duration
+		target string
+		status float64 // 0 for no record
+		number any
+		route  string
+	}{
+		{"a success", LogErrors, 0, "/plants/7", 0, nil, ""},
+		{"nearly slow", LogErrors, slowRequest - 1, "/plants/7", 0, nil, ""},
+		{"slow", LogErrors, slowRequest, "/plants/7", 200, nil, "GET /plants/{id}"},
+		{"a success with all", LogAll, 0, "/plants/7", 200, nil, "GET /plants/{id}"},
+		{"a failure", LogErrors, 0, "/plants/8", 404, 40401.0, "GET /plants/{id}"},
+		{"an unknown path", LogErrors, 0, "/x", 404, 40402.0, "/"},
+		{"a path that is not clean", LogErrors, 0, "//x", 404, 40402.0, "unmatched"},
+		{"a failure without a log", LogNone, slowRequest, "/plants/8", 0, nil, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // only the store takes time
+				a, log := newAPI(Config{AccessLog: test.log}, Dependencies{Reader: slow{ferns(7), test.takes}})
+				w := send(a, "GET", test.target, nil, "X-Request-Id", "r-1")
+				if test.status == 0 {
+					if log.Len() > 0 {
+						t.Errorf("logged %s", log)
+					}
+					return
+				}
+				var record map[string]any
+				if err := json.Unmarshal(log.Bytes(), &record); err != nil {
+					t.Fatalf("%v in %s", err, log)
+				}
+				for name, want := range map[string]any{
+					"id": "r-1", "route": test.route, "method": "GET", "status": test.status, "error": test.number,
+					"msg": "request", "level": "INFO", "from": "192.0.2.1:1234", "ms": float64(test.takes.Milliseconds()),
+				} {
+					if record[name] != want {
+						t.Errorf("%s = %v, want %v", name, record[name], want)
+					}
+				}
+				if _, has := record["reason"]; has != (test.number != nil) {
+					t.Errorf("reason %v of status %d", record["reason"], w.Code)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,214 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/rate"
+	"plantstore/internal/token"
+)
+
+// Every route needs its scope, and a token without it gets a challenge.
+func TestScopes(t *testing.T) {
+	for _, route := range Routes() {
+		for _, scopes := range []token.Scope{token.Create, token.Read, token.Write, token.AllScopes &^ route.Scope, 0} {
+			s := ferns(1)
+			auth := authenticator(func(string) (*token.Token, error) { return &token.Token{Store: "main", Scopes: scopes}, nil })
+			a, _ := newAPI(Config{}, Dependencies{Auth: auth, Creator: s, Reader: s, Editor: s})
+			body := strings.NewReader(`{"id":1,"name":"x"}`)
+			w := send(a, route.Method, strings.Replace(route.Path, "{id}", "1", 1), body)
+			if route.Scope == 0 || scopes&route.Scope != 0 {
+				if w.Code >= 300 {
+					t.Errorf("%s %s with %v: %d %s", route.Method, route.Path, scopes, w.Code, w.Body)
+				}
+				wantHeaders(t, w, "WWW-Authenticate", "")
+				continue
+			}
+			has := scopes.String()
+			if scopes == 0 {
+				has = "no scope"
+			}
+			needs := route.Scope.String()
+			wantError(t, w, 40301, "the operation needs the scope "+needs+", but the token has "+has)
+			wantHeaders(t, w, "WWW-Authenticate", `Bearer realm="plantstore", error="insufficient_scope", scope="`+needs+`"`)
+			wantCalls(t, s)
+		}
+	}
+}
+
+func TestCredentialFailures(t *testing.T) {
+	const realm = `Bearer realm="plantstore"`
+	invalid := func(err error) string {
+		return realm + `, error="invalid_token", error_description="` + err.Error() + `"`
+	}
+	for err, want := range map[error]struct {
+		number           int
+		challenge, retry string
+	}{
+		token.ErrMissing:   {40101, realm, ""},
+		token.ErrMalformed: {40102, realm, ""},
+		token.ErrMistyped:  {40103, invalid(token.ErrMistyped), ""},
+		token.ErrInvalid:   {40104, invalid(token.ErrInvalid), ""},
+		token.ErrExpired:   {40105, invalid(token.ErrExpired), ""},
+		token.ErrRevoked:   {40106, invalid(token.ErrRevoked), ""},
+		&rate.Exceeded{Why: token.ErrFailures, Wait: 1}: {42902, "", "1"},
+	} {
+		s := ferns()
+		auth := authenticator(func(header string) (*token.Token, error) {
+			if header != "Bearer x" {
+				t.Errorf("authenticates %q", header)
+			}
+			return nil, err
+		})
+		a, _ := newAPI(Config{}, Dependencies{Auth: auth, Creator: s})
+		w := send(a, "POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`), "Authorization", "Bearer x")
+		wantError(t, w, want.number, err.Error())
+		wantHeaders(t, w, "WWW-Authenticate", want.challenge, "Retry-After", want.retry)
+		wantCalls(t, s)
+	}
+}
+
+// An error of the look-up is not shown to the client.
+func TestLookupFails(t *testing.T) {
+	auth := authenticator(func(string) (*token.Token, error) { return nil, errors.New("secret") })
+	a, _ := newAPI(Config{}, Dependencies{Auth: auth})
+	w := send(a, "GET", "/plants", nil)
+	wantError(t, w, 50001, "the service failed; report the X-Request-Id of this response to its operator")
+	wantHeaders(t, w, "WWW-Authenticate", "")
+}
+
+// closing is connections that close after the response, or when the service drains.
+type closing struct {
+	oneOwner
+	last, draining bool
+	owner          [32]byte
+}
+
+func (c *closing) Identify(_ context.Context, owner [32]byte) bool {
+	c.owner = owner
+	return c.last
+}
+func (c *closing) Draining() bool { return c.draining }
+
+func TestConnectionClose(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(r *http.Request, c *closing)
+		want   string
+	}{
+		{"kept", func(*http.Request, *closing) {}, ""},
+		{"the last response", func(_ *http.Request, c *closing) { c.last = true }, "close"},
+		{"draining", func(_ *http.Request, c *closing) { c.draining = true }, "close"},
+		{"chunks", func(r *http.Request, _ *closing) { r.TransferEncoding = []string{"chunked"} }, "close"},
+		{"HTTP/1.0", func(r *http.Request, _ *closing) { r.ProtoMinor = 0 }, "close"},
+		{"CONNECT", func(r *http.Request, _ *closing) { r.Method = http.MethodConnect }, "close"},
+	} {
+		c := new(closing)
+		r := httptest.NewRequest("GET", "/plants", nil)
+		r.Header.Set("Authorization", "me")
+		test.change(r, c)
+		a, _ := newAPI(Config{}, Dependencies{Reader: ferns(), Connections: c})
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, r)
+		if got := w.Header().Get("Connection"); got != test.want {
+			t.Errorf("%s: Connection %q, want %q", test.name, got, test.want)
+		}
+		if c.owner != token.HashOf("me") && r.Method == "GET" {
+			t.Errorf("%s: identified as %x", test.name, c.owner)
+		}
+	}
+}
+
+// A response that was started before the service drains still closes its connection.
+func TestDrainingDuringRequest(t *testing.T) {
+	c := new(closing)
+	auth := authenticator(func(header string) (*token.Token, error) {
+		c.draining = true
+		return bearers(header)
+	})
+	a, _ := newAPI(Config{}, Dependencies{Connections: c, Reader: ferns(), Auth: auth})
+	wantHeaders(t, send(a, "GET", "/plants", nil), "Connection", "close")
+}
+
+func TestRequestID(t *testing.T) {
+	generated := regexp.MustCompile(`^[0-9a-v]{13}$`)
+	seen := map[string]bool{}
+	for _, sent := range [][]string{
+		nil, {""}, {"a", "b"}, {strings.Repeat("x", 65)}, {"a b"}, {"a\n"}, {"é"}, {"a;b"}, {"a,b"},
+		{"plant_0123456789abcdefghij"},
+	} {
+		got := requestID(sent)
+		if !generated.MatchString(got) || seen[got] {
+			t.Errorf("requestID(%q) = %q", sent, got)
+		}
+		seen[got] = true
+	}
+	for _, sent := range []string{"a", strings.Repeat("x", 64), "azAZ09-_.:/+=", "plant_short"} {
+		if got := requestID([]string{sent}); got != sent {
+			t.Errorf("requestID(%q) = %q", sent, got)
+		}
+	}
+	a, _ := newAPI(Config{}, Dependencies{})
+	wantHeaders(t, send(a, "GET", "/x", nil, "X-Request-Id", "mine"), "X-Request-Id", "mine")
+}
+
+// broken is a Creator that panics.
+type broken struct{}
+
+func (broken) Create(context.Context, plant.Record) (plant.Outcome, error) { panic("a bug") }
+
+func TestPanic(t *testing.T) {
+	a, log := newAPI(Config{}, Dependencies{Creator: broken{}, CreateQueue: 10})
+	w := send(a, "POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`))
+	wantError(t, w, 50001, "the service failed; report the X-Request-Id of this response to its operator")
+	if text := log.String(); !strings.Contains(text, "a bug") || !strings.Contains(text, "goroutine") ||
+		strings.Count(text, "\n") != 1 || !strings.Contains(text, `"level":"ERROR"`) {
+		t.Errorf("a panic in the log:\n%s", text)
+	}
+	if used := a.creates.Used(); used != 0 {
+		t.Errorf("%d creates are in flight after a panic", used)
+	}
+}
+
+// A handler that fails after it has started the response ends the connection.
+func TestIncompleteResponse(t *testing.T) {
+	a, log := newAPI(Config{}, Dependencies{MaxMemory: 1 << 20})
+	h := a.adapt(func(x *exchange) error {
+		if err := x.reserve(100 << 10); err != nil {
+			return err
+		}
+		x.Write([]byte("half"))
+		return errors.New("broken")
+	}, token.Read)
+	defer func() {
+		if p := recover(); p != http.ErrAbortHandler {
+			t.Errorf("recover() = %v, want %v", p, http.ErrAbortHandler)
+		}
+		if used := a.memory.Used(); used != 0 || !strings.Contains(log.String(), "broken") {
+			t.Errorf("%d bytes are reserved; log %s", used, log)
+		}
+	}()
+	send(h, "GET", "/", nil)
+}
+
+// Only the first status counts, and the connection can be reached through an exchange.
+func TestWriteHeader(t *testing.T) {
+	a, _ := newAPI(Config{}, Dependencies{})
+	w := send(a.adapt(func(x *exchange) error {
+		x.WriteHeader(http.StatusNoContent)
+		x.WriteHeader(http.StatusTeapot)
+		if x.Unwrap() != x.ResponseWriter {
+			t.Error("Unwrap() is not the writer of the server")
+		}
+		return nil
+	}, 0), "GET", "/", nil)
+	if w.Code != http.StatusNoContent {
+		t.Errorf("status %d, want the first one, 204", w.Code)
+	}
+}

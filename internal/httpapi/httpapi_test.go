@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+func TestRouting(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("page")) })
+	a, _ := newAPI(Config{}, Dependencies{
+		Reader: ferns(), Prefix: "/v", DescriptionJSON: []byte("{}"), DescriptionYAML: []byte("a: 1"),
+		Pages: map[string]http.Handler{"GET /v/console": page},
+	})
+	for _, test := range []struct {
+		method, target string
+		status         int
+		body, allow    string
+	}{
+		{"GET", "/v/plants", 200, "[]", ""},
+		{"GET", "/v/console", 200, "page", ""},
+		{"GET", "/v/openapi.json", 200, "{}", ""},
+		{"GET", "/v/openapi.yaml", 200, "a: 1", ""},
+		{"GET", "/plants", 404, `{"error":40402,"message":"the path \"/plants\" does not exist"}`, ""},
+		{"GET", "/v/plants/", 404, `{"error":40402,"message":"the path \"/v/plants/\" does not exist"}`, ""},
+		{"GET", "/v//plants", 404, `{"error":40402,"message":"the path \"/v//plants\" does not exist"}`, ""},
+		{"GET", "/v/./plants", 404, `{"error":40402,"message":"the path \"/v/./plants\" does not exist"}`, ""},
+		{"GET", "/v/../plants", 404, `{"error":40402,"message":"the path \"/v/../plants\" does not exist"}`, ""},
+		{"GET", "/v/plants/.", 404, `{"error":40402,"message":"the path \"/v/plants/.\" does not exist"}`, ""},
+		{"GET", "/v/plants/..", 404, `{"error":40402,"message":"the path \"/v/plants/..\" does not exist"}`, ""},
+		{"PATCH", "/v/plants", 405,
+			`{"error":40501,"message":"the path does not support the method \"PATCH\"; use GET, HEAD, POST"}`,
+			"GET, HEAD, POST"},
+		{"POST", "/v/plants/1", 405,
+			`{"error":40501,"message":"the path does not support the method \"POST\"; use DELETE, GET, HEAD, PUT"}`,
+			"DELETE, GET, HEAD, PUT"},
+		{"PUT", "/v/console", 405,
+			`{"error":40501,"message":"the path does not support the method \"PUT\"; use GET, HEAD"}`, "GET, HEAD"},
+	} {
+		w := send(a, test.method, test.target, nil)
+		if w.Code != test.status || w.Body.String() != test.body {
+			t.Errorf("%s %s: %d %s\nwant %d %s", test.method, test.target, w.Code, w.Body, test.status, test.body)
+		}
+		wantHeaders(t, w, "Allow", test.allow)
+	}
+	wantHeaders(t, send(a, "GET", "/v/openapi.yaml", nil), "Content-Type", "application/yaml", "Content-Length", "4")
+}
+
+// A request target such as * has no path of ours.
+func TestAsteriskTarget(t *testing.T) {
+	a, _ := newAPI(Config{}, Dependencies{})
+	r := httptest.NewRequest("OPTIONS", "/", nil)
+	r.URL.Path = "*"
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, r)
+	wantError(t, w, 40402, `the path "*" does not exist`)
+}
+
+// HEAD has the headers of GET. net/http drops the body, so this needs a real server.
+func TestHead(t *testing.T) {
+	server := httptest.NewServer(newStoreAPI(ferns(1, 2)))
+	defer server.Close()
+	for _, target := range []string{"/plants?limit=1", "/plants/1", "/plants/3", "/openapi.json"} {
+		get, err := http.Get(server.URL + target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		get.Body.Close()
+		head, err := http.Head(server.URL + target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head.Body.Close()
+		if head.StatusCode != get.StatusCode || head.ContentLength != get.ContentLength {
+			t.Errorf("HEAD %s: %d with %d bytes, GET %d with %d", target,
+				head.StatusCode, head.ContentLength, get.StatusCode, get.ContentLength)
+		}
+		for _, name := range []string{"ETag", "Link", "Content-Type"} {
+			if head.Header.Get(name) != get.Header.Get(name) {
+				t.Errorf("HEAD %s: %s %q, GET %q", target, name, head.Header.Get(name), get.Header.Get(name))
+			}
+		}
+	}
+}

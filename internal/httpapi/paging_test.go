@@ -1,0 +1,246 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+func TestParsePage(t *testing.T) {
+	for _, test := range []struct {
+		query string
+		want  string // limit and after, or the error
+	}{
+		{"", "100 start"},
+		{"limit=1", "1 start"},
+		{"limit=1000", "1000 start"},
+		{"limit=0", `limit must be an integer from 1 to 1000, but is "0"`},
+		{"limit=-1", `limit must be an integer from 1 to 1000, but is "-1"`},
+		{"limit=1001", `limit must be an integer from 1 to 1000, but is "1001"`},
+		{"limit=", `limit must be an integer from 1 to 1000, but is ""`},
+		{"limit=01", `limit must be an integer from 1 to 1000, but is "01"`},
+		{"limit=" + strings.Repeat("1", 33),
+			`limit must be an integer from 1 to 1000, but is "` + strings.Repeat("1", 32) + `"`},
+		{"after=0", "100 0"},
+		{"after=9223372036854775807&limit=2", "2 9223372036854775807"},
+		{"limit=2&after=-9223372036854775808", "2 -9223372036854775808"},
+		{"after=9223372036854775808", `after ` + mustBeInt64 + `, but is "9223372036854775808"`},
+		{"after=x", `after ` + mustBeInt64 + `, but is "x"`},
+		{"after=1&after=2", "after appears more than once in the query string; send it once"},
+		{"limit=1&limit=1", "limit appears more than once in the query string; send it once"},
+		{"limit=%zz", "the query string is not well-formed"},
+		{"other=1&other=2&Limit=0", "100 start"},
+	} {
+		p, err := parsePage(test.query)
+		got := fmt.Sprint(p.limit, " start")
+		if p.after != nil {
+			got = fmt.Sprint(p.limit, " ", *p.after)
+		}
+		if err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("parsePage(%q) = %s, want %s", test.query, got, test.want)
+		}
+	}
+}
+
+func TestQueryFailures(t *testing.T) {
+	for query, number := range map[string]int{
+		"limit=0": 40026, "after=x": 40027, "limit=%zz": 40029, "after=1&after=1": 40029,
+	} {
+		s := ferns(1)
+		if w := send(newStoreAPI(s), "GET", "/plants?"+query, nil); w.Code != 400 ||
+			!strings.HasPrefix(w.Body.String(), fmt.Sprintf(`{"error":%d,`, number)) {
+			t.Errorf("%s: %d %s, want error %d", query, w.Code, w.Body, number)
+		}
+		wantCalls(t, s)
+	}
+}
+
+// Pages have the plants in order, and a link exactly when more follow.
+func TestList(t *testing.T) {
+	all := func(from, to int64) (ids []int64) {
+		for id := from; id <= to; id++ {
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	for _, test := range []struct {
+		name, query string
+		stored      []int64
+		want        []int64
+		link        string
+		calls       []string
+	}{
+		{"nothing", "", nil, nil, "", []string{"List main start 101"}},
+		{"a whole page", "?limit=2", all(1, 2), all(1, 2), "", []string{"List main start 3"}},
+		{"one more than a page", "?limit=2", all(1, 3), all(1, 2), "limit=2&after=2", []string{"List main start 3"}},
+		{"a later page", "?limit=2&after=2", all(1, 3), all(3, 3), "", []string{"List main 2 3"}},
+		{"the default limit", "", all(1, 101), all(1, 100), "limit=100&after=100", []string{"List main start 101"}},
+		{"several reads", "?limit=150", all(1, 151), all(1, 150), "limit=150&after=150",
+			[]string{"List main start 101", "List main 100 51"}},
+		{"several reads to the end", "?limit=201", all(1, 201), all(1, 201), "",
+			[]string{"List main start 101", "List main 100 101", "List main 200 2"}},
+		{"the largest ids", "?limit=1", []int64{math.MaxInt64 - 1, math.MaxInt64}, []int64{math.MaxInt64 - 1},
+			"limit=1&after=9223372036854775806", []string{"List main start 2"}},
+		{"after the largest id", "?after=9223372036854775807", []int64{math.MaxInt64}, nil, "",
+			[]string{"List main 9223372036854775807 101"}},
+		{"after the smallest id", "?after=-9223372036854775808&limit=1", []int64{math.MinInt64, math.MinInt64 + 1},
+			[]int64{math.MinInt64 + 1}, "", []string{"List main -9223372036854775808 2"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := ferns(test.stored...)
+			a, _ := newAPI(Config{}, Dependencies{Reader: s, Prefix: "/v"})
+			w := send(a, "GET", "/v/plants"+test.query, nil)
+			want := []string{}
+			for _, id := range test.want {
+				want = append(want, fmt.Sprintf(`{"id":%d,%s`, id, fern[1:]))
+			}
+			wantResponse(t, w, 200, "["+strings.Join(want, ",")+"]")
+			link := ""
+			if test.link != "" {
+				limit, after, _ := strings.Cut(test.link, "&")
+				link = fmt.Sprintf(`</v/plants?%s&%s>; rel="next"`, after, limit)
+			}
+			wantHeaders(t, w, "Link", link, "Plants-Count", "", "Preference-Applied", "")
+			wantCalls(t, s, test.calls...)
+		})
+	}
+}
+
+// A page of large plants ends early. The link leads to the rest exactly when there is one.
+func TestLargePages(t *testing.T) {
+	const size = 100 << 10
+	for _, stored := range []int64{2, 3, 4, 7} {
+		s := ferns()
+		for id := range stored {
+			s.plants[id] = plant.Plant{Name: strings.Repeat("x", size)}
+		}
+		a := newStoreAPI(s)
+		var ids []int64
+		pages := 0
+		for target := "/plants"; target != ""; pages++ {
+			w := send(a, "GET", target, nil)
+			var page []struct{ ID int64 }
+			if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page) == 0 || w.Code != 200 {
+				t.Fatalf("%s of %d plants: %d %v, %d plants", target, stored, w.Code, err, len(page))
+			}
+			if w.Body.Len() > store.PageBytes+2*size {
+				t.Errorf("a page of %d bytes", w.Body.Len())
+			}
+			for _, p := range page {
+				ids = append(ids, p.ID)
+			}
+			target, _, _ = strings.Cut(strings.TrimPrefix(w.Header().Get("Link"), "<"), ">")
+		}
+		if int64(len(ids)) != stored || !slices.IsSorted(ids) || int64(pages) != (stored+2)/3 {
+			t.Errorf("%d plants in %d pages: %v", stored, pages, ids)
+		}
+	}
+}
+
+// The read that shows whether a large page is the last can fail like any other.
+func TestLargePageFails(t *testing.T) {
+	s := ferns()
+	s.plants[1] = plant.Plant{Name: strings.Repeat("x", store.PageBytes)}
+	s.fail["List 2"] = store.ErrUnavailable
+	wantError(t, send(newStoreAPI(s), "GET", "/plants", nil), 50303, "the database is unavailable")
+	wantCalls(t, s, "List main start 101", "List main 1 1")
+}
+
+func TestCount(t *testing.T) {
+	for prefer, want := range map[string]string{
+		"count=exact": "3", "respond-async, Count=Exact": "3", " count=exact ,x": "3", "count=exactly": "", "count": "",
+	} {
+		w := send(newStoreAPI(ferns(1, 2, 3)), "GET", "/plants?limit=1", nil, "Prefer", prefer)
+		applied := ""
+		if want != "" {
+			applied = "count=exact"
+		}
+		if w.Code != 200 {
+			t.Errorf("Prefer %q: %d", prefer, w.Code)
+		}
+		wantHeaders(t, w, "Plants-Count", want, "Preference-Applied", applied)
+	}
+}
+
+// counter is a store whose counts wait.
+type counter struct {
+	*fakeStore
+	started chan struct{}
+	release chan struct{}
+}
+
+func (c counter) Count(context.Context, string) (int64, error) {
+	c.started <- struct{}{}
+	<-c.release
+	return 1, nil
+}
+
+// Two counts run at once; another one waits for a second.
+func TestCountsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := counter{ferns(1), make(chan struct{}), make(chan struct{})}
+		a, _ := newAPI(Config{}, Dependencies{Reader: c})
+		done := make(chan int, 3)
+		count := func() { done <- send(a, "GET", "/plants", nil, "Prefer", "count=exact").Code }
+		for range 2 {
+			go count()
+			<-c.started
+		}
+		start := time.Now()
+		w := send(a, "GET", "/plants", nil, "Prefer", "count=exact")
+		wantError(t, w, 50301, "too many counts are running; retry later, or list without Prefer: count=exact")
+		if waited := time.Since(start); waited != time.Second {
+			t.Errorf("refused after %v, want 1s", waited)
+		}
+		go count()
+		synctest.Wait()
+		c.release <- struct{}{}
+		<-c.started // the third count runs when one has ended
+		close(c.release)
+		for range 3 {
+			if status := <-done; status != 200 {
+				t.Errorf("a count that waited: %d", status)
+			}
+		}
+	})
+}
+
+// disconnected is connections whose clients have closed them.
+type disconnected struct{ oneOwner }
+
+func (disconnected) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx, cancel
+}
+
+// cancelled is a store whose counts end with their context.
+type cancelled struct{ *fakeStore }
+
+func (cancelled) Count(ctx context.Context, _ string) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// A count of a client that has disconnected ends, whether it runs or waits.
+func TestCountOfDisconnectedClient(t *testing.T) {
+	a, _ := newAPI(Config{}, Dependencies{Reader: cancelled{ferns(1)}, Connections: disconnected{}})
+	const message = "the body ended early or its framing is invalid"
+	wantError(t, send(a, "GET", "/plants", nil, "Prefer", "count=exact"), 40022, message)
+	for range maxCounts {
+		a.counting <- struct{}{}
+	}
+	wantError(t, send(a, "GET", "/plants", nil, "Prefer", "count=exact"), 40022, message)
+}

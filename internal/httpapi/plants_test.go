@@ -1,0 +1,239 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+)
+
+const (
+	mustBeInt64 = "must be an integer from -9223372036854775808 to 9223372036854775807, " +
+		"without a plus sign or leading zeros"
+
+	fern     = `{"name":"Fern","tag":"shade"}`
+	fernETag = `"wOJdJiGiZp7nhVH3"`
+)
+
+func ferns(ids ...int64) *fakeStore {
+	s := &fakeStore{plants: map[int64]plant.Plant{}, outcome: plant.Created, fail: map[string]error{}}
+	for _, id := range ids {
+		s.plants[id] = plant.Plant{Name: "Fern", Tag: new("shade")}
+	}
+	return s
+}
+
+func TestCreate(t *testing.T) {
+	for outcome, want := range map[plant.Outcome]struct {
+		status int
+		body   string
+	}{
+		plant.Created: {200, fern},
+		plant.Same:    {200, fern},
+		plant.Taken: {400,
+			`{"error":40009,"message":"id -7 already belongs to a plant with a different name or tag"}`},
+		0: {503, `{"error":50302,"message":"the outcome is unknown"}`},
+		4: {503, `{"error":50302,"message":"the outcome is unknown"}`},
+	} {
+		s := ferns()
+		s.outcome = outcome
+		w := send(newStoreAPI(s), "POST", "/plants", strings.NewReader(`{"id":-7,"name":"Fern","tag":"shade","x":1}`))
+		wantResponse(t, w, want.status, want.body)
+		wantCalls(t, s, `Create main {"id":-7,"name":"Fern","tag":"shade"}`)
+	}
+}
+
+func TestCreateWrongBody(t *testing.T) {
+	s := ferns()
+	wantError(t, send(newStoreAPI(s), "POST", "/plants", strings.NewReader(`{"id":1}`)),
+		40011, "name is required and must be a string")
+	wantError(t, send(newStoreAPI(s), "PUT", "/plants/1", strings.NewReader(`{"id":1}`)),
+		40011, "name is required and must be a string")
+	wantCalls(t, s)
+}
+
+func TestGet(t *testing.T) {
+	for _, test := range []struct {
+		target, ifNoneMatch string
+		status              int
+		body                string
+	}{
+		{"/plants/7", "", 200, `{"id":7,` + fern[1:]},
+		{"/plants/7", fernETag, 304, ""},
+		{"/plants/7", "W/" + fernETag, 304, ""},
+		{"/plants/7", `"other", ` + fernETag, 304, ""},
+		{"/plants/7", "*", 304, ""},
+		{"/plants/7", `"other"`, 200, `{"id":7,` + fern[1:]},
+		{"/plants/7", strings.ToLower(fernETag), 200, `{"id":7,` + fern[1:]},
+		{"/plants/7", "not a tag, " + fernETag, 200, `{"id":7,` + fern[1:]}, // an invalid list matches nothing
+	} {
+		headers := []string{"If-None-Match", test.ifNoneMatch}
+		if test.ifNoneMatch == "" {
+			headers = nil
+		}
+		w := send(newStoreAPI(ferns(7)), "GET", test.target, nil, headers...)
+		wantResponse(t, w, test.status, test.body)
+		wantHeaders(t, w, "ETag", fernETag)
+	}
+	wantError(t, send(newStoreAPI(ferns(7)), "GET", "/plants/8", nil), 40401, "plant 8 does not exist")
+}
+
+func TestPathID(t *testing.T) {
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		for _, id := range []string{"x", "01", "+1", "1.0", "9223372036854775808", strings.Repeat("9", 40)} {
+			s := ferns(1)
+			w := send(newStoreAPI(s), method, "/plants/"+id, strings.NewReader(fern))
+			wantError(t, w, 40025, fmt.Sprintf("id in the path %s, but is %.32q", mustBeInt64, id))
+			wantCalls(t, s)
+		}
+	}
+	for _, id := range []string{"9223372036854775807", "-9223372036854775808"} {
+		s := ferns()
+		wantError(t, send(newStoreAPI(s), "GET", "/plants/"+id, nil), 40401, "plant "+id+" does not exist")
+		wantCalls(t, s, "Get main "+id)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	s := ferns(7)
+	w := send(newStoreAPI(s), "PUT", "/plants/7", strings.NewReader(`{"name":"Ivy"}`))
+	wantResponse(t, w, 200, `{"id":7,"name":"Ivy"}`)
+	wantHeaders(t, w, "ETag", etag(plant.Plant{Name: "Ivy"}))
+	wantCalls(t, s, `Replace main 7 {"name":"Ivy"} any`)
+}
+
+func TestRemove(t *testing.T) {
+	s := ferns(7)
+	w := send(newStoreAPI(s), "DELETE", "/plants/7", nil)
+	wantResponse(t, w, 204, "")
+	wantCalls(t, s, "Remove main 7 any")
+}
+
+// An edit with If-Match reads the plant, and tells the store which one it may change.
+func TestPrecondition(t *testing.T) {
+	const changed = "plant 7 does not match If-Match; read it again before you change it"
+	const list = `If-Match must be * or a list of entity tags such as "x", but has `
+	seen := "Remove main 7 " + fern
+	for _, test := range []struct {
+		ifMatch []string
+		number  int // 0 for success
+		message string
+		calls   []string
+	}{
+		{[]string{fernETag}, 0, "", []string{"Get main 7", seen}},
+		{[]string{` "x" , ` + fernETag + ","}, 0, "", []string{"Get main 7", seen}},
+		{[]string{`"x"`, fernETag}, 0, "", []string{"Get main 7", seen}},
+		{[]string{"*"}, 0, "", []string{"Get main 7", "Remove main 7 any"}},
+		{[]string{""}, 0, "", []string{"Remove main 7 any"}},
+		{[]string{strings.ToLower(fernETag)}, 41201, changed, []string{"Get main 7"}},
+		{[]string{strings.ToUpper(fernETag)}, 41201, changed, []string{"Get main 7"}},
+		{[]string{"W/" + fernETag}, 41201, changed, []string{"Get main 7"}}, // If-Match compares strongly
+		{[]string{`""`}, 41201, changed, []string{"Get main 7"}},
+		{[]string{`"x"`}, 41201, changed, []string{"Get main 7"}},
+		{[]string{`"`}, 40028, list + `"\""`, nil},
+		{[]string{`W/"`}, 40028, list + `"W/\""`, nil},
+		{[]string{`"x`}, 40028, list + `"\"x"`, nil},
+		{[]string{`x"`}, 40028, list + `"x\""`, nil},
+		{[]string{fernETag + ", x"}, 40028, list + `"x"`, nil},
+		{[]string{strings.Repeat("y", 65)}, 40028, list + `"` + strings.Repeat("y", 64) + `"`, nil},
+	} {
+		for _, method := range []string{"DELETE", "PUT"} {
+			s := ferns(7)
+			r := strings.NewReader(`{"name":"Ivy"}`)
+			headers := []string{}
+			for _, value := range test.ifMatch {
+				headers = append(headers, "If-Match", value)
+			}
+			w := send(newStoreAPI(s), method, "/plants/7", r, headers...)
+			if test.number != 0 {
+				wantError(t, w, test.number, test.message)
+			} else if w.Code != map[string]int{"DELETE": 204, "PUT": 200}[method] {
+				t.Errorf("%s with If-Match %q: %d %s", method, test.ifMatch, w.Code, w.Body)
+			}
+			calls := strings.Join(test.calls, "|")
+			if method == "PUT" {
+				calls = strings.ReplaceAll(calls, "Remove main 7", `Replace main 7 {"name":"Ivy"}`)
+			}
+			if got := strings.Join(s.calls, "|"); got != calls {
+				t.Errorf("%s with If-Match %q calls %s, want %s", method, test.ifMatch, got, calls)
+			}
+		}
+	}
+}
+
+// A precondition on an absent plant is 404, and the store decides when the plant changes in between.
+func TestPreconditionRaces(t *testing.T) {
+	s := ferns()
+	w := send(newStoreAPI(s), "DELETE", "/plants/7", nil, "If-Match", "*")
+	wantError(t, w, 40401, "plant 7 does not exist")
+	wantCalls(t, s, "Get main 7")
+
+	s = ferns(7)
+	s.fail["Remove 1"] = plant.ErrChanged
+	w = send(newStoreAPI(s), "DELETE", "/plants/7", nil, "If-Match", fernETag)
+	wantError(t, w, 41201, "plant 7 does not match If-Match; read it again before you change it")
+}
+
+// Every error of the store has its own response behind every handler. What happened inside is in the log and not
+// in the response.
+func TestStoreFailures(t *testing.T) {
+	const inside = "SELECT secret FROM /var/lib"
+	requests := []struct {
+		method, target, body, call string
+		headers                    []string
+	}{
+		{"POST", "/plants", `{"id":7,"name":"x"}`, "Create 1", nil},
+		{"GET", "/plants/7", "", "Get 1", nil},
+		{"GET", "/plants", "", "List 1", nil},
+		{"GET", "/plants?limit=200", "", "List 2", nil},
+		{"GET", "/plants", "", "Count 1", []string{"Prefer", "count=exact"}},
+		{"PUT", "/plants/7", fern, "Replace 1", nil},
+		{"PUT", "/plants/7", fern, "Get 1", []string{"If-Match", fernETag}},
+		{"DELETE", "/plants/7", "", "Remove 1", nil},
+		{"DELETE", "/plants/7", "", "Get 1", []string{"If-Match", "*"}},
+	}
+	const failed = "the service failed; report the X-Request-Id of this response to its operator"
+	for _, test := range []struct {
+		err     error
+		number  int
+		message string
+	}{
+		{store.ErrBusy, 50301, "too many writes are waiting"},
+		{store.ErrUnknown, 50302, "the outcome is unknown"},
+		{store.ErrUnavailable, 50303, "the database is unavailable"},
+		{store.ErrFull, 50304, "the disk of the database is full"},
+		{store.ErrStopping, 50305, "the service is stopping"},
+		{context.DeadlineExceeded, 50303, "the database is unavailable"},
+		{context.Canceled, 40022, "the body ended early or its framing is invalid"},
+		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrFull), 50302, "the outcome is unknown"},
+		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrUnavailable), 50302, "the outcome is unknown"},
+		{errors.New("something else"), 50001, failed},
+	} {
+		for _, r := range requests {
+			s := ferns(7)
+			for id := range int64(150) {
+				s.plants[id] = s.plants[7]
+			}
+			s.fail[r.call] = fmt.Errorf("%s: %w", inside, test.err)
+			a, log := newAPI(Config{}, Dependencies{Creator: s, Reader: s, Editor: s})
+			var body io.Reader
+			if r.body != "" {
+				body = strings.NewReader(r.body)
+			}
+			w := send(a, r.method, r.target, body, r.headers...)
+			wantError(t, w, test.number, test.message)
+			wantHeaders(t, w, "ETag", "", "Plants-Count", "")
+			if !strings.Contains(log.String(), inside) {
+				t.Errorf("%s %s with %v is not in the log: %s", r.method, r.target, test.err, log)
+			}
+			if n := a.creates.Used() + a.edits.Used() + a.memory.Used(); n != 0 {
+				t.Errorf("%s %s with %v keeps %d", r.method, r.target, test.err, n)
+			}
+		}
+	}
+}
