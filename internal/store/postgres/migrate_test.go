@@ -175,6 +175,11 @@ func TestUserWithFewPrivileges(t *testing.T) {
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "lacks a privilege") {
 		t.Errorf("Check() without the privilege to insert = %v", err)
 	}
+	s.Close()
+	wantOpenError(t, as, "lacks a privilege")
+	eventually(t, "Close and an Open that failed have left no session", func() bool {
+		return len(sqlQuery(t, address, "SELECT 1 FROM pg_stat_activity WHERE usename = '"+user+"'")) == 0
+	})
 }
 
 func TestUserMayNotMigrate(t *testing.T) {

@@ -281,6 +281,32 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// Close waits for the connections in use.
+func TestCloseWaits(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, pgtest.Database(t))
+	conn, err := s.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close()
+	}()
+	eventually(t, "the store is closed", s.closed.Load)
+	select {
+	case <-closed:
+		t.Error("Close() returned while a connection was in use")
+	case <-time.After(100 * time.Millisecond):
+	}
+	if _, err := conn.Exec(t.Context(), "SELECT 1"); err != nil {
+		t.Errorf("Exec() during Close() = %v", err)
+	}
+	conn.Release()
+	<-closed
+}
+
 // A batch of no plants needs no connection.
 func TestEmptyBatch(t *testing.T) {
 	outcomes, err := new(Store).CreateBatch(t.Context(), nil)
