@@ -21,6 +21,25 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// Every character of a secret is equally likely: with a bias a credential would have fewer than 178 bits.
+func TestSecretsAreUniform(t *testing.T) {
+	const credentials, mean = 4000, 4000 * 30 / 62
+	counts := map[rune]int{}
+	for range credentials {
+		for _, r := range token.Generate()[len("plant_"):][:30] {
+			counts[r]++
+		}
+	}
+	if len(counts) != 62 {
+		t.Errorf("%d different characters, want 62", len(counts))
+	}
+	for r, n := range counts {
+		if n < mean-270 || n > mean+270 { // more than six standard deviations
+			t.Errorf("%q occurs %d times, want about %d", r, n, mean)
+		}
+	}
+}
+
 // A typo in any position is detected.
 func TestChecksum(t *testing.T) {
 	c := token.Generate()
@@ -47,8 +66,8 @@ func TestScopes(t *testing.T) {
 		t.Errorf("ParseScopes() = %q, %v", s, err)
 	}
 	for _, bad := range []string{"", ",", "plants", "plants:create,plants:all"} {
-		if s, err := token.ParseScopes(bad); err == nil {
-			t.Errorf("ParseScopes(%q) = %v", bad, s)
+		if s, err := token.ParseScopes(bad); err == nil || s != 0 {
+			t.Errorf("ParseScopes(%q) = %q, %v, want an error", bad, s, err)
 		}
 	}
 }
