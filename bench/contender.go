@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	_ "modernc.org/sqlite" // the driver that reads the file
+
 	"plantstore/internal/plant"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/testkit/measure"

@@ -4,7 +4,10 @@ go 1.26.0
 
 toolchain go1.27.3
 
-require plantstore v0.0.0
+require (
+	modernc.org/sqlite v1.61.0
+	plantstore v0.0.0
+)
 
 require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
@@ -23,7 +26,7 @@ require (
 	modernc.org/libc v1.79.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-	modernc.org/sqlite v1.61.0 // indirect
+	zombiezen.com/go/sqlite v1.4.2 // indirect
 )
 
 replace plantstore => ../

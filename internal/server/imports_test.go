@@ -56,8 +56,7 @@ var storeNames = map[string]func(name string) bool{
 // in the standard library.
 var libraries = map[string]string{
 	"github.com/go-json-experiment/json": "internal/plant internal/httpapi cmd/plantstore",
-	"modernc.org/sqlite":                 "internal/store/sqlite",
-	"modernc.org/libc":                   "internal/store/sqlite",
+	"zombiezen.com/go/sqlite":            "internal/store/sqlite",
 	"golang.org/x/sys":                   "internal/store/sqlite",
 	"github.com/jackc/pgx/v5":            "internal/store/postgres internal/store/postgres/pgtest",
 }
@@ -158,7 +157,7 @@ func TestImportChecks(t *testing.T) {
 		{"internal/httpapi", "plantstore/internal/commit"}, {"internal/plant", "plantstore/internal/token"},
 		{"internal/netlimit", "plantstore/internal/httpapi"}, {"internal/netlimit", "plantstore/internal/token"},
 		{"internal/store/sqlite", "plantstore/internal/store/postgres"}, {"internal/commit", "plantstore/internal/server"},
-		{"internal/httpapi", "modernc.org/sqlite"}, {"internal/plant", "github.com/pkg/errors"},
+		{"internal/httpapi", "zombiezen.com/go/sqlite"}, {"internal/plant", "github.com/pkg/errors"},
 		{"internal/commit", "plantstore/internal/testkit/load"}, {"internal/commit", "plantstore/internal/telemetry"},
 	} {
 		if importProblem(wrong[0], wrong[1]) == "" {

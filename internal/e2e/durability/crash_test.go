@@ -20,6 +20,8 @@ import (
 	"time"
 	"unsafe"
 
+	_ "modernc.org/sqlite" // the driver that reads the file
+
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/testkit"
 )

@@ -1,31 +1,40 @@
 package sqlite
 
 import (
-	"fmt"
 	"testing"
+
+	"zombiezen.com/go/sqlite"
 )
 
-var CheckVersion = checkVersion
-
-// Settings is the value of a pragma on the writer and on a reader.
-func (s *Store) Settings(t *testing.T, pragma string) map[string]string {
-	row, err := s.writer.row("PRAGMA " + pragma)
-	if err != nil {
-		t.Fatal(err)
+// Pragmas returns the value of a pragma on the writer and on each reader.
+func (s *Store) Pragmas(t *testing.T, name string) []string {
+	conns := []*sqlite.Conn{s.writer.conn}
+	for _, p := range []*pool{s.readers, s.lookups} {
+		for range cap(p.idle) {
+			conn := <-p.idle
+			conns = append(conns, conn)
+			defer func() { p.idle <- conn }()
+		}
 	}
-	var reader string
-	if err := s.readers.QueryRow("PRAGMA " + pragma).Scan(&reader); err != nil {
-		t.Fatal(err)
+	var values []string
+	for _, conn := range conns {
+		for row, err := range query(conn, "PRAGMA "+name) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			values = append(values, row.ColumnText(0))
+		}
 	}
-	return map[string]string{"writer": fmt.Sprint(row[0]), "reader": reader}
+	return values
 }
 
-// Plan is how SQLite would run the statement behind List.
-func (s *Store) Plan(t *testing.T) string {
-	var id, parent, unused int
-	var detail string
-	if err := s.readers.QueryRow("EXPLAIN QUERY PLAN "+listPlants, "main", 0, 100).Scan(&id, &parent, &unused, &detail); err != nil {
-		t.Fatal(err)
+// Plan returns how SQLite runs the statement of List.
+func (s *Store) Plan(t *testing.T) (plan string) {
+	for row, err := range s.readers.query(t.Context(), "EXPLAIN QUERY PLAN "+listPlants, "main", int64(0), int64(100)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan += row.ColumnText(3)
 	}
-	return detail
+	return plan
 }

@@ -2,7 +2,7 @@ package sqlite
 
 import "syscall"
 
-// InMemory reports whether a file lies on a file system that a restart of the machine empties.
+// InMemory reports whether a file is on a file system that a restart of the machine empties.
 func InMemory(path string) bool {
 	const tmpfs, ramfs = 0x01021994, 0x858458f6
 	var fs syscall.Statfs_t

@@ -2,6 +2,6 @@
 
 package sqlite
 
-// InMemory reports whether a file lies on a file system that a restart of the machine empties.
-// Only Linux can be asked.
+// InMemory reports whether a file is on a file system that a restart of the machine empties.
+// It is implemented on Linux only.
 func InMemory(string) bool { return false }

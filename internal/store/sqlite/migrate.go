@@ -2,8 +2,11 @@ package sqlite
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 //go:embed schema/*.sql
@@ -11,16 +14,9 @@ var schema embed.FS
 
 const applicationID = 0x504C4E54
 
-// migrate checks that the file is ours and applies what is new in schema/, in the order of the
-// file names, in one transaction. The file's user_version counts what has been applied.
+// migrate checks that the file belongs to this program and applies the new files of schema/, in the order of
+// their names, in one transaction. The file's user_version is the number of files applied.
 func (w *writer) migrate() error {
-	version, err := w.row("SELECT sqlite_version()")
-	if err != nil {
-		return translate(err)
-	}
-	if err := checkVersion(version[0].(string)); err != nil {
-		return err
-	}
 	steps, err := fs.Glob(schema, "schema/*.sql")
 	if err != nil {
 		return err
@@ -40,16 +36,18 @@ func (w *writer) migrate() error {
 		}
 		switch {
 		case owner != applicationID && (owner != 0 || tables != 0):
-			return fmt.Errorf("the file is a database of another program; name another file")
+			return errors.New("the file is a database of another program; name another file")
 		case applied > int64(len(steps)):
-			return fmt.Errorf("its schema is version %d and this program knows versions up to %d; start the newer program", applied, len(steps))
+			return fmt.Errorf("its schema is version %d and this program supports versions up to %d; start the newer program",
+				applied, len(steps))
 		}
 		for i := applied; i < int64(len(steps)); i++ {
 			text, err := schema.ReadFile(steps[i])
 			if err != nil {
 				return err
 			}
-			if err := w.script(fmt.Sprintf("%s;\nPRAGMA user_version = %d", text, i+1)); err != nil {
+			script := fmt.Sprintf("%s;\nPRAGMA user_version = %d", text, i+1)
+			if err := sqlitex.ExecuteScript(w.conn, script, nil); err != nil {
 				return fmt.Errorf("apply %s: %w", steps[i], err)
 			}
 		}
@@ -57,10 +55,13 @@ func (w *writer) migrate() error {
 	})
 }
 
-func (w *writer) number(query string) (int64, error) {
-	row, err := w.row(query)
-	if err != nil {
-		return 0, err
+// number returns the first column of the last row of a query.
+func (w *writer) number(text string) (n int64, err error) {
+	for row, err := range query(w.conn, text) {
+		if err != nil {
+			return 0, err
+		}
+		n = row.ColumnInt64(0)
 	}
-	return row[0].(int64), nil
+	return n, nil
 }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -24,11 +23,11 @@ const (
 	removePlant  = "DELETE FROM plants WHERE store = ? AND id = ?"
 )
 
-// maxRows is how many rows one insert has at most. One statement of 64 rows costs a quarter of 64
-// statements; past that, little is saved.
+// maxRows bounds the rows of one insert. One statement of 64 rows costs a quarter of 64 statements; beyond that,
+// little is saved.
 const maxRows = 64
 
-// insertOf is the insert of 1 to maxRows rows, at its number.
+// insertOf[n] is the insert of n rows.
 var insertOf = func() (queries [maxRows + 1]string) {
 	for rows := 1; rows <= maxRows; rows++ {
 		queries[rows] = insertPlants + strings.TrimSuffix(strings.Repeat(insertRow+", ", rows), ", ") + insertUnless
@@ -36,14 +35,13 @@ var insertOf = func() (queries [maxRows + 1]string) {
 	return queries
 }()
 
-const pageSize = 4096
-
-var errConflict = errors.New("an id of the batch is there already")
+var errConflict = errors.New("an id of the batch exists")
 
 // CreateBatch implements store.Plants.
 func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
 	outcomes := make([]plant.Outcome, len(plants))
-	// Nearly always every id is new, and then a count of rows tells all outcomes.
+	// Nearly always every id is new, and then the number of inserted rows gives all outcomes. Otherwise the
+	// transaction is rolled back and repeated row by row, which also decides a key that occurs twice.
 	err := s.writer.tx(func() error { return s.writer.insertAll(plants, outcomes) })
 	if errors.Is(err, errConflict) {
 		err = s.writer.tx(func() error { return s.writer.insertEach(plants, outcomes) })
@@ -55,8 +53,8 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 }
 
 func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) error {
-	// In the order of the keys, neighbours go to the same page and a page that is full is
-	// followed by a new one rather than split.
+	// In the order of the keys, neighbours go to the same page, and a full page is followed by a new one
+	// instead of being split.
 	order := make([]*plant.Record, len(plants))
 	for i := range plants {
 		order[i] = &plants[i]
@@ -65,19 +63,11 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 		return cmp.Or(strings.Compare(a.Store, b.Store), cmp.Compare(a.ID, b.ID))
 	})
 	for rows := range slices.Chunk(order, maxRows) {
-		insert, err := w.statement(insertOf[len(rows)])
+		inserted, err := w.insert(rows...)
 		if err != nil {
 			return err
 		}
-		for _, p := range rows {
-			insert.row(p)
-		}
-		w.logged += len(rows)
-		changed, err := insert.run()
-		if err != nil {
-			return err
-		}
-		if changed != int64(len(rows)) {
+		if inserted != len(rows) {
 			return errConflict
 		}
 	}
@@ -88,18 +78,13 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 }
 
 func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) error {
-	insert, err := w.statement(insertOf[1])
-	if err != nil {
-		return err
-	}
 	for i := range plants {
 		p := &plants[i]
-		insert.row(p)
-		changed, err := insert.run()
+		inserted, err := w.insert(p)
 		if err != nil {
 			return err
 		}
-		if changed == 1 {
+		if inserted == 1 {
 			outcomes[i] = plant.Created
 			continue
 		}
@@ -115,42 +100,48 @@ func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) err
 	return nil
 }
 
-// row binds one row of an insert.
-func (s *statement) row(p *plant.Record) {
-	s.string(p.Store)
-	s.integer(p.ID)
-	s.string(p.Name)
-	if p.Tag == nil {
-		s.null()
-	} else {
-		s.string(*p.Tag)
+// insert stores the rows, at most maxRows, whose keys are free, and returns how many that were.
+func (w *writer) insert(rows ...*plant.Record) (int, error) {
+	stmt, err := w.conn.Prepare(insertOf[len(rows)])
+	if err != nil {
+		return 0, err
 	}
+	defer release(stmt)
+	for i, p := range rows {
+		stmt.BindText(4*i+1, p.Store)
+		stmt.BindInt64(4*i+2, p.ID)
+		stmt.BindText(4*i+3, p.Name)
+		if p.Tag != nil {
+			stmt.BindText(4*i+4, *p.Tag)
+		}
+		w.countPages(p.Plant)
+	}
+	if _, err := stmt.Step(); err != nil {
+		return 0, err
+	}
+	return w.conn.Changes(), nil
 }
 
 // plant reads a plant inside the writer's transaction.
 func (w *writer) plant(storeName string, id int64) (plant.Plant, error) {
-	row, err := w.row(getPlant, storeName, id)
-	if err != nil {
-		return plant.Plant{}, err
+	for row, err := range query(w.conn, getPlant, storeName, id) {
+		if err != nil {
+			return plant.Plant{}, err
+		}
+		return plant.Plant{Name: row.ColumnText(0), Tag: textOrNil(row, 1)}, nil
 	}
-	if row == nil {
-		return plant.Plant{}, plant.ErrNotFound
-	}
-	p := plant.Plant{Name: row[0].(string)}
-	if tag, ok := row[1].(string); ok {
-		p.Tag = &tag
-	}
-	return p, nil
+	return plant.Plant{}, plant.ErrNotFound
 }
 
 // Get implements store.Plants.
 func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
-	p := plant.New{ID: id}
-	err := s.get.QueryRowContext(ctx, storeName, id).Scan(&p.Name, &p.Tag)
-	if errors.Is(err, sql.ErrNoRows) {
-		return plant.New{}, plant.ErrNotFound
+	for row, err := range s.readers.query(ctx, getPlant, storeName, id) {
+		if err != nil {
+			return plant.New{}, err
+		}
+		return plant.New{ID: id, Plant: plant.Plant{Name: row.ColumnText(0), Tag: textOrNil(row, 1)}}, nil
 	}
-	return p, translate(err)
+	return plant.New{}, plant.ErrNotFound
 }
 
 // List implements store.Plants.
@@ -159,46 +150,48 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 	if !ok {
 		return nil, nil
 	}
-	rows, err := s.readers.QueryContext(ctx, listPlants, storeName, first, limit)
-	if err != nil {
-		return nil, translate(err)
-	}
-	defer rows.Close()
 	var page []plant.New
-	for size := 0; size < store.PageBytes && rows.Next(); { // each step reads one row
-		var p plant.New
-		if err := rows.Scan(&p.ID, &p.Name, &p.Tag); err != nil {
-			return nil, translate(err)
+	size := 0
+	for row, err := range s.readers.query(ctx, listPlants, storeName, first, int64(limit)) {
+		if err != nil {
+			return nil, err
 		}
+		p := plant.New{ID: row.ColumnInt64(0), Plant: plant.Plant{Name: row.ColumnText(1), Tag: textOrNil(row, 2)}}
 		page = append(page, p)
-		size += p.Size()
+		if size += p.Size(); size >= store.PageBytes {
+			break // each step reads one row, so no other is in memory
+		}
 	}
-	return page, translate(rows.Err())
+	return page, nil
 }
 
 // Count implements store.Plants.
 func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error) {
-	err = s.readers.QueryRowContext(ctx, countPlants, storeName).Scan(&n)
-	return n, translate(err)
+	for row, err := range s.readers.query(ctx, countPlants, storeName) {
+		if err != nil {
+			return 0, err
+		}
+		n = row.ColumnInt64(0)
+	}
+	return n, nil
 }
 
 // Replace implements store.Plants.
 func (s *Store) Replace(_ context.Context, storeName string, id int64, to plant.Plant, seen *plant.Plant) error {
 	return s.writer.change(storeName, id, seen, func() error {
-		_, err := s.writer.exec(replacePlant, to.Name, orNil(to.Tag), storeName, id)
-		return err
+		s.writer.countPages(to)
+		return exec(s.writer.conn, replacePlant, to.Name, to.Tag, storeName, id)
 	})
 }
 
 // Remove implements store.Plants.
 func (s *Store) Remove(_ context.Context, storeName string, id int64, seen *plant.Plant) error {
 	return s.writer.change(storeName, id, seen, func() error {
-		_, err := s.writer.exec(removePlant, storeName, id)
-		return err
+		return exec(s.writer.conn, removePlant, storeName, id)
 	})
 }
 
-// change runs do where the plant is there and, if seen is not nil, equal to it.
+// change runs do if the plant exists and, where seen is not nil, equals it.
 func (w *writer) change(storeName string, id int64, seen *plant.Plant, do func() error) error {
 	return w.edit(func() error {
 		stored, err := w.plant(storeName, id)

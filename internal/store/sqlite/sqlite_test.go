@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	engine "zombiezen.com/go/sqlite"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/rate"
@@ -37,7 +38,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-func open(t *testing.T, path string) *sqlite.Store {
+func open(t testing.TB, path string) *sqlite.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path)
 	if err != nil {
@@ -47,49 +48,107 @@ func open(t *testing.T, path string) *sqlite.Store {
 	return s
 }
 
-// other opens the file as any other program would.
-func other(t *testing.T, path string) *sql.DB {
+// openOther opens the file as another program would.
+func openOther(t *testing.T, path string) *engine.Conn {
 	t.Helper()
-	db, err := sql.Open("sqlite", path)
+	conn, err := engine.OpenConn(path, engine.OpenReadWrite|engine.OpenCreate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { db.Close() })
-	return db
+	t.Cleanup(func() { conn.Close() })
+	return conn
 }
 
-func exec(t *testing.T, db *sql.DB, query string) {
+// exec runs statements that are separated by semicolons.
+func exec(t *testing.T, conn *engine.Conn, statements string) {
 	t.Helper()
-	if _, err := db.Exec(query); err != nil {
-		t.Fatalf("%s: %v", query, err)
+	for statements != "" {
+		stmt, rest, err := conn.PrepareTransient(statements)
+		if err != nil {
+			t.Fatalf("%s: %v", statements, err)
+		}
+		if _, err := stmt.Step(); err != nil {
+			t.Fatalf("%s: %v", statements, err)
+		}
+		stmt.Finalize()
+		statements = strings.TrimSpace(statements[len(statements)-rest:])
 	}
 }
 
 func TestOpenRefuses(t *testing.T) {
-	for _, test := range []struct{ what, query, want string }{
+	for _, test := range []struct{ what, statements, want string }{
 		{"a newer schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 999", "newer program"},
+		{"the next schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 3", "newer program"},
 		{"another program's file", "CREATE TABLE notes (text)", "another program"},
 		{"another program's empty file", "PRAGMA application_id = 7; VACUUM", "another program"},
+		{"a table in the way", "PRAGMA application_id = 0x504C4E54; CREATE TABLE plants (text)", "apply schema/0001"},
 	} {
 		path := filepath.Join(t.TempDir(), "x.db")
-		exec(t, other(t, path), test.query)
-		_, err := sqlite.Open(t.Context(), path)
-		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: Open() = %v, want %q in it", test.what, err, test.want)
-		}
+		exec(t, openOther(t, path), test.statements)
+		wantRefusal(t, path, test.what, test.want, nil)
 	}
 }
 
-// Rates came with version 2: tokens of version 1 have none.
-func TestVersion1IsMigrated(t *testing.T) {
+func wantRefusal(t *testing.T, path, what, want string, wantErr error) {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path)
+	if err == nil {
+		s.Close()
+		t.Errorf("%s: Open() = nil, want an error", what)
+		return
+	}
+	if !strings.HasPrefix(err.Error(), "open the database "+path+": ") || !strings.Contains(err.Error(), want) ||
+		strings.Count(err.Error(), path) != 1 || wantErr != nil && !errors.Is(err, wantErr) {
+		t.Errorf("%s: Open() = %v, want %q in it", what, err, want)
+	}
+}
+
+func TestOpenRefusesFiles(t *testing.T) {
+	folder := t.TempDir()
+	wantRefusal(t, folder, "a directory", "is a directory", nil)
+	wantRefusal(t, filepath.Join(folder, "none", "x.db"), "a directory that does not exist", "no such file", nil)
+
+	text := filepath.Join(folder, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("Not a database. ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, text, "a text", "damaged", store.ErrUnavailable)
+
+	log := filepath.Join(folder, "log")
+	if err := os.Mkdir(log+"-wal", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, log, "a directory in place of the log", "", store.ErrUnavailable)
+
+	damaged := filepath.Join(folder, "damaged")
+	s := open(t, damaged)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(damaged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 4096; i < len(content); i++ { // all pages but the first
+		content[i] = 0xAA
+	}
+	if err := os.WriteFile(damaged, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, damaged, "a damaged file", "damaged", store.ErrUnavailable)
+}
+
+// Version 2 added rates: tokens of version 1 have none.
+func TestMigrateVersion1(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	first, err := os.ReadFile("schema/0001_plants_and_tokens.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	older := other(t, path)
+	older := openOther(t, path)
 	exec(t, older, string(first)+"; PRAGMA user_version = 1")
-	const add = "INSERT INTO tokens (name, hash, store, scopes, tail, created) VALUES ('%[1]s', CAST('%[1]s' AS BLOB), 'main', 'plants:read', 'tail', 1)"
+	const add = "INSERT INTO tokens (name, hash, store, scopes, tail, created)" +
+		" VALUES ('%[1]s', CAST('%[1]s' AS BLOB), 'main', 'plants:read', 'tail', 1)"
 	exec(t, older, fmt.Sprintf(add, "before"))
 	s := open(t, path)
 	exec(t, older, fmt.Sprintf(add, "after"))
@@ -112,30 +171,40 @@ func TestPathsWithStrangeCharacters(t *testing.T) {
 	}
 }
 
-// Every connection, the writer's and the readers', has the settings that durability rests on.
-func TestSettings(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	s := open(t, path)
-	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "5000"} {
-		for connection, got := range s.Settings(t, name) {
+// Every connection has the settings that durability and safety depend on.
+func TestPragmas(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "x.db"))
+	for name, want := range map[string]string{
+		"journal_mode": "wal", "synchronous": "2", "busy_timeout": "5000", "wal_autocheckpoint": "0",
+		"trusted_schema": "0", "cell_size_check": "1",
+	} {
+		for i, got := range s.Pragmas(t, name) {
 			if got != want {
-				t.Errorf("%s of connection %s is %s, want %s", name, connection, got, want)
+				t.Errorf("%s of connection %d is %s, want %s", name, i, got, want)
 			}
 		}
 	}
+	values := s.Pragmas(t, "query_only")
+	if len(values) < 6 || values[0] != "0" || slices.Contains(values[1:], "0") {
+		t.Errorf("query_only of the writer and the readers is %v, want 0 and then 1 for each of 5 or more", values)
+	}
 }
 
-// A write waits for another process that writes, and says so when it does not get its turn.
+// A write waits for another process that writes, and fails if that does not end.
 func TestLockedByAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := open(t, path)
-	db := other(t, path)
-	db.SetMaxOpenConns(1)
+	db := openOther(t, path)
 	exec(t, db, "BEGIN IMMEDIATE")
-	time.AfterFunc(300*time.Millisecond, func() { db.Exec("ROLLBACK") })
+	unlocked := make(chan struct{})
+	time.AfterFunc(300*time.Millisecond, func() {
+		defer close(unlocked)
+		exec(t, db, "ROLLBACK")
+	})
 	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 1, "x", "-")}); err != nil {
 		t.Errorf("CreateBatch() behind another writer = %v", err)
 	}
+	<-unlocked
 	exec(t, db, "BEGIN IMMEDIATE")
 	_, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 2, "x", "-")})
 	if !errors.Is(err, store.ErrUnavailable) {
@@ -147,24 +216,16 @@ func TestLockedByAnother(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
-	for version, ok := range map[string]bool{"3.53.4": true, "3.53.3": false, "3.52.9": false, "3.54.0": true, "4.0.0": true, "2.99.99": false, "x": false} {
-		if err := sqlite.CheckVersion(version); (err == nil) != ok {
-			t.Errorf("version %s: %v", version, err)
-		}
-	}
-}
-
-// A page is found by its key: the ten thousandth costs what the first does.
-func TestListGoesByTheKey(t *testing.T) {
+// A list searches by the key: the ten thousandth page costs what the first does.
+func TestListSearchesByKey(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "x.db"))
 	if got, want := s.Plan(t), "SEARCH plants USING PRIMARY KEY (store=? AND id>?)"; got != want {
 		t.Errorf("the plan of a list is %q, want %q", got, want)
 	}
 }
 
-// A service that is killed again and again before it copies the log does so all the same.
-func TestLogOfBeforeIsCopied(t *testing.T) {
+// The log of a killed process counts toward the next checkpoint.
+func TestLogOfKilledProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	s := open(t, path)
 	fill := func(s *sqlite.Store, first int64) {
@@ -176,7 +237,7 @@ func TestLogOfBeforeIsCopied(t *testing.T) {
 		}
 	}
 	fill(s, 0)
-	killed := filepath.Join(t.TempDir(), "x.db") // as a kill would leave it
+	killed := filepath.Join(t.TempDir(), "x.db") // what a killed process leaves
 	for _, suffix := range []string{"", "-wal"} {
 		text, err := os.ReadFile(path + suffix)
 		if err != nil {
@@ -197,7 +258,7 @@ func TestLogOfBeforeIsCopied(t *testing.T) {
 	}
 }
 
-// Whatever is large and whichever way it comes, the log is copied before it is much larger than it has to be.
+// Large names and tags, created or replaced, count toward the next checkpoint.
 func TestLogIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants.db")
 	s := open(t, path)
@@ -222,31 +283,22 @@ func TestLogIsBounded(t *testing.T) {
 	logged("30 MB of replaced names")
 }
 
-// Somebody always reads, so the log can't start over by itself.
-func TestLogIsBoundedBesideReaders(t *testing.T) {
+// With a reader at every moment the log does not restart by itself.
+func TestLogIsBoundedDuringReads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants.db")
 	s := open(t, path)
-	db := other(t, path)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
 	for range 4 {
+		db := openOther(t, path)
 		readers.Go(func() {
 			for {
-				tx, err := db.Begin()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				var n int
-				if err := tx.QueryRow("SELECT count(*) FROM tokens").Scan(&n); err != nil {
-					t.Error(err)
-				}
+				exec(t, db, "BEGIN; SELECT count(*) FROM tokens")
 				select {
 				case <-stop:
-					tx.Rollback()
 					return
 				case <-time.After(5 * time.Millisecond):
-					tx.Rollback()
+					exec(t, db, "ROLLBACK")
 				}
 			}
 		})
@@ -259,14 +311,14 @@ func TestLogIsBoundedBesideReaders(t *testing.T) {
 	}
 	close(stop)
 	readers.Wait()
-	// A chance to start over may be missed where a reader is held up.
+	// A slow reader can prevent a restart.
 	if log, err := os.Stat(path + "-wal"); err != nil || log.Size() > 90<<20 {
 		t.Errorf("after 120 MB the log has %d MiB (%v), want 48 or so", log.Size()>>20, err)
 	}
 }
 
-// Each edit is a commit of its own. However many wait, creates wait for one of them.
-func TestEditsLeaveRoomForCreates(t *testing.T) {
+// However many edits wait, a create waits for one of them.
+func TestCreateWaitsForOneEdit(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "plants.db"))
 	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 0, "x", "-")}); err != nil {
 		t.Fatal(err)
@@ -291,7 +343,7 @@ func TestEditsLeaveRoomForCreates(t *testing.T) {
 			}
 		})
 	}
-	for edited.Load() < 2*editors && !t.Failed() { // all of them are at it
+	for edited.Load() < 2*editors && !t.Failed() { // all of them run
 		time.Sleep(time.Millisecond)
 	}
 	var between []int64

@@ -2,84 +2,82 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
+
+	"zombiezen.com/go/sqlite"
 
 	"plantstore/internal/token"
 )
 
 const (
-	addToken    = "INSERT INTO tokens (name, hash, store, scopes, tail, created, expires, rate, burst) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-	tokenFields = "SELECT name, hash, store, scopes, tail, created, expires, revoked, rate, burst FROM tokens"
-	tokenByHash = tokenFields + " WHERE hash = ?"
-	allTokens   = tokenFields + " ORDER BY created, name"
-	revokeToken = "UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE name = ?"
+	addToken = `
+		INSERT INTO tokens (name, hash, store, scopes, tail, created, expires, rate, burst)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	tokenColumns = "SELECT name, hash, store, scopes, tail, created, expires, revoked, rate, burst FROM tokens"
+	tokenByHash  = tokenColumns + " WHERE hash = ?"
+	allTokens    = tokenColumns + " ORDER BY created, name"
+	revokeToken  = "UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE name = ?"
 )
 
 // AddToken implements store.Tokens.
 func (s *Store) AddToken(_ context.Context, t token.Token) error {
-	return s.writer.tx(func() error {
-		r := t.Row()
-		n, err := s.writer.exec(addToken, r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, orNil(r.Expires), orNil(r.Rate), orNil(r.Burst))
-		if err == nil && n == 0 {
-			err = token.ErrNameTaken
-		}
-		return err
-	})
+	r := t.Row()
+	return s.writer.changeToken(token.ErrNameTaken, addToken,
+		r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, r.Expires, r.Rate, r.Burst)
 }
 
 // RevokeToken implements store.Tokens.
 func (s *Store) RevokeToken(_ context.Context, name string, at time.Time) error {
-	return s.writer.tx(func() error {
-		n, err := s.writer.exec(revokeToken, at.UnixMilli(), name)
-		if err == nil && n == 0 {
-			err = token.ErrUnknown
+	return s.writer.changeToken(token.ErrUnknown, revokeToken, at.UnixMilli(), name)
+}
+
+// changeToken runs a statement that changes one row, and returns errNone if it changed none.
+func (w *writer) changeToken(errNone error, statement string, args ...any) error {
+	return w.tx(func() error {
+		if err := exec(w.conn, statement, args...); err != nil {
+			return err
 		}
-		return err
+		if w.conn.Changes() == 0 {
+			return errNone
+		}
+		return nil
 	})
 }
 
 // TokenByHash implements store.Tokens.
 func (s *Store) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
-	t, err := scanToken(s.token.QueryRowContext(ctx, hash[:]))
-	if errors.Is(err, sql.ErrNoRows) {
-		return token.Token{}, token.ErrUnknown
+	for row, err := range s.lookups.query(ctx, tokenByHash, hash[:]) {
+		if err != nil {
+			return token.Token{}, err
+		}
+		return tokenOf(row)
 	}
-	return t, translate(err)
+	return token.Token{}, token.ErrUnknown
 }
 
 // Tokens implements store.Tokens.
 func (s *Store) Tokens(ctx context.Context) ([]token.Token, error) {
-	rows, err := s.readers.QueryContext(ctx, allTokens)
-	if err != nil {
-		return nil, translate(err)
-	}
-	defer rows.Close()
 	var all []token.Token
-	for rows.Next() {
-		t, err := scanToken(rows)
+	for row, err := range s.readers.query(ctx, allTokens) {
 		if err != nil {
-			return nil, translate(err)
+			return nil, err
+		}
+		t, err := tokenOf(row)
+		if err != nil {
+			return nil, err
 		}
 		all = append(all, t)
 	}
-	return all, translate(rows.Err())
+	return all, nil
 }
 
-func scanToken(row interface{ Scan(...any) error }) (token.Token, error) {
-	var r token.Row
-	err := row.Scan(&r.Name, &r.Hash, &r.Store, &r.Scopes, &r.Tail, &r.Created, &r.Expires, &r.Revoked, &r.Rate, &r.Burst)
-	if err != nil {
-		return token.Token{}, err
-	}
-	return r.Token()
-}
-
-// orNil is the value that p points to, or nil.
-func orNil[T any](p *T) any {
-	if p == nil {
-		return nil
-	}
-	return *p
+// tokenOf reads a row of tokenColumns.
+func tokenOf(row *sqlite.Stmt) (token.Token, error) {
+	hash := make([]byte, row.ColumnLen(1))
+	row.ColumnBytes(1, hash)
+	return token.Row{
+		Name: row.ColumnText(0), Hash: hash, Store: row.ColumnText(2), Scopes: row.ColumnText(3), Tail: row.ColumnText(4),
+		Created: row.ColumnInt64(5), Expires: intOrNil(row, 6), Revoked: intOrNil(row, 7),
+		Rate: textOrNil(row, 8), Burst: intOrNil(row, 9),
+	}.Token()
 }

@@ -6,60 +6,53 @@ import (
 	"os"
 	"runtime/debug"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
+	"zombiezen.com/go/sqlite"
 
 	"plantstore/internal/store"
 )
 
-// writer is the one connection that changes the file.
+// writer is the one connection that changes the file: this file has its transactions, checkpoint.go the copying
+// of the log into the file, health.go what is known about whether writes succeed.
 //
-// After a commit that may or may not be on disk (a failed fsync), it never writes again:
-// the kernel may have dropped the pages, and a second fsync would lie.
+// After a commit that may or may not be on disk (a failed fsync), it never writes again: the kernel may have
+// dropped the pages, so that a second fsync would succeed without them. See stop and dropPageCache.
 type writer struct {
-	path   string
-	file   os.FileInfo               // of the database when it was opened
-	health atomic.Pointer[state]     // what is known of the last write
-	begun  atomic.Pointer[time.Time] // when the write under way began; nil while there is none
+	path    string
+	file    os.FileInfo               // the database file when it was opened
+	failure atomic.Pointer[error]     // why the last write failed; nil after one that succeeded
+	started atomic.Pointer[time.Time] // when the write in flight started; nil while there is none
 
-	editing chan struct{} // holds a token while somebody changes a plant, or waits to
-	turn    chan struct{} // holds a token while somebody writes; guards what follows
-	*connection
-	looked time.Time // when the file was last seen in its place
-	logged int       // pages in the log since it was last copied into the file, more or less
-	broken bool
+	editLock chan struct{} // contains an element while an edit is in flight
+	lock     chan struct{} // contains an element while a write is in flight; guards the fields below
+	conn     *sqlite.Conn
+	checked  time.Time // when checkWritable last ran
+	walPages int       // pages appended to the log since the last checkpoint, approximately
+	stopped  bool
 }
 
-// state is why the last write failed. Err is nil after a success.
-type state struct{ err error }
-
 const (
-	patience  = 5 * time.Second  // for other writers of this process; of other processes the driver waits as long
-	confirm   = 10 * time.Second // for the disk, before a change is called unknown; creates have commit.Options.Timeout
-	tooLong   = 2 * time.Second  // for a write, after which readiness says that the disk hangs
-	lookEvery = 100 * time.Millisecond
-	maxLog    = 4000 // pages in the log after which it is copied into the file
+	lockTimeout = 5 * time.Second  // for other writes of this process; busyTimeout is for other processes
+	editTimeout = 10 * time.Second // for the disk, before the outcome of an edit is unknown
 )
 
 func openWriter(path string) (*writer, error) {
 	file, err := os.Stat(path)
 	if err != nil {
-		return nil, plainly(err)
+		return nil, withoutPath(err)
 	}
 	for _, suffix := range []string{"", "-wal"} {
-		forget(path + suffix)
+		dropPageCache(path + suffix)
 	}
-	conn, err := connect(path, settings)
+	conn, err := openConn(path)
 	if err != nil {
 		return nil, translate(err)
 	}
-	w := &writer{path: path, file: file, turn: make(chan struct{}, 1), editing: make(chan struct{}, 1), connection: conn}
-	w.health.Store(&state{})
+	w := &writer{path: path, file: file, lock: make(chan struct{}, 1), editLock: make(chan struct{}, 1), conn: conn}
 	err = w.migrate()
-	if log, err := os.Stat(path + "-wal"); err == nil { // a process that was killed has left it
-		w.logged = int(log.Size() / pageSize)
+	if log, err := os.Stat(path + "-wal"); err == nil { // a killed process leaves its log
+		w.walPages = int(log.Size() / pageSize)
 	}
 	if err == nil {
 		if err = syncLog(path); err != nil {
@@ -72,28 +65,28 @@ func openWriter(path string) (*writer, error) {
 	return w, nil
 }
 
-// tx runs do inside a transaction that holds the write lock, and commits. When it returns nil,
-// what do changed is on disk.
+// tx runs do in a transaction and commits. When it returns nil, the changes are on disk. An error means that
+// nothing was stored, unless it is store.ErrUnknown.
 func (w *writer) tx(do func() error) (err error) {
-	if err := wait(w.turn, patience); err != nil {
+	if err := acquire(w.lock, lockTimeout); err != nil {
 		return err
 	}
-	defer func() { <-w.turn }()
-	defer w.note(&err)
-	if w.broken {
-		return w.health.Load().err
+	defer func() { <-w.lock }()
+	if w.stopped {
+		return w.lastFailure()
 	}
+	defer func() { w.record(err) }()
 	now := time.Now()
-	w.begun.Store(&now)
-	defer w.begun.Store(nil)
-	if now.Sub(w.looked) > lookEvery {
-		w.looked = now
-		if err := w.look(); err != nil {
+	w.started.Store(&now)
+	defer w.started.Store(nil)
+	if now.Sub(w.checked) > checkInterval {
+		w.checked = now
+		if err := w.checkWritable(); err != nil {
 			return err
 		}
 	}
 	defer func() {
-		if r := recover(); r != nil { // nobody knows what is half done
+		if r := recover(); r != nil { // what the transaction has done is unknown
 			w.stop("a write panicked")
 			err = fmt.Errorf("%w: panic in a write: %v\n%s", store.ErrUnknown, r, debug.Stack())
 		}
@@ -101,184 +94,108 @@ func (w *writer) tx(do func() error) (err error) {
 	return w.commit(do)
 }
 
-// edit is tx for a caller that waits for the disk no longer than confirm. Each edit is a commit of its own, so
-// they take their turns among themselves first: a batch of creates waits for one of them, not for all.
+// edit is tx for a caller that waits for the disk at most editTimeout.
+//
+// Each edit is a commit of its own, while creates share one. So edits queue for editLock first, and a batch of
+// creates waits for at most one of them.
 func (w *writer) edit(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		if err := wait(w.editing, patience-time.Second); err != nil { // both waits together end before confirm
+		// Both lock timeouts together are shorter than editTimeout: an edit that never started is not unknown.
+		if err := acquire(w.editLock, lockTimeout-time.Second); err != nil {
 			done <- err
 			return
 		}
-		defer func() { <-w.editing }()
+		defer func() { <-w.editLock }()
 		done <- w.tx(do)
 	}()
-	late := time.NewTimer(confirm)
-	defer late.Stop()
+	timeout := time.NewTimer(editTimeout)
+	defer timeout.Stop()
 	select {
 	case err := <-done:
 		return err
-	case <-late.C:
+	case <-timeout.C:
 		return fmt.Errorf("%w: the disk did not confirm in time", store.ErrUnknown)
 	}
 }
 
-const removed = "its file was removed or replaced"
-
-// look is why nothing can be written, without a write.
-func (w *writer) look() error {
-	if !w.inPlace() {
-		return w.stop(removed)
-	}
-	// Removing a folder that is not there needs a file system that can be written. On one that is
-	// frozen it waits, as a system call does. SQLite would wait inside a page fault of the log's index, where
-	// Go can't stop the thread to collect garbage: the whole process would hang with it.
-	if err := syscall.Rmdir(w.path + "-none"); errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	}
-	return nil
-}
-
-func (w *writer) inPlace() bool {
-	now, err := os.Stat(w.path)
-	return err == nil && os.SameFile(w.file, now)
-}
-
-// wait takes a turn.
-func wait(turn chan struct{}, patience time.Duration) error {
+// acquire takes a lock, or returns store.ErrBusy.
+func acquire(lock chan struct{}, timeout time.Duration) error {
 	select {
-	case turn <- struct{}{}:
+	case lock <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case turn <- struct{}{}:
+	case lock <- struct{}{}:
 		return nil
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return fmt.Errorf("%w: other writes take too long", store.ErrBusy)
 	}
 }
 
 func (w *writer) commit(do func() error) error {
-	if _, err := w.exec("BEGIN IMMEDIATE"); err != nil {
+	if err := exec(w.conn, "BEGIN IMMEDIATE"); err != nil {
 		return translate(err)
 	}
 	if err := do(); err != nil {
 		w.rollback()
-		if isSync(err) { // a large batch begins the log before COMMIT
-			w.stop(fmt.Sprintf("a write failed (%v)", inWords(err)))
+		if sqlite.ErrCode(err) == sqlite.ResultIOErrFsync { // a large batch starts the log before COMMIT
+			w.stop(fmt.Sprintf("a write failed (%v)", describe(err)))
 		}
 		return translate(err)
 	}
-	if _, err := w.exec("COMMIT"); err != nil {
+	if err := exec(w.conn, "COMMIT"); err != nil {
 		return w.commitFailed(err)
 	}
-	w.logged += 1 + w.kept/pageSize
-	w.kept = 0
-	if w.logged >= maxLog {
+	if w.walPages++; w.walPages >= maxWALPages {
 		w.checkpoint()
 	}
-	w.mark()
+	w.updateReadMark()
 	return nil
 }
 
-// mark reads, so that the index of the log has a mark for readers of what was just committed. Otherwise
-// the next reader sets it, and on a file system that has been frozen since it would hang: see look.
-func (w *writer) mark() { w.row("PRAGMA user_version") }
-
-// commitFailed says what a failed COMMIT means. The record that makes a transaction count is written
-// last and then synced, so a write that failed, for want of space or another reason, has left none.
+// commitFailed returns what a failed COMMIT means. The record that makes a transaction valid is written last and
+// then synced, so after a failed write, for lack of space or another reason, nothing is stored.
 func (w *writer) commitFailed(err error) error {
 	w.rollback()
-	switch code := codeOf(err); {
-	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_FULL, isWrite(err):
-		w.looked = time.Time{} // the next write may find better words for it
+	switch code := sqlite.ErrCode(err); {
+	case code == sqlite.ResultIOErrWrite, code.ToPrimary() == sqlite.ResultBusy, code.ToPrimary() == sqlite.ResultFull:
+		w.checked = time.Time{} // the next write may find a more exact reason
 		return translate(err)
-	case isIndex(err): // the log is written and synced, and its index could not grow
+	case isSharedMemory(code): // the log is written and synced, but its index could not grow
 	default:
-		w.stop(fmt.Sprintf("a commit failed (%v)", inWords(err)))
+		w.stop(fmt.Sprintf("a commit failed (%v)", describe(err)))
 	}
-	return fmt.Errorf("commit: %w: %w", store.ErrUnknown, inWords(err))
+	return fmt.Errorf("commit: %w: %w", store.ErrUnknown, describe(err))
 }
 
-// checkpoint copies the log into the file. SQLite would do so by itself, and not tell when the sync
-// of the file fails. What has just been committed is safe in the log either way.
-//
-// The log starts over when nobody reads from it. Where there is always somebody, they are waited for, a moment,
-// while nothing is written.
-func (w *writer) checkpoint() {
-	w.logged = 0
-	status, err := w.row("PRAGMA wal_checkpoint(PASSIVE)")
-	if err == nil && len(status) == 3 && status[1].(int64) > 2*maxLog {
-		w.row("PRAGMA busy_timeout(100)")
-		_, err = w.row("PRAGMA wal_checkpoint(RESTART)")
-		w.row("PRAGMA " + settings[0])
+// isSharedMemory reports whether a code is about the shared memory that indexes the log.
+func isSharedMemory(code sqlite.ResultCode) bool {
+	switch code {
+	case sqlite.ResultIOErrSHMOpen, sqlite.ResultIOErrSHMSize, sqlite.ResultIOErrSHMLock, sqlite.ResultIOErrSHMMap:
+		return true
 	}
-	switch code := codeOf(err); {
-	case err == nil, code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_LOCKED, code == sqlite3.SQLITE_FULL, isWrite(err): // the log keeps it, and the next one tries again
-	default:
-		w.stop(fmt.Sprintf("a checkpoint failed (%v)", inWords(err)))
-	}
+	return false
 }
 
-// rollback ends a transaction if SQLite has not ended it by itself.
+// rollback ends the transaction unless SQLite has rolled it back itself.
 func (w *writer) rollback() {
-	if _, err := w.exec("ROLLBACK"); err != nil && codeOf(err) != sqlite3.SQLITE_ERROR {
-		w.stop(fmt.Sprintf("a rollback failed (%v)", inWords(err)))
+	if w.conn.AutocommitEnabled() {
+		return
 	}
-}
-
-// stop makes this the last write.
-func (w *writer) stop(why string) error {
-	w.broken = true
-	err := fmt.Errorf("%w: %s, so nothing more is written until the service is started again", store.ErrUnavailable, why)
-	w.health.Store(&state{err})
-	return err
-}
-
-// note keeps whether the last write could be done, for check.
-func (w *writer) note(err *error) {
-	switch {
-	case w.broken:
-	case errors.Is(*err, store.ErrFull), errors.Is(*err, store.ErrUnavailable), errors.Is(*err, store.ErrUnknown):
-		w.health.Store(&state{*err})
-	case w.health.Load().err != nil:
-		w.health.Store(&state{})
+	if err := exec(w.conn, "ROLLBACK"); err != nil {
+		w.stop(fmt.Sprintf("a rollback failed (%v)", describe(err)))
 	}
-}
-
-// check is why a write would fail now, as far as the last one tells. Behind the caller's back it
-// begins one, and after a failure also writes, so that the next check knows more.
-func (w *writer) check() error {
-	err := w.health.Load().err
-	if err == nil && !w.inPlace() {
-		return fmt.Errorf("%w: %s", store.ErrUnavailable, removed)
-	}
-	if begun := w.begun.Load(); err == nil && begun != nil && time.Since(*begun) > tooLong {
-		return fmt.Errorf("%w: a write has waited %d s for the disk", store.ErrUnavailable, time.Since(*begun)/time.Second)
-	}
-	if len(w.turn) == 0 {
-		go w.tx(func() error {
-			if err == nil {
-				return nil
-			}
-			version, err := w.number("PRAGMA user_version")
-			if err == nil {
-				_, err = w.exec(fmt.Sprintf("PRAGMA user_version = %d", version))
-			}
-			return err
-		})
-	}
-	return err
 }
 
 func (w *writer) close() error {
-	w.turn <- struct{}{}
-	defer func() { <-w.turn }()
-	if w.broken {
-		return nil // the last connection to go would sync: the end of the process closes it as it is
+	w.lock <- struct{}{}
+	defer func() { <-w.lock }()
+	if w.stopped {
+		return nil // closing the last connection would sync; the end of the process closes it without
 	}
-	w.broken = true
-	w.health.Store(&state{fmt.Errorf("%w: it was closed", store.ErrUnavailable)})
-	return w.connection.close()
+	w.stopped = true
+	w.setFailure(errClosed)
+	return w.conn.Close()
 }

@@ -1,0 +1,98 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"plantstore/internal/store"
+)
+
+const (
+	checkInterval = 100 * time.Millisecond // between two calls of checkWritable
+	slowWrite     = 2 * time.Second        // a write that takes longer makes check fail
+)
+
+const fileRemoved = "its file was removed or replaced"
+
+// checkWritable returns why nothing can be written, without writing.
+func (w *writer) checkWritable() error {
+	if !w.fileExists() {
+		return w.stop(fileRemoved)
+	}
+	// Removing a directory that does not exist requires a writable file system, and waits while it is frozen, as a
+	// system call. SQLite would wait in a page fault of the memory-mapped index of the log, where Go can't stop the
+	// thread for a garbage collection: the whole process would hang.
+	if err := syscall.Rmdir(w.path + "-none"); errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// fileExists reports whether the path still names the file that was opened.
+func (w *writer) fileExists() bool {
+	now, err := os.Stat(w.path)
+	return err == nil && os.SameFile(w.file, now)
+}
+
+// stop makes the writer refuse all further writes until the service is restarted, and returns the reason.
+func (w *writer) stop(reason string) error {
+	w.stopped = true
+	err := fmt.Errorf("%w: %s, so nothing more is written until the service is started again",
+		store.ErrUnavailable, reason)
+	w.setFailure(err)
+	return err
+}
+
+// record keeps for check whether the last write could be made. Errors about the request, such as
+// plant.ErrNotFound, do not count as failures.
+func (w *writer) record(err error) {
+	switch {
+	case w.stopped:
+	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknown):
+		w.setFailure(err)
+	default:
+		w.failure.Store(nil)
+	}
+}
+
+func (w *writer) setFailure(err error) { w.failure.Store(&err) }
+
+func (w *writer) lastFailure() error {
+	if err := w.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// check returns why a write would fail now, as far as is known, and starts a probe for the next check.
+func (w *writer) check() error {
+	err := w.lastFailure()
+	if err == nil && !w.fileExists() {
+		return fmt.Errorf("%w: %s", store.ErrUnavailable, fileRemoved)
+	}
+	if started := w.started.Load(); err == nil && started != nil && time.Since(*started) > slowWrite {
+		return fmt.Errorf("%w: a write has waited %d s for the disk", store.ErrUnavailable, time.Since(*started)/time.Second)
+	}
+	if len(w.lock) == 0 {
+		go w.probe(err != nil)
+	}
+	return err
+}
+
+// probe makes an empty transaction, which finds a locked file. After a failure it also writes, so that a full disk
+// is found, and found to have space again, while no client creates anything.
+func (w *writer) probe(write bool) {
+	w.tx(func() error {
+		if !write {
+			return nil
+		}
+		version, err := w.number("PRAGMA user_version")
+		if err != nil {
+			return err
+		}
+		return exec(w.conn, fmt.Sprintf("PRAGMA user_version = %d", version))
+	})
+}

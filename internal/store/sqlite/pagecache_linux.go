@@ -1,0 +1,22 @@
+package sqlite
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// dropPageCache makes the kernel read a file from the disk again.
+//
+// After a failed fsync, Linux keeps the written pages in memory and marks them clean although the disk does not
+// have them. Reads still return them, another fsync succeeds without writing them, and what is written after or
+// over them may be lost with them. So the process that saw the failure stops writing (see writer.stop), and the
+// next one starts from what is on disk. Pages that are written and not synced yet stay in memory.
+func dropPageCache(path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return // opening the database reports it
+	}
+	defer f.Close()
+	unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+}

@@ -1,0 +1,141 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/token"
+)
+
+const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+// occupy runs n queries at once that end with their context only.
+func occupy(t *testing.T, s *Store, n int) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	errs := make(chan error, n)
+	for range n {
+		go func() {
+			for _, err := range s.readers.query(ctx, endless) {
+				errs <- err
+			}
+		}()
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for ; len(s.readers.idle) > cap(s.readers.idle)-n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the readers are not busy after 30 s")
+		}
+	}
+	return func() {
+		cancel()
+		for range n {
+			select {
+			case err := <-errs:
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("a read whose context ended = %v, want %v", err, context.Canceled)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("a read goes on 30 s after its context ended")
+			}
+		}
+	}
+}
+
+func newStore(t *testing.T) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// A read ends with its context, and its connection serves the next one. Tokens have a connection of their own.
+func TestReadEndsWithContext(t *testing.T) {
+	s := newStore(t)
+	cancel := occupy(t, s, cap(s.readers.idle))
+	short, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	if _, err := s.Get(short, "main", 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Get() while every reader is busy = %v, want %v", err, context.DeadlineExceeded)
+	}
+	if _, err := s.TokenByHash(t.Context(), token.Hash{}); !errors.Is(err, token.ErrUnknown) {
+		t.Errorf("TokenByHash() while every reader is busy = %v, want %v", err, token.ErrUnknown)
+	}
+	cancel()
+	for range 2 * cap(s.readers.idle) {
+		if _, err := s.Get(t.Context(), "main", 1); !errors.Is(err, plant.ErrNotFound) {
+			t.Errorf("Get() after that = %v, want %v", err, plant.ErrNotFound)
+		}
+	}
+}
+
+func TestReadWithEndedContext(t *testing.T) {
+	s := newStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // the connection is free, too
+		_, getErr := s.Get(ctx, "main", 1)
+		_, countErr := s.Count(ctx, "main")
+		_, tokenErr := s.TokenByHash(ctx, token.Hash{})
+		for _, err := range []error{getErr, countErr, tokenErr} {
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("a read with an ended context = %v, want %v", err, context.Canceled)
+			}
+		}
+	}
+}
+
+// Close does not wait for reads: their connections are closed when they end.
+func TestCloseDuringReads(t *testing.T) {
+	s := newStore(t)
+	cancel := occupy(t, s, 1)
+	if err := s.Close(); err != nil {
+		t.Errorf("Close() = %v", err)
+	}
+	for name, read := range map[string]func() error{
+		"Get":         func() error { _, err := s.Get(t.Context(), "main", 1); return err },
+		"TokenByHash": func() error { _, err := s.TokenByHash(t.Context(), token.Hash{}); return err },
+		"Check":       func() error { return s.Check(t.Context()) },
+		"AddToken":    func() error { return s.AddToken(t.Context(), token.Token{}) },
+		"RevokeToken": func() error { return s.RevokeToken(t.Context(), "x", time.Now()) },
+	} {
+		if err := read(); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s after Close() = %v, want %v", name, err, store.ErrUnavailable)
+		}
+	}
+	cancel()
+	// The journal mode can be changed by the only connection to a file.
+	conn, err := openConn(s.writer.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetBusyTimeout(0)
+	for deadline := time.Now().Add(30 * time.Second); exec(conn, "PRAGMA journal_mode(DELETE)") != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("a connection is open 30 s after its read ended")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestCheckOfReads(t *testing.T) {
+	s := newStore(t)
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check() = %v", err)
+	}
+	if err := s.readers.close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Check() while reads fail = %v, want %v", err, store.ErrUnavailable)
+	}
+}
