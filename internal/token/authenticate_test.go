@@ -88,6 +88,16 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
+func TestIsBearer(t *testing.T) {
+	for text, want := range map[string]bool{
+		"x": true, "x==": true, "aZ9-._~+/": true, "": false, "=": false, "x=x": false, "x y": false, "ü": false,
+	} {
+		if got := token.IsBearer(text); got != want {
+			t.Errorf("IsBearer(%q) = %v, want %v", text, got, want)
+		}
+	}
+}
+
 func TestMistypedTokensAreNotLookedUp(t *testing.T) {
 	l := &lookup{}
 	a := token.NewAuthenticator(l, nil, time.Now)
