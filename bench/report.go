@@ -60,8 +60,8 @@ func thousands(n float64) string {
 // notes explain the table.
 func (res result) notes() []string {
 	notes := []string{
-		"Medians of the rounds. Ratios are computed round by round and can be compared between machines; " +
-			"absolute figures are those of this machine.",
+		"Medians of the rounds. Ratios are computed round by round; compare them, not absolute figures, because " +
+			"those depend on the machine.",
 		"Ratio: creates/s to (a) for the first rows, to (d) on PostgreSQL, and to the row with 64 connections " +
 			"(1 for a single client, 256 for slower commits) below.",
 		"64 connections, 10-byte names, ascending ids and an empty store unless a row says otherwise. " +
