@@ -35,7 +35,8 @@ const (
 )
 
 func main() {
-	kind := flag.String("kind", "product", "none: store nothing; single: one transaction for each request; product: group commit")
+	kind := flag.String("kind", "product",
+		"none: store nothing; single: one transaction for each request; product: group commit")
 	db := flag.String("db", "plantstore.db", "the database: a file, or a postgres:// URL")
 	slower := flag.Duration("slower", 0, "delay of every commit of the product")
 	profile := flag.String("cpuprofile", "", "file for a CPU profile of the whole run")
