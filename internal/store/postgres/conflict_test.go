@@ -59,27 +59,32 @@ func openTraced(t *testing.T, address string, tracer *tracer) *Store {
 func TestPlainInsertIsTriedFirst(t *testing.T) {
 	t.Parallel()
 	sent := map[string]int{}
-	s := openTraced(t, pgtest.Database(t), &tracer{prepared: sent})
+	count := func(sql string) {
+		if sql == selectPlants {
+			sent[sql]++
+		}
+	}
+	s := openTraced(t, pgtest.Database(t), &tracer{prepared: sent, after: count})
 	// want creates a plant and checks how often each statement has been sent for it.
-	want := func(id, plain, onConflict int) {
+	want := func(id, plain, onConflict, selects int) {
 		t.Helper()
 		clear(sent)
 		create(t, s, record(id))
-		if sent[insertPlants] != plain || sent[insertAbsent] != onConflict {
-			t.Errorf("plant %d was sent %d times as plain INSERT and %d times with ON CONFLICT, want %d and %d",
-				id, sent[insertPlants], sent[insertAbsent], plain, onConflict)
+		if sent[insertPlants] != plain || sent[insertAbsent] != onConflict || (sent[selectPlants] > 0) != (selects > 0) {
+			t.Errorf("plant %d: the statements are %v, want %d plain INSERT, %d with ON CONFLICT, %d SELECT",
+				id, sent, plain, onConflict, selects)
 		}
 	}
 	ago := func(d time.Duration) { s.lastDuplicate.Store(int64(time.Since(s.opened) - d)) }
-	want(1, 1, 0)
-	want(2, 1, 0)
-	want(1, 1, 1)
+	want(1, 1, 0, 0)
+	want(2, 1, 0, 0)
+	want(1, 1, 1, 1)
 	ago(-time.Hour) // as long as the test takes
-	want(1, 0, 1)
-	want(3, 0, 1)
+	want(1, 0, 1, 1)
+	want(3, 0, 1, 0) // a new plant needs no SELECT
 	ago(onConflictPeriod)
-	want(4, 1, 0)
-	want(4, 1, 1)
+	want(4, 1, 0, 0)
+	want(4, 1, 1, 1)
 	if since := time.Since(s.opened) - time.Duration(s.lastDuplicate.Load()); since < 0 || since > time.Minute {
 		t.Errorf("the existing id was recorded %v ago, want now", since)
 	}
