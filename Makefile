@@ -97,7 +97,7 @@ slow: needs ## connect slow clients until the server disconnects them, about 2 m
 	go test ./internal/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
 
 overload: ## send ten times the capacity for 30 s, in 256 MiB, on an otherwise idle machine
-	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e/overload -count=1 -v -run 'TestOverload$$'
+	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e/overload -count=1 -v -run 'TestOverloadGoodput$$'
 
 # make mutate PKG=./internal/rate N=100 SEED=2 MIN=90
 PKG ?= $(shell go list ./client ./cmd/... ./internal/... | grep -v -e /e2e -e /testkit)

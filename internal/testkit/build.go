@@ -50,7 +50,8 @@ func BuildCommand(name, pkg string, flags ...string) (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(folder, name)
-	build := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=false"}, flags...), "-o", path, pkg)...)
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", path}, flags...)
+	build := exec.Command("go", append(args, pkg)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)

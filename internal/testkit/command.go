@@ -8,22 +8,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
-func IssueToken(t *testing.T, db string, args ...string) string {
+// Run runs a command of the product to its end.
+func Run(t testing.TB, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	out, errs, code := Run(t, nil, append([]string{"token", "issue", "--db", db}, args...)...)
-	if code != 0 || !regexp.MustCompile(`^plant_[0-9A-Za-z]{36}\n$`).MatchString(out) {
-		t.Fatalf("token issue %q: exit %d, stdout %q, stderr %q", args, code, out, errs)
-	}
-	return strings.TrimSpace(out)
-}
-
-// Run runs a command to its end.
-func Run(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Binary, args...)
 	var out, errs bytes.Buffer
@@ -32,7 +22,17 @@ func Run(t *testing.T, env []string, args ...string) (stdout, stderr string, cod
 		t.Fatal(err)
 	}
 	if strings.Contains(errs.String(), "goroutine ") {
-		t.Errorf("plantstore %q printed a stack:\n%s", args, errs.String())
+		t.Errorf("plantstore %q printed a stack trace:\n%s", args, errs.String())
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// IssueToken issues a token in a database, which a server may be using.
+func IssueToken(t testing.TB, db string, args ...string) string {
+	t.Helper()
+	out, errs, code := Run(t, nil, append([]string{"token", "issue", "--db", db}, args...)...)
+	if code != 0 || !regexp.MustCompile(`^plant_[0-9A-Za-z]{36}\n$`).MatchString(out) {
+		t.Fatalf("token issue %q: exit %d, stdout %q, stderr %q", args, code, out, errs)
+	}
+	return strings.TrimSpace(out)
 }

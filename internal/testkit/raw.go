@@ -4,23 +4,57 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-func (p *Server) Dial(t testing.TB) net.Conn {
+// Dial opens a connection to the API. Every read and write on it ends by the deadline of a test.
+func (s *Server) Dial(t testing.TB) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(p.URL, "http://"))
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SetDeadline(time.Now().Add(15 * time.Second))
+	c.SetDeadline(time.Now().Add(Deadline))
 	return c
 }
 
+// Raw writes bytes to a new connection and returns everything up to its end.
+func (s *Server) Raw(t testing.TB, request string) string {
+	t.Helper()
+	c := s.Dial(t)
+	defer c.Close()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	all, _ := io.ReadAll(bufio.NewReader(c))
+	return string(all)
+}
+
+// ParseRaw returns the status and the body of what Raw returned.
+func ParseRaw(response string) (status int, body string) {
+	head, body, _ := strings.Cut(response, "\r\n\r\n")
+	if len(head) > 12 {
+		status, _ = strconv.Atoi(head[9:12])
+	}
+	return status, body
+}
+
+// RawCreate is the bytes of a request that creates a plant.
+func (s *Server) RawCreate(id int) string { return rawCreate(s.Token, id, "x") }
+
+func rawCreate(token string, id int, name string) string {
+	body := fmt.Sprintf(`{"id":%d,"name":%q}`, id, name)
+	return fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", token, len(body), body)
+}
+
+// Chunked is a body in chunked transfer coding.
 func Chunked(body string) string {
 	var b strings.Builder
 	for len(body) > 0 {
@@ -31,70 +65,40 @@ func Chunked(body string) string {
 	return b.String() + "0\r\n\r\n"
 }
 
-func ParseRaw(response string) (status int, body string) {
-	head, body, _ := strings.Cut(response, "\r\n\r\n")
-	if len(head) > 12 {
-		status, _ = strconv.Atoi(head[9:12])
-	}
-	return status, body
-}
-
-// RawCreate is a whole request as it goes over the wire.
-func (p *Server) RawCreate(id int) string {
-	body := fmt.Sprintf(`{"id":%d,"name":"x"}`, id)
-	return fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", p.Token, len(body), body)
-}
-
-// Raw writes bytes to a new connection and returns everything that comes back.
-func (p *Server) Raw(t testing.TB, request string) string {
-	t.Helper()
-	c := p.Dial(t)
-	defer c.Close()
-	if _, err := io.WriteString(c, request); err != nil {
-		t.Fatal(err)
-	}
-	all, _ := io.ReadAll(bufio.NewReader(c))
-	return string(all)
-}
-
-// Conn is one connection to a server.
+// Conn is a connection that costs the client less than net/http, for tests with many clients.
 type Conn struct {
-	t    *testing.T
-	p    *Server
-	Conn net.Conn
-	in   *bufio.Reader
+	net.Conn
+	t     *testing.T
+	token string
+	in    *bufio.Reader
 }
 
-func Connect(t *testing.T, p *Server) *Conn {
+// Connect opens a connection that is closed at the end of the test.
+func (s *Server) Connect(t *testing.T) *Conn {
 	t.Helper()
-	conn := p.Dial(t)
-	conn.SetDeadline(time.Time{}) // each answer has its own
+	conn := s.Dial(t)
 	t.Cleanup(func() { conn.Close() })
-	return &Conn{t, p, conn, bufio.NewReader(conn)}
+	return &Conn{conn, t, s.Token, bufio.NewReader(conn)}
 }
 
-func (s *Conn) Create(id int, name string) Response {
-	body := fmt.Sprintf(`{"id":%d,"name":%q}`, id, name)
-	s.Conn.SetWriteDeadline(time.Now().Add(time.Minute))
-	_, err := fmt.Fprintf(s.Conn, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		s.p.Token, len(body), body)
+// Create creates a plant. Without a response it fails the test.
+func (c *Conn) Create(id int, name string) Response {
+	a, err := c.Exchange(rawCreate(c.token, id, name))
 	if err != nil {
-		s.t.Errorf("plant %d: %v", id, err)
-		return Response{}
-	}
-	a, err := s.ReadResponse()
-	if err != nil {
-		s.t.Errorf("plant %d: %v", id, err)
+		c.t.Errorf("plant %d: %v", id, err)
 	}
 	return a
 }
 
-// ReadResponse reads an answer's status and body, in less time than the library takes: the clients of a race are many.
-func (s *Conn) ReadResponse() (a Response, err error) {
+// Exchange sends a request and reads the status and the body of its response.
+func (c *Conn) Exchange(request string) (a Response, err error) {
+	c.SetDeadline(time.Now().Add(Deadline))
+	if _, err := io.WriteString(c, request); err != nil {
+		return a, err
+	}
 	length := 0
-	s.Conn.SetReadDeadline(time.Now().Add(time.Minute))
 	for {
-		line, err := s.in.ReadString('\n')
+		line, err := c.in.ReadString('\n')
 		if err != nil {
 			return a, err
 		}
@@ -110,7 +114,27 @@ func (s *Conn) ReadResponse() (a Response, err error) {
 		}
 	}
 	body := make([]byte, length)
-	_, err = io.ReadFull(s.in, body)
+	_, err = io.ReadFull(c.in, body)
 	a.Body = string(body)
 	return a, err
 }
+
+// FreeAddress is an address that nothing listens on, for servers that are restarted on it: its port is outside the
+// range that the system assigns to clients and the ranges of other servers of tests. No two calls return the same.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 22500+rand.IntN(7500))
+		if _, used := usedAddresses.LoadOrStore(address, true); used {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+var usedAddresses sync.Map

@@ -2,10 +2,8 @@ package testkit
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,214 +13,51 @@ import (
 	"time"
 )
 
+// FixedToken is a token for servers whose token the test chooses.
 const FixedToken = "a-fixed-token-for-tests"
 
-// Freeze stops the process where it is: a power cut ends the processor together with the disk. It must
-// not see the cut, because a sync that is under way then may return success for what is not on disk.
-func (p *Server) Freeze() {
-	p.t.Helper()
-	p.Cmd.Process.Signal(syscall.SIGSTOP)
-	for deadline := time.Now().Add(10 * time.Second); !p.frozen(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			p.t.Fatal("the process has not stopped in 10 s")
-		}
-	}
-}
-
-// frozen reports whether no thread runs any more: each has stopped, waits for the disk and will stop
-// before it goes on, or has ended.
-func (p *Server) frozen() bool {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Cmd.Process.Pid))
-	for _, path := range threads {
-		text, err := os.ReadFile(path)
-		if err == nil && !bytes.ContainsAny(text[bytes.LastIndexByte(text, ')')+2:][:1], "TDZX") {
-			return false
-		}
-	}
-	return true
-}
-
-func StartAgain(t *testing.T, before *Server, db string) *Server {
-	t.Helper()
-	p := Start(t, db)
-	p.Token = before.Token
-	return p
-}
-
-func (p *Server) Running() bool {
-	select {
-	case <-p.Ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// StartFixed starts the product with a fixed token, which also the next start knows.
-func StartFixed(t *testing.T, db string, args ...string) *Server {
-	t.Helper()
-	cmd := exec.Command(Binary, append([]string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}, args...)...)
-	cmd.Env = append(os.Environ(), "PLANTSTORE_TOKEN="+FixedToken)
-	p := Launch(t, cmd)
-	p.WaitUntilServing()
-	p.Token = FixedToken
-	return p
-}
-
-// Server is a running server.
+// Server is a process that serves, or has served.
 type Server struct {
-	t      *testing.T
 	Cmd    *exec.Cmd
-	URL    string // of the API
-	Ops    string // of health
-	Token  string // the first token, where it was issued by this start
+	URL    string // the address of the API
+	Ops    string // the address of health checks; empty if they are off
+	Token  string // a valid token, if this start issued one
 	Stdout *Output
 	Stderr *Output
-	Ended  chan struct{}
-	err    error // of Wait, once ended
+	Ended  chan struct{} // closed when the process has ended and its output is complete
+
+	t   *testing.T
+	err error // from Wait, once ended
 }
 
-// Start starts the product on a free port. It is killed at the end of the test.
+// Start starts the product on free ports and waits until it serves. It is killed at the end of the test.
 func Start(t *testing.T, db string, args ...string) *Server {
 	t.Helper()
-	p := Launch(t, exec.Command(Binary, append([]string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}, args...)...))
-	p.WaitUntilServing()
-	return p
+	s := Launch(t, Serve(db, args...))
+	s.WaitServing()
+	return s
 }
 
-// Launch starts a command as a server. It is killed at the end of the test.
-func Launch(t *testing.T, cmd *exec.Cmd) *Server {
+// StartAgain starts the product on a database that an earlier server issued its token in.
+func StartAgain(t *testing.T, earlier *Server, db string, args ...string) *Server {
 	t.Helper()
-	watchSources()
-	p := &Server{t: t, Cmd: cmd, Stdout: new(Output), Stderr: new(Output), Ended: make(chan struct{})}
-	cmd.Stdout = p.Stdout
-	if cmd.Stderr == nil {
-		cmd.Stderr = p.Stderr
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		p.err = cmd.Wait()
-		close(p.Ended)
-	}()
-	t.Cleanup(func() {
-		p.Kill()
-		if t.Failed() {
-			t.Logf("the server's log:\n%s", last(p.Stderr.String(), 4000))
-		}
-	})
-	return p
+	s := Start(t, db, args...)
+	s.Token = earlier.Token
+	return s
 }
 
-var (
-	ServingPattern = regexp.MustCompile(`Plant Store serves (\S+)\n`)
-	healthPattern  = regexp.MustCompile(`"msg":"health","address":"([^"]+)"`)
-	TokenPattern   = regexp.MustCompile(`\bplant_[0-9A-Za-z]{36}\b`)
-)
-
-// WaitUntilServing waits until the server is up, and for what it says of tokens: a first one, or how to get another.
-func (p *Server) WaitUntilServing() {
-	p.t.Helper()
-	p.WaitUntilUp()
-	if p.hasFixedToken() {
-		return
-	}
-	for deadline := time.Now().Add(TokenDeadline); ; time.Sleep(time.Millisecond) {
-		said := p.Stdout.String()
-		if p.Token = TokenPattern.FindString(said); p.Token != "" || strings.Contains(said, "Another token") {
-			return
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("the server says nothing of a token in %v, only %q", TokenDeadline, said)
-		}
-	}
+// StartFixed starts the product with FixedToken, which is valid after a restart too.
+func StartFixed(t *testing.T, db string, args ...string) *Server {
+	t.Helper()
+	cmd := Serve(db, args...)
+	cmd.Env = append(os.Environ(), "PLANTSTORE_TOKEN="+FixedToken)
+	s := Launch(t, cmd)
+	s.WaitServing()
+	s.Token = FixedToken
+	return s
 }
 
-// TokenDeadline is how long a token may take after the log says that the server is up: it comes through another pipe,
-// and on a busy machine the log can be read earlier.
-const TokenDeadline = 10 * time.Second
-
-// WaitUntilUp waits until the server is up. What it has printed until then can still be on its way.
-func (p *Server) WaitUntilUp() {
-	p.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !strings.Contains(p.Stderr.String(), `"msg":"serving"`) || !ServingPattern.MatchString(p.Stdout.String()) {
-		select {
-		case <-p.Ended:
-			p.t.Fatalf("the server ended: %v\n%s", p.err, p.Stderr)
-		case <-time.After(5 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("the server is not up after 20 s:\n%s", p.Stderr)
-		}
-	}
-	p.URL = ServingPattern.FindStringSubmatch(p.Stdout.String())[1]
-	if m := healthPattern.FindStringSubmatch(p.Stderr.String()); m != nil {
-		p.Ops = m[1]
-	}
-}
-
-// hasFixedToken reports whether the server was started with a token, so that it says nothing of one.
-func (p *Server) hasFixedToken() bool {
-	return slices.ContainsFunc(slices.Concat(p.Cmd.Environ(), p.Cmd.Args), func(s string) bool {
-		name, value, _ := strings.Cut(s, "=")
-		return (name == "PLANTSTORE_TOKEN" || name == "PLANTSTORE_TOKEN_FILE") && value != "" || name == "--token-file" || s == FixedToken // a liar's
-	})
-}
-
-// Kill ends the process as a crash would, and waits for its end.
-func (p *Server) Kill() {
-	p.Cmd.Process.Kill()
-	<-p.Ended
-}
-
-// Stop asks the process to end and returns its exit code.
-func (p *Server) Stop(within time.Duration) int {
-	p.t.Helper()
-	p.Cmd.Process.Signal(syscall.SIGTERM)
-	return p.WaitExit(within)
-}
-
-func (p *Server) WaitExit(within time.Duration) int {
-	p.t.Helper()
-	select {
-	case <-p.Ended:
-	case <-time.After(within):
-		p.t.Fatalf("the server has not ended after %v\n%s", within, p.Stderr)
-	}
-	return p.Cmd.ProcessState.ExitCode()
-}
-
-// Output collects what a process prints; it can be read while the process runs.
-type Output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *Output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *Output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// Truncate drops what was printed after the first n bytes.
-func (o *Output) Truncate(n int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.buf.Truncate(n)
-}
-
-func last(s string, n int) string { return s[max(0, len(s)-n):] }
-
-// StartReplicas starts servers on one database. All know the first token.
+// StartReplicas starts n servers on one database. They all have the token of the first.
 func StartReplicas(t *testing.T, db string, n int) (all []*Server) {
 	t.Helper()
 	for range n {
@@ -230,4 +65,149 @@ func StartReplicas(t *testing.T, db string, n int) (all []*Server) {
 		all[len(all)-1].Token = all[0].Token
 	}
 	return all
+}
+
+// Serve is the command that Start runs. Later arguments override the free ports.
+func Serve(db string, args ...string) *exec.Cmd {
+	fixed := []string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}
+	return exec.Command(Binary, append(fixed, args...)...)
+}
+
+// Launch starts a command and does not wait for it to serve. It is killed at the end of the test.
+func Launch(t *testing.T, cmd *exec.Cmd) *Server {
+	t.Helper()
+	watchSources()
+	s := &Server{t: t, Cmd: cmd, Stdout: new(Output), Stderr: new(Output), Ended: make(chan struct{})}
+	cmd.Stdout = s.Stdout
+	if cmd.Stderr == nil {
+		cmd.Stderr = s.Stderr
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		s.err = cmd.Wait()
+		close(s.Ended)
+	}()
+	t.Cleanup(func() {
+		s.Kill()
+		if log := s.Stderr.String(); t.Failed() {
+			t.Logf("the server's log:\n%s", log[max(0, len(log)-4000):])
+		}
+	})
+	return s
+}
+
+// TokenPattern matches an issued token.
+var TokenPattern = regexp.MustCompile(`\bplant_[0-9A-Za-z]{36}\b`)
+
+var (
+	servingPattern = regexp.MustCompile(`Plant Store serves (\S+)\n`)
+	healthPattern  = regexp.MustCompile(`"msg":"health","address":"([^"]+)"`)
+)
+
+// WaitServing waits until the server serves and has printed its first token or how to issue another.
+func (s *Server) WaitServing() {
+	s.t.Helper()
+	s.WaitListening()
+	if s.hasFixedToken() {
+		return
+	}
+	// The token arrives through another pipe than the log, possibly later.
+	WaitFor(s.t, "the server to print a token", func() bool {
+		printed := s.Stdout.String()
+		s.Token = TokenPattern.FindString(printed)
+		return s.Token != "" || strings.Contains(printed, "Another token")
+	})
+}
+
+// WaitListening waits until the server has printed its address and, unless its log is redirected, that it serves.
+func (s *Server) WaitListening() {
+	s.t.Helper()
+	WaitFor(s.t, "the server to serve", func() bool {
+		listening := servingPattern.MatchString(s.Stdout.String()) &&
+			(s.Cmd.Stderr != s.Stderr || strings.Contains(s.Stderr.String(), `"msg":"serving"`))
+		if !listening && !s.Running() {
+			s.t.Fatalf("the server ended: %v\n%s", s.err, s.Stderr)
+		}
+		return listening
+	})
+	s.URL = servingPattern.FindStringSubmatch(s.Stdout.String())[1]
+	if m := healthPattern.FindStringSubmatch(s.Stderr.String()); m != nil {
+		s.Ops = m[1]
+	}
+}
+
+// hasFixedToken reports whether the server was started with a token and therefore prints none.
+func (s *Server) hasFixedToken() bool {
+	return slices.ContainsFunc(slices.Concat(s.Cmd.Environ(), s.Cmd.Args), func(setting string) bool {
+		name, value, _ := strings.Cut(setting, "=")
+		environment := (name == "PLANTSTORE_TOKEN" || name == "PLANTSTORE_TOKEN_FILE") && value != ""
+		return environment || name == "--token-file" || setting == FixedToken
+	})
+}
+
+// Running reports whether the process has not ended.
+func (s *Server) Running() bool {
+	select {
+	case <-s.Ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Kill ends the process with SIGKILL, as a crash would, and waits until its output is complete.
+func (s *Server) Kill() {
+	s.Cmd.Process.Kill()
+	<-s.Ended
+}
+
+// Signal sends a signal to the process.
+func (s *Server) Signal(signal syscall.Signal) { s.Cmd.Process.Signal(signal) }
+
+// Stop sends SIGTERM and returns the exit code.
+func (s *Server) Stop() int {
+	s.t.Helper()
+	s.Signal(syscall.SIGTERM)
+	return s.WaitExit()
+}
+
+// WaitExit waits for the end of the process and returns its exit code.
+func (s *Server) WaitExit() int {
+	s.t.Helper()
+	select {
+	case <-s.Ended:
+	case <-time.After(Deadline):
+		s.t.Fatalf("the server has not ended after %v\n%s", Deadline, s.Stderr)
+	}
+	return s.Cmd.ProcessState.ExitCode()
+}
+
+// Output collects what a process prints. It can be read while the process runs.
+type Output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write appends b.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+// String is everything printed so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// Truncate drops everything after the first n bytes.
+func (o *Output) Truncate(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf.Truncate(n)
 }

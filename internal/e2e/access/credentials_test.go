@@ -204,7 +204,7 @@ func TestFirstTokenIsShownOnce(t *testing.T) {
 				t.Fatalf("the first start prints:\n%s", p.Stdout)
 			}
 			credential := p.Token
-			if code := p.Stop(5 * time.Second); code != 0 {
+			if code := p.Stop(); code != 0 {
 				t.Errorf("exit %d", code)
 			}
 			p = testkit.Start(t, db)

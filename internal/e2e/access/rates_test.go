@@ -2,7 +2,6 @@ package access
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -167,14 +166,14 @@ func TestTrustedProxies(t *testing.T) {
 		testkit.WantResponse(t, "a new token from another address", p.Do(t, "GET", "/plants", "", forwarded("192.0.2.3")...), 200, "[]")
 		testkit.WantResponse(t, "that token from the address that failed", p.Do(t, "GET", "/plants", "", forwarded("192.0.2.1")...), 200, "[]")
 		for _, from := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"} {
-			p.WaitInLog(t, `"from":"`+from+`"`)
+			p.WaitLogged(t, `"from":"`+from+`"`)
 		}
 	})
 	t.Run("not trusted", func(t *testing.T) {
 		t.Parallel()
 		p := testkit.Start(t, testkit.Engines[0].Database(t), "--trusted-proxies", "10.0.0.0/8", "--access-log", "all")
 		exhaust(t, p, func(n int) []string { return forwarded(fmt.Sprint("10.0.0.", n%250)) })
-		p.WaitInLog(t, `"from":"127.0.0.1:`)
+		p.WaitLogged(t, `"from":"127.0.0.1:`)
 		p.Kill() // after which all that it has written is read
 		if strings.Contains(p.Stderr.String(), `"from":"10.`) {
 			t.Error("the log names whom a client names")
@@ -192,7 +191,7 @@ func flood(t *testing.T, p *testkit.Server, conns int, credentials []string, wit
 	end := time.Now().Add(within)
 	var wg sync.WaitGroup
 	for range conns {
-		s := testkit.Connect(t, p)
+		s := p.Connect(t)
 		wg.Go(func() {
 			for time.Now().Before(end) {
 				i := int(next.Add(1)) - 1
@@ -203,10 +202,7 @@ func flood(t *testing.T, p *testkit.Server, conns int, credentials []string, wit
 				if credentials[i] != "" {
 					header = "Authorization: Bearer " + credentials[i] + "\r\n"
 				}
-				a, err := testkit.Response{}, error(nil)
-				if _, err = io.WriteString(s.Conn, "GET /plants/1 HTTP/1.1\r\nHost: x\r\n"+header+"\r\n"); err == nil {
-					a, err = s.ReadResponse()
-				}
+				a, err := s.Exchange("GET /plants/1 HTTP/1.1\r\nHost: x\r\n" + header + "\r\n")
 				if err != nil {
 					t.Errorf("a wrong token: %v", err)
 					return
@@ -230,7 +226,7 @@ func during(t *testing.T, p *testkit.Server, next *atomic.Int64, do func()) time
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range 4 {
-		s := testkit.Connect(t, p)
+		s := p.Connect(t)
 		wg.Go(func() {
 			for !stop.Load() {
 				begin := time.Now()

@@ -142,7 +142,7 @@ func TestCreateRefusedRaw(t *testing.T) {
 			if !strings.Contains(response, "\r\nX-Request-Id: ") {
 				t.Errorf("%s: no X-Request-Id in %.300q", test.what, response)
 			}
-			p.WaitLogged(t, test.number)
+			p.WaitLogged(t, fmt.Sprintf(`"error":%d`, test.number))
 		}
 		page := p.Do(t, "GET", "/plants", "")
 		testkit.WantResponse(t, "what is stored after all that", page, 200, "[]")

@@ -1,3 +1,7 @@
+//go:build linux
+
+// Package durability tests that acknowledged plants survive crashes, power cuts and faults of the disk, and that the
+// responses to concurrent clients are linearizable.
 package durability
 
 import (
@@ -8,8 +12,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(liarVariable) != "" {
-		os.Exit(serveAsLiar(os.Args[1:]))
+	if os.Getenv(defectVariable) != "" {
+		os.Exit(serveDefective(os.Args[1:]))
 	}
 	os.Exit(testkit.Main(m))
 }

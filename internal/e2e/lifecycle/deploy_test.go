@@ -91,7 +91,7 @@ func TestSocketUnit(t *testing.T) {
 			t.Fatal("systemd-socket-activate does not listen")
 		}
 	}
-	p.WaitUntilServing()
+	p.WaitServing()
 	if p.URL != "http://"+address {
 		t.Errorf("serves %s, want the socket that was passed on, %s", p.URL, address)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,8 +79,8 @@ func TestDrain(t *testing.T) {
 		}
 		idle := p.Dial(t)
 		defer idle.Close()
-		awaitRead(t, p)
-		p.Cmd.Process.Signal(syscall.SIGTERM)
+		waitRead(t, p)
+		p.Signal(syscall.SIGTERM)
 		waitStopping(t, p)
 		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 			status, body := p.Health(t, "/readyz")
@@ -115,31 +116,22 @@ func TestDrain(t *testing.T) {
 				t.Errorf("%s: the answer does not say Connection: close", h.what)
 			}
 		}
-		if code := p.WaitExit(10 * time.Second); code != 0 {
+		if code := p.WaitExit(); code != 0 {
 			t.Errorf("exit %d\n%s", code, p.Stderr)
 		}
 	})
 }
 
-// awaitRead waits until the server has accepted every connection that is open to it, and has read all that was sent.
-func awaitRead(t *testing.T, p *testkit.Server) {
+// waitRead waits until the server has accepted every connection and has read everything that was sent to it.
+func waitRead(t *testing.T, p *testkit.Server) {
 	t.Helper()
-	port := p.URL[strings.LastIndexByte(p.URL, ':')+1:]
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		left := 0
-		for _, f := range testkit.Sockets(t, port) {
-			if !strings.HasSuffix(f[4], ":00000000") || f[9] == "0" { // bytes to read, or nobody has it yet
-				left++
-			}
-		}
-		if left == 0 {
-			time.Sleep(20 * time.Millisecond) // until it is known what was read
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are not read after 10 s", left)
-		}
-	}
+	testkit.WaitFor(t, "the server to read from its connections", func() bool {
+		return !slices.ContainsFunc(p.Sockets(t), func(fields []string) bool {
+			queues, inode := fields[4], fields[9]
+			return !strings.HasSuffix(queues, ":00000000") || inode == "0" // Without an inode it is not accepted.
+		})
+	})
+	time.Sleep(20 * time.Millisecond) // until the server has processed what it has read
 }
 
 // A client does not know that the service stops until it is told. So a connection that no request is on is kept for
@@ -164,10 +156,10 @@ func TestLinger(t *testing.T) {
 	defer silent.Close()
 	io.WriteString(silent, p.RawCreate(1))
 	http.ReadResponse(bufio.NewReader(silent), nil)
-	if code := p.Stop(20 * time.Second); code != 0 {
+	if code := p.Stop(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
-	if took := p.Logged("stopped").Sub(p.Logged("stopping")); took < 900*time.Millisecond || took > 5*time.Second { // with --drain 10s
+	if took := p.LoggedAt("stopped").Sub(p.LoggedAt("stopping")); took < 900*time.Millisecond || took > 5*time.Second { // with --drain 10s
 		t.Errorf("a silent connection was kept for %v, want a second", took)
 	}
 }
@@ -184,7 +176,7 @@ func lingers(t *testing.T, p *testkit.Server) (late string) {
 	if response, err := http.ReadResponse(bufio.NewReader(used), nil); err != nil || response.Close {
 		return fmt.Sprintf("before the stop: %v, %v", response, err)
 	}
-	p.Cmd.Process.Signal(syscall.SIGTERM)
+	p.Signal(syscall.SIGTERM)
 	waitStopping(t, p)
 	requests := map[string]struct {
 		conn net.Conn
@@ -199,7 +191,7 @@ func lingers(t *testing.T, p *testkit.Server) (late string) {
 			failed = append(failed, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	if sent := time.Since(p.Logged("stopping")); sent > 700*time.Millisecond {
+	if sent := time.Since(p.LoggedAt("stopping")); sent > 700*time.Millisecond {
 		return fmt.Sprintf("the requests were sent %v after the stop: this test is too slow for the second that it has", sent)
 	}
 	for what, r := range requests {
@@ -218,10 +210,10 @@ func lingers(t *testing.T, p *testkit.Server) (late string) {
 	if err := errors.Join(failed...); err != nil {
 		return err.Error()
 	}
-	if code := p.WaitExit(10 * time.Second); code != 0 {
+	if code := p.WaitExit(); code != 0 {
 		t.Errorf("exit %d\n%s", code, p.Stderr)
 	}
-	if took := p.Logged("stopped").Sub(ended); took > 500*time.Millisecond {
+	if took := p.LoggedAt("stopped").Sub(ended); took > 500*time.Millisecond {
 		return fmt.Sprintf("stopped %v after the last connection had ended, although nobody was connected any more", took)
 	}
 	return ""
@@ -229,7 +221,7 @@ func lingers(t *testing.T, p *testkit.Server) (late string) {
 
 func waitStopping(t *testing.T, p *testkit.Server) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); p.Logged("stopping").IsZero(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); p.LoggedAt("stopping").IsZero(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the server does not stop:\n%s", p.Stderr)
 		}
@@ -241,9 +233,9 @@ func TestDrainIsBounded(t *testing.T) {
 	c := p.Dial(t)
 	defer c.Close()
 	io.WriteString(c, "POST /plants HTTP/1.1\r\nHost: x\r\n")
-	awaitRead(t, p)
+	waitRead(t, p)
 	start := time.Now()
-	if code := p.Stop(10 * time.Second); code != 1 || time.Since(start) < 250*time.Millisecond {
+	if code := p.Stop(); code != 1 || time.Since(start) < 250*time.Millisecond {
 		t.Errorf("a request that never ends: exit %d after %v", code, time.Since(start))
 	}
 	if !strings.Contains(p.Stderr.String(), "cut off") {
@@ -256,15 +248,15 @@ func TestSecondSignal(t *testing.T) {
 	c := p.Dial(t)
 	defer c.Close()
 	io.WriteString(c, "POST /plants HTTP/1.1\r\nHost: x\r\n")
-	awaitRead(t, p)
-	p.Cmd.Process.Signal(syscall.SIGINT)
+	waitRead(t, p)
+	p.Signal(syscall.SIGINT)
 	waitStopping(t, p)
 	// One that comes before the first is handled to its end is taken for the same.
 	for deadline := time.Now().Add(10 * time.Second); p.Running(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the server has not ended after many signals\n%s", p.Stderr)
 		}
-		p.Cmd.Process.Signal(syscall.SIGINT)
+		p.Signal(syscall.SIGINT)
 	}
 	if status := p.Cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGINT {
 		t.Errorf("ended with %v, want to be ended by the second signal", p.Cmd.ProcessState)
@@ -364,22 +356,17 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// Who reads the log may go away.
-func TestLogReaderGoesAway(t *testing.T) {
+// The service continues when the reader of its log has closed the pipe.
+func TestLogReaderCloses(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(testkit.Binary, "serve", "--db", filepath.Join(t.TempDir(), "plants.db"), "--listen", "127.0.0.1:0", "--ops-listen", "off")
+	cmd := testkit.Serve(filepath.Join(t.TempDir(), "plants.db"), "--ops-listen", "off")
 	cmd.Stderr = write
 	p := testkit.Launch(t, cmd)
 	write.Close()
-	for deadline := time.Now().Add(20 * time.Second); !testkit.ServingPattern.MatchString(p.Stdout.String()) || !testkit.TokenPattern.MatchString(p.Stdout.String()); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the server is not up after 20 s, and prints %q", p.Stdout)
-		}
-	}
-	p.URL, p.Token = testkit.ServingPattern.FindStringSubmatch(p.Stdout.String())[1], testkit.TokenPattern.FindString(p.Stdout.String())
+	p.WaitServing()
 	read.Close()
 	testkit.WantError(t, "a failure that can't be logged", p.Create(t, `{}`), 40011)
 	testkit.WantResponse(t, "the next create", p.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
@@ -486,9 +473,9 @@ func TestStopWhileStarting(t *testing.T) {
 	}
 	began := time.Now()
 	p := start()
-	p.WaitUntilUp()
+	p.WaitListening()
 	took := time.Since(began)
-	if code := p.Stop(20 * time.Second); code != 0 {
+	if code := p.Stop(); code != 0 {
 		t.Fatalf("exit %d after a whole start", code)
 	}
 	early := 0
@@ -496,7 +483,7 @@ func TestStopWhileStarting(t *testing.T) {
 	for n := range moments {
 		p := start()
 		time.Sleep(took * time.Duration(n) / moments) // the moment that is tested
-		code := p.Stop(20 * time.Second)
+		code := p.Stop()
 		if status := p.Cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() && status.Signal() == syscall.SIGTERM {
 			early++ // the process had not begun to listen to signals
 			continue

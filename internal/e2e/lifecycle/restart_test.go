@@ -56,7 +56,7 @@ func passing(env string, files []*os.File, args ...string) *exec.Cmd {
 func (s *socket) serve(db string) *testkit.Server {
 	s.t.Helper()
 	p := testkit.Launch(s.t, passing("LISTEN_FDS=1", []*os.File{s.file}, "serve", "--db", db, "--listen", "192.0.2.1:1", "--ops-listen", "127.0.0.1:0"))
-	p.WaitUntilServing()
+	p.WaitServing()
 	if p.URL != s.url {
 		s.t.Fatalf("serves %s, want the socket that was passed on, %s", p.URL, s.url)
 	}
@@ -82,13 +82,13 @@ func TestRollingRestart(t *testing.T) {
 				if e.Name == "postgres" {
 					now = s.serve(db)
 				}
-				last.Cmd.Process.Signal(syscall.SIGTERM)
+				last.Signal(syscall.SIGTERM)
 				if e.Name != "postgres" {
-					last.WaitExit(10 * time.Second)
+					last.WaitExit()
 					now = s.serve(db)
 				}
 				load.await(100)
-				if code := last.WaitExit(10 * time.Second); code != 0 {
+				if code := last.WaitExit(); code != 0 {
 					t.Errorf("stopped with %d\n%s", code, last.Stderr)
 				}
 			}
@@ -324,7 +324,7 @@ func TestPassedSockets(t *testing.T) {
 		{"one name twice", "LISTEN_FDS=2 LISTEN_FDNAMES=ops:ops", []*os.File{one.file, two.file}, "once each"},
 	} {
 		p := testkit.Launch(t, passing(test.env, test.files, "serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"))
-		if code := p.WaitExit(10 * time.Second); code != 1 || strings.Count(p.Stderr.String(), "\n") != 1 || !strings.Contains(p.Stderr.String(), test.want) {
+		if code := p.WaitExit(); code != 1 || strings.Count(p.Stderr.String(), "\n") != 1 || !strings.Contains(p.Stderr.String(), test.want) {
 			t.Errorf("%s: exit %d, %q; want 1 and %q", test.what, code, p.Stderr, test.want)
 		}
 	}
@@ -334,7 +334,7 @@ func TestPassedSockets(t *testing.T) {
 		{"LISTEN_FDS=2 LISTEN_FDNAMES=ops:http", two.url, one.url},
 	} {
 		p := testkit.Launch(t, passing(test.env, []*os.File{one.file, two.file}, "serve", "--db", db, "--listen", "192.0.2.1:1", "--ops-listen", "192.0.2.1:1"))
-		p.WaitUntilServing()
+		p.WaitServing()
 		if p.URL != test.public || p.Ops != test.ops {
 			t.Errorf("%s: serves %s and health %s, want %s and %s", test.env, p.URL, p.Ops, test.public, test.ops)
 		}
@@ -344,7 +344,7 @@ func TestPassedSockets(t *testing.T) {
 	other := exec.Command(testkit.Binary, "serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off")
 	other.Env, other.ExtraFiles = append(os.Environ(), "LISTEN_PID=1", "LISTEN_FDS=1"), []*os.File{one.file}
 	p := testkit.Launch(t, other)
-	p.WaitUntilServing()
+	p.WaitServing()
 	if p.URL == one.url {
 		t.Error("a socket that was passed to another process is used")
 	}

@@ -103,7 +103,7 @@ func TestBalancer(t *testing.T) {
 		again(0)
 	}
 	stopped := lose(1, "stopped", func() {
-		if code := all[1].Stop(15 * time.Second); code != 0 {
+		if code := all[1].Stop(); code != 0 {
 			t.Errorf("stopped with %d", code)
 		}
 	}, trafficClients)

@@ -174,7 +174,7 @@ func (tr *traffic) note(id int64, wrong bool, a testkit.Response) (wait bool) {
 }
 
 func send(to testkit.Target, body string) (testkit.Response, error) {
-	return testkit.Send(to.URL, to.Token, "POST", "/plants", body)
+	return to.Send("POST", "/plants", body)
 }
 
 // count is a copy of how often each number was answered.
@@ -331,8 +331,8 @@ func wantBounded(t *testing.T, p *testkit.Server) {
 		t.Errorf("the service has %d files open (%v), want %d at most", len(files), err, mostFiles)
 	}
 	said := len(p.Stderr.String())
-	p.Cmd.Process.Signal(syscall.SIGQUIT) // it tells all its goroutines
-	p.WaitExit(15 * time.Second)
+	p.Signal(syscall.SIGQUIT) // it tells all its goroutines
+	p.WaitExit()
 	goroutines := len(goroutine.FindAllString(p.Stderr.String()[said:], -1))
 	p.Stderr.Truncate(said) // what is of use in a log ends here
 	if goroutines == 0 || goroutines > mostGoroutines {

@@ -47,7 +47,7 @@ func race(t *testing.T, all []*testkit.Server, ids int) (winners []int, lies []s
 	}
 	clients := make([]*testkit.Conn, racers)
 	for c := range clients {
-		clients[c] = testkit.Connect(t, all[c%len(all)])
+		clients[c] = all[c%len(all)].Connect(t)
 	}
 	for first := 0; first < ids; first += racedStep {
 		var wg sync.WaitGroup
@@ -90,7 +90,7 @@ func TestOneWinnerForEachID(t *testing.T) {
 				if won[server] == 0 {
 					t.Errorf("server %d of %d won nothing: that was no race", server, n)
 				}
-				again := testkit.Connect(t, p)
+				again := p.Connect(t)
 				stored := names(t, p)
 				for id, c := range winners {
 					want := fmt.Sprintf(nameOfRace, id, c)
@@ -275,7 +275,7 @@ func oneFirstToken(t *testing.T, all []*testkit.Server) string {
 		return tokens
 	}
 	for _, p := range all {
-		p.WaitUntilUp()
+		p.WaitListening()
 	}
 	t.Cleanup(func() {
 		for _, p := range all {
@@ -285,11 +285,6 @@ func oneFirstToken(t *testing.T, all []*testkit.Server) string {
 			t.Errorf("%d first tokens were issued, want one", len(tokens))
 		}
 	})
-	for deadline := time.Now().Add(testkit.TokenDeadline); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if tokens := printed(); len(tokens) > 0 {
-			return tokens[0]
-		}
-	}
-	t.Fatal("no first token was issued")
-	return ""
+	testkit.WaitFor(t, "a first token", func() bool { return len(printed()) > 0 })
+	return printed()[0]
 }

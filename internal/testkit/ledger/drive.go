@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// service is the one under test.
+// service is the service under test.
 type service struct {
 	url, token string
 	http       *http.Client
@@ -21,7 +21,7 @@ type service struct {
 
 func newService(url, token string) *service {
 	return &service{url, token, &http.Client{
-		Timeout:   30 * time.Second, // longer than the service lets a create wait
+		Timeout:   30 * time.Second, // longer than a create can wait in the service
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
 	}}
 }
@@ -44,29 +44,29 @@ func (s *service) do(method, path, body string) (*http.Response, []byte, error) 
 	return response, text, err
 }
 
-// drive lets clients create plants until each has lost the service.
-func drive(s *service, b *book, clients int) error {
+// drive creates plants with concurrent clients until none of them gets a response.
+func drive(s *service, l *ledger, clients int) error {
 	last := new(atomic.Int64)
-	last.Store(b.last)
+	last.Store(l.last)
 	failed := make(chan error, clients)
 	var wg sync.WaitGroup
 	for range clients {
 		wg.Go(func() {
-			if err := create(s, b, last); err != nil {
+			if err := create(s, l, last); err != nil {
 				failed <- err
 			}
 		})
 	}
 	wg.Wait()
 	close(failed)
-	return <-failed // of the ledger itself; the service's belong into it
+	return <-failed // an error of the ledger file; failures of the service are recorded in it
 }
 
-func create(s *service, b *book, last *atomic.Int64) error {
-	var stored *attempt // the last that was answered 200
+func create(s *service, l *ledger, last *atomic.Int64) error {
+	var stored *attempt // the last acknowledged plant
 	for {
 		a := compose(last.Add(1), stored)
-		lost, err := a.send(s, b)
+		lost, err := a.send(s, l)
 		if err != nil || lost {
 			return err
 		}
@@ -74,23 +74,22 @@ func create(s *service, b *book, last *atomic.Int64) error {
 			stored = a
 		}
 		if a.outcome == unknown || a.outcome == refused && a.kind == fresh {
-			time.Sleep(5 * time.Millisecond) // a service in trouble
+			time.Sleep(5 * time.Millisecond) // The service is overloaded or failing.
 		}
 	}
 }
 
-// compose makes the attempt of a number: mostly a new plant, sometimes one that must be refused, or
-// one that was answered before.
+// compose is the attempt of a number: mostly a new plant, sometimes one that must be refused or an acknowledged one.
 func compose(n int64, stored *attempt) *attempt {
-	// Scattered over all ids, so that a batch touches pages all over the file.
+	// The ids are scattered, so that a batch touches pages all over the database file.
 	a := &attempt{n: n, kind: fresh, id: int64(uint64(n) * 0x9E3779B97F4A7C15)}
 	name := fmt.Sprintf("plant %d, \"grün\" 🌱", n)
 	if n%40 == 0 {
-		name += strings.Repeat(" and more", 1000) // several pages of its own
+		name += strings.Repeat(" and more", 1000) // more than a page of the database
 	}
 	var tag *string
 	if n%3 > 0 {
-		tag = new(strings.Repeat(fmt.Sprintf("tag\n%d", n), int(n%3)-1)) // for one in three it is empty
+		tag = new(strings.Repeat(fmt.Sprintf("tag\n%d", n), int(n%3)-1)) // It is empty for every third plant.
 	}
 	a.body = encode(a.id, name, tag)
 	switch {
@@ -111,7 +110,7 @@ func compose(n int64, stored *attempt) *attempt {
 	return a
 }
 
-// encode writes a plant as the service shows it, so that they can be compared byte for byte.
+// encode writes a plant as the service does, so that they can be compared byte by byte.
 func encode(id int64, name string, tag *string) string {
 	text := fmt.Sprintf(`{"id":%d,"name":%s`, id, quote(name))
 	if tag != nil {
@@ -128,21 +127,21 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// send writes the intent, sends, and writes what was told. lost says that there was no answer.
-func (a *attempt) send(s *service, b *book) (lost bool, err error) {
-	if err := b.intend(a); err != nil {
+// send writes the intent, sends the request and writes the outcome. lost reports that there was no response.
+func (a *attempt) send(s *service, l *ledger) (lost bool, err error) {
+	if err := l.writeIntent(a); err != nil {
 		return false, err
 	}
 	response, text, err := s.do("POST", "/plants", a.body)
-	a.outcome, a.told = unknown, none
+	a.outcome, a.response = unknown, none
 	if lost = err != nil; !lost {
-		a.outcome, a.told = judge(response.StatusCode, text)
+		a.outcome, a.response = classify(response.StatusCode, text)
 	}
-	return lost, b.conclude(a)
+	return lost, l.writeOutcome(a)
 }
 
-// judge says what an answer promises. Numbers are those of the catalogue.
-func judge(status int, body []byte) (outcome, string) {
+// classify returns what a response promises. The numbers are those of docs/errors.md.
+func classify(status int, body []byte) (outcome, string) {
 	if status == http.StatusOK {
 		return acked, string(bytes.TrimSuffix(body, []byte("\n")))
 	}

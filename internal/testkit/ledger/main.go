@@ -1,13 +1,12 @@
-// Command ledger is a client that remembers, for tests that cut the service off in the middle. Before
-// it sends a plant it writes down what it is about to send, and after the answer what it was told; both
-// are on disk before it goes on. It is a process of its own, its file lies where the cut does not reach,
-// and it uses nothing of the service, so that they can't share a mistake.
+// Command ledger is a client for tests that cut the service off. Before it sends a plant it writes to a file what it
+// is about to send, and after the response what the response promised; both are synced before it continues. It is
+// a process of its own, its file lies on a disk that is not cut off, and it shares no code with the service, so that
+// they cannot share a defect.
 //
 //	ledger drive --url URL --ledger FILE    create plants until the service is gone
-//	ledger verify --url URL --ledger FILE   compare what is stored with the ledger, and retry what is not known
+//	ledger verify --url URL --ledger FILE   compare what is stored with the ledger, and repeat unknown attempts
 //
-// PLANTSTORE_TOKEN is the token. verify prints a report as JSON, and its exit code is 1 when the service
-// has lied.
+// PLANTSTORE_TOKEN is the token. verify prints a report as JSON and exits with 1 if the service has broken a promise.
 package main
 
 import (
@@ -15,53 +14,54 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := run(os.Args[1:], os.Getenv("PLANTSTORE_TOKEN"), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "ledger:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
-	f := flag.NewFlagSet("ledger", flag.ExitOnError)
+func run(args []string, token string, out io.Writer) error {
+	f := flag.NewFlagSet("ledger", flag.ContinueOnError)
 	url := f.String("url", "", "`address` of the service")
-	path := f.String("ledger", "", "`path` of the ledger; drive makes it where there is none")
-	clients := f.Int("clients", 32, "how many send at once")
+	path := f.String("ledger", "", "`path` of the ledger, which is created if it does not exist")
+	clients := f.Int("clients", 32, "number of concurrent clients")
 	if len(args) == 0 {
-		return errors.New("expected drive or verify")
+		return errors.New("the command is required: drive or verify")
 	}
 	if err := f.Parse(args[1:]); err != nil {
 		return err
 	}
-	b, err := open(*path)
+	l, err := open(*path)
 	if err != nil {
 		return err
 	}
-	s := newService(*url, os.Getenv("PLANTSTORE_TOKEN"))
+	s := newService(*url, token)
 	switch args[0] {
 	case "drive":
-		err = drive(s, b, *clients)
+		err = drive(s, l, *clients)
 	case "verify":
-		err = report(s, b)
+		err = printReport(s, l, out)
 	default:
-		err = fmt.Errorf("expected drive or verify, found %q", args[0])
+		err = fmt.Errorf("command %q is unknown: use drive or verify", args[0])
 	}
-	return errors.Join(err, b.close())
+	return errors.Join(err, l.close())
 }
 
-func report(s *service, b *book) error {
-	r, err := verify(s, b)
+func printReport(s *service, l *ledger, out io.Writer) error {
+	r, err := verify(s, l, retryTime)
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+	if err := json.NewEncoder(out).Encode(r); err != nil {
 		return err
 	}
-	if n := len(r.Lies); n > 0 {
-		return fmt.Errorf("%d lies, the first: %s", n, r.Lies[0])
+	if n := len(r.Violations); n > 0 {
+		return fmt.Errorf("%d violations, the first: %s", n, r.Violations[0])
 	}
 	return nil
 }

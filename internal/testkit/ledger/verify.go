@@ -10,32 +10,33 @@ import (
 	"time"
 )
 
-// Report is what verify found. The counts are of attempts since the last time.
+// Report is the result of verify. The counts are of attempts since the last verify.
 type Report struct {
 	Intents, Acks, Refused, Unknown int
 
-	Whole, Absent int // of those that are not known: found stored, or not
-	Lost          int // plants that were answered 200, of all times, and are not there as they were sent
-	Lies          []string
+	Stored, Absent int // how many unknown attempts were found stored, and how many not
+	Lost           int // acknowledged plants, of any time, that are missing or changed
+	Violations     []string
 }
 
-const patience = 30 * time.Second // for a service that has just started to take a retry
+// retryTime is how long verify repeats an attempt whose outcome stays unknown.
+const retryTime = 30 * time.Second
 
-// verify compares what is stored with the ledger. Then it sends again whatever is not known, which
-// must end in one plant that is told to be there, and compares once more.
-func verify(s *service, b *book) (*Report, error) {
+// verify compares what is stored with the ledger. Then it repeats each unknown attempt until its outcome is known, and
+// compares again.
+func verify(s *service, l *ledger, limit time.Duration) (*Report, error) {
 	stored, err := list(s)
 	if err != nil {
 		return nil, err
 	}
 	r := new(Report)
-	r.compare(b.attempts, stored)
+	r.compare(l.attempts, stored)
 	var retries []*attempt
-	for _, n := range slices.Sorted(maps.Keys(b.attempts)) {
-		if b.verified[n] {
+	for _, n := range slices.Sorted(maps.Keys(l.attempts)) {
+		if l.verified[n] {
 			continue
 		}
-		a := b.attempts[n]
+		a := l.attempts[n]
 		r.Intents++
 		switch a.outcome {
 		case acked:
@@ -45,7 +46,7 @@ func verify(s *service, b *book) (*Report, error) {
 		case unknown:
 			r.Unknown++
 			if stored[a.id] == a.body {
-				r.Whole++
+				r.Stored++
 			} else {
 				r.Absent++
 			}
@@ -53,39 +54,39 @@ func verify(s *service, b *book) (*Report, error) {
 		}
 	}
 	for _, a := range retries {
-		if err := r.retry(s, b, a); err != nil {
+		if err := r.retry(s, l, a, limit); err != nil {
 			return nil, err
 		}
 	}
 	if stored, err = list(s); err != nil {
 		return nil, err
 	}
-	if len(r.Lies) == 0 { // or each would be told twice
-		r.compare(b.attempts, stored)
+	if len(r.Violations) == 0 { // Otherwise each would be reported twice.
+		r.compare(l.attempts, stored)
 	}
-	return r, b.write("VERIFIED\n")
+	return r, l.write("VERIFIED\n")
 }
 
-// retry repeats an attempt until there is an answer that says what became of it.
-func (r *Report) retry(s *service, b *book, before *attempt) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		b.last++
-		a := &attempt{n: b.last, kind: before.kind, id: before.id, body: before.body}
-		b.attempts[a.n] = a
-		if _, err := a.send(s, b); err != nil {
+// retry repeats an attempt until a response tells its outcome.
+func (r *Report) retry(s *service, l *ledger, before *attempt, limit time.Duration) error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		l.last++
+		a := &attempt{n: l.last, kind: before.kind, id: before.id, body: before.body}
+		l.attempts[a.n] = a
+		if _, err := a.send(s, l); err != nil {
 			return err
 		}
-		if a.outcome == acked || a.outcome == refused && strings.HasPrefix(a.told, "400") {
-			return nil // whether it is the right one, compare says
+		if a.outcome == acked || a.outcome == refused && strings.HasPrefix(a.response, "400") {
+			return nil // compare checks that it is the right one.
 		}
 		if time.Now().After(deadline) {
-			r.lie("plant %d was sent again for %v, and still %s %s", a.id, patience, a.outcome, a.told)
+			r.violation("plant %d was sent again for %v and is still %s %s", a.id, limit, a.outcome, a.response)
 			return nil
 		}
 	}
 }
 
-// list reads every plant of the store as the service shows it.
+// list reads every plant of the store, as the service encodes it.
 func list(s *service) (map[int64]string, error) {
 	stored := map[int64]string{}
 	for path := "/plants?limit=1000"; ; {
@@ -111,28 +112,28 @@ func list(s *service) (map[int64]string, error) {
 			return stored, nil
 		}
 		if len(page) == 0 {
-			return nil, errors.New("an empty page says that more follow")
+			return nil, errors.New("an empty page links to a next page")
 		}
 		path = fmt.Sprintf("/plants?limit=1000&after=%d", p.ID)
 	}
 }
 
-// account is what the ledger knows of one id.
-type account struct {
-	body      string // the plant that was sent, as it must be stored; "" where only wrong ones were
-	must, may bool   // be there
+// expectation is what the ledger promises about one id.
+type expectation struct {
+	body      string // the plant that was sent, or "" if only wrong ones were
+	must, may bool   // whether it must, or may, be stored
 }
 
-// compare tells every difference between the ledger and what is stored.
+// compare reports every difference between the ledger and what is stored.
 func (r *Report) compare(attempts map[int64]*attempt, stored map[int64]string) {
-	accounts := map[int64]*account{}
+	expected := map[int64]*expectation{}
 	for _, n := range slices.Sorted(maps.Keys(attempts)) {
 		a := attempts[n]
-		r.judge(a)
-		c := accounts[a.id]
+		r.checkResponse(a)
+		c := expected[a.id]
 		if c == nil {
-			c = new(account)
-			accounts[a.id] = c
+			c = new(expectation)
+			expected[a.id] = c
 		}
 		if a.kind == fresh || a.kind == again {
 			c.body = a.body
@@ -140,46 +141,46 @@ func (r *Report) compare(attempts map[int64]*attempt, stored map[int64]string) {
 			c.may = c.may || a.outcome == unknown
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(accounts)) {
-		switch c, found := accounts[id], stored[id]; {
+	for _, id := range slices.Sorted(maps.Keys(expected)) {
+		switch c, found := expected[id], stored[id]; {
 		case found == "" && c.must:
 			r.Lost++
-			r.lie("plant %d was answered 200 and is lost", id)
-		case found == "": // refused, wrong, or not known
+			r.violation("plant %d was acknowledged and is lost", id)
+		case found == "": // refused, wrong or unknown
 		case !c.must && !c.may:
-			r.lie("plant %d was refused and is stored", id)
+			r.violation("plant %d was refused and is stored", id)
 		case found != c.body && c.must:
 			r.Lost++
-			r.lie("plant %d was answered 200 and is not as it was sent: %.200s, want %.200s", id, found, c.body)
+			r.violation("plant %d was acknowledged and is stored differently: %.200s, want %.200s", id, found, c.body)
 		case found != c.body:
-			r.lie("plant %d is there in part: %.200s, want %.200s", id, found, c.body)
+			r.violation("plant %d is stored differently than it was sent: %.200s, want %.200s", id, found, c.body)
 		}
 	}
 	for id := range stored {
-		if accounts[id] == nil {
-			r.lie("plant %d was never sent and is stored", id)
+		if expected[id] == nil {
+			r.violation("plant %d was never sent and is stored", id)
 		}
 	}
 }
 
-// judge tells of an answer that its request can't have.
-func (r *Report) judge(a *attempt) {
-	is400 := strings.HasPrefix(a.told, "400")
+// checkResponse reports a response that is impossible for its request.
+func (r *Report) checkResponse(a *attempt) {
+	is400 := strings.HasPrefix(a.response, "400")
 	ok := true
 	switch a.outcome {
 	case acked:
 		id := fmt.Sprintf(`"id":%d,`, a.id)
-		ok = (a.kind == fresh || a.kind == again) && a.told == strings.Replace(a.body, id, "", 1)
+		ok = (a.kind == fresh || a.kind == again) && a.response == strings.Replace(a.body, id, "", 1)
 	case refused:
-		ok = !is400 || a.kind == taken && a.told == "40009" || a.kind == wrong && a.told != "40009"
+		ok = !is400 || a.kind == taken && a.response == "40009" || a.kind == wrong && a.response != "40009"
 	case unknown:
-		ok = a.told == none || a.told == "50302"
+		ok = a.response == none || a.response == "50302"
 	}
 	if !ok {
-		r.lie("a %s plant %d was told %s %.200s", a.kind, a.id, a.outcome, a.told)
+		r.violation("a %s plant %d got %s %.200s", a.kind, a.id, a.outcome, a.response)
 	}
 }
 
-func (r *Report) lie(format string, args ...any) {
-	r.Lies = append(r.Lies, fmt.Sprintf(format, args...))
+func (r *Report) violation(format string, args ...any) {
+	r.Violations = append(r.Violations, fmt.Sprintf(format, args...))
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package durability
 
 import (
@@ -8,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,27 +22,27 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// Services that break one promise. Each must be caught by what finds nothing on the product: see
-// TestKill and TestPowerCut.
-func TestLiars(t *testing.T) {
+// Services that break one promise on purpose. The checks that TestKill and TestPowerCut pass must fail for each.
+func TestLedgerDetectsFalseAcknowledgements(t *testing.T) {
 	t.Parallel()
 	t.Run("200 before the commit", func(t *testing.T) {
 		t.Parallel()
-		c := onFile(t)
-		c.command = liar(t, "early", c.db)
+		c := killSQLite(t)
+		c.command = defective(t, "early", c.db)
 		c.wantLosses()
 	})
-	t.Run("the last of a batch is lost", func(t *testing.T) {
+	t.Run("the last plant of a batch is dropped", func(t *testing.T) {
 		t.Parallel()
-		c := onFile(t)
-		c.command = liar(t, "forgetful", c.db)
+		c := killSQLite(t)
+		c.command = defective(t, "lossy", c.db)
 		c.wantLosses()
 	})
 	t.Run("synchronous is NORMAL", func(t *testing.T) {
 		t.Parallel()
-		c := onImage(t)
+		c := cutPowerSQLite(t)
 		product, folder := c.command, t.TempDir()
-		changed := buildChanged(t, folder, filepath.Join(testkit.Root(), "internal/store/sqlite/sqlite.go"), `"synchronous(FULL)"`, `"synchronous(NORMAL)"`)
+		file := filepath.Join(testkit.Root(), "internal/store/sqlite/sqlite.go")
+		changed := buildChanged(t, folder, file, `"synchronous(FULL)"`, `"synchronous(NORMAL)"`)
 		c.command = func() *exec.Cmd {
 			cmd := product()
 			cmd.Path = changed
@@ -51,18 +52,19 @@ func TestLiars(t *testing.T) {
 	})
 }
 
-func (c *course) wantLosses() {
+// wantLosses cuts the service off until the ledger reports a lost plant, at most five times.
+func (c *trial) wantLosses() {
 	c.t.Helper()
 	for tries := 0; c.total.Lost == 0 && tries < 5; tries++ {
 		c.run(whileServing)
 	}
-	c.t.Logf("%d of %d plants answered 200 are lost", c.total.Lost, c.total.Acks)
+	c.t.Logf("%d of %d acknowledged plants are lost", c.total.Lost, c.total.Acks)
 	if c.total.Lost == 0 {
-		c.t.Error("the liar was not noticed")
+		c.t.Error("the ledger found no lost plant")
 	}
 }
 
-// buildChanged builds the product with one word of one file changed, and returns its path.
+// buildChanged builds the product with one text of one file replaced, and returns its path.
 func buildChanged(t *testing.T, folder, file, from, to string) string {
 	t.Helper()
 	file, err := filepath.Abs(file)
@@ -73,15 +75,14 @@ func buildChanged(t *testing.T, folder, file, from, to string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), from); n != 1 {
-		t.Fatalf("%s has %s %d times, want it once", file, from, n)
-	}
-	copied, overlay, path := filepath.Join(folder, "changed.go"), filepath.Join(folder, "overlay.json"), filepath.Join(folder, "plantstore")
+	changed := testkit.ReplaceOnce(t, string(text), from, to)
+	copied, overlay := filepath.Join(folder, "changed.go"), filepath.Join(folder, "overlay.json")
+	path := filepath.Join(folder, "plantstore")
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: copied}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(copied, []byte(strings.Replace(string(text), from, to, 1)), 0o600); err != nil {
+	if err := os.WriteFile(copied, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(overlay, list, 0o600); err != nil {
@@ -95,8 +96,8 @@ func buildChanged(t *testing.T, folder, file, from, to string) string {
 	return path
 }
 
-// liar is this test's own binary, started again as a service. The variable says of which kind.
-func liar(t *testing.T, kind, db string) func() *exec.Cmd {
+// defective is a command that runs this test binary as a service with a defect.
+func defective(t *testing.T, kind, db string) func() *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -104,22 +105,24 @@ func liar(t *testing.T, kind, db string) func() *exec.Cmd {
 	}
 	return func() *exec.Cmd {
 		cmd := exec.Command(self, db, testkit.FixedToken)
-		cmd.Env = append(os.Environ(), liarVariable+"="+kind)
+		cmd.Env = append(os.Environ(), defectVariable+"="+kind)
 		return cmd
 	}
 }
 
-const liarVariable = "PLANTSTORE_TEST_LIAR"
+// defectVariable names the environment variable with the defect.
+const defectVariable = "PLANTSTORE_TEST_DEFECT"
 
-func serveAsLiar(args []string) int {
+// serveDefective is TestMain of a defective service. Its arguments are a database and a token.
+func serveDefective(args []string) int {
 	file, err := sqlite.Open(context.Background(), args[0])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	var st store.Store = early{file}
-	if os.Getenv(liarVariable) == "forgetful" {
-		st = forgetful{file}
+	if os.Getenv(defectVariable) == "lossy" {
+		st = lossy{file}
 	}
 	err = server.Run(context.Background(), server.Config{
 		Listen: "127.0.0.1:0", OpsListen: "off", Config: httpapi.Config{MaxBody: 64 << 10}, Commit: commit.Options{},
@@ -129,6 +132,7 @@ func serveAsLiar(args []string) int {
 	return 1
 }
 
+// early acknowledges a batch before it is committed.
 type early struct{ store.Store }
 
 func (l early) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
@@ -143,9 +147,10 @@ func (l early) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Ou
 	return out, nil
 }
 
-type forgetful struct{ store.Store }
+// lossy drops the last plant of a batch.
+type lossy struct{ store.Store }
 
-func (l forgetful) CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error) {
+func (l lossy) CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error) {
 	if len(plants) < 2 {
 		return l.Store.CreateBatch(ctx, plants)
 	}

@@ -1,0 +1,174 @@
+//go:build linux
+
+package durability
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/internal/testkit"
+)
+
+// While the file system is frozen, reads work, no write returns 200 and every write returns before the thaw, and
+// /readyz reports it. After the thaw the service continues.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"POST", "PUT", "readyz"} {
+		t.Run(first+" first", func(t *testing.T) {
+			t.Parallel()
+			v := testkit.NewVolume(t, 32<<20)
+			db := v.Path("plants.db")
+			s := testkit.StartFixed(t, db)
+			s.Token = testkit.IssueToken(t, db, "--name", "stored") // looked up in the file, which is a read too
+			r := newRecord(100)
+			for id := range int64(20) {
+				r.want(t, s, id, 200)
+			}
+			if first == "POST" { // The first write after a start is special: it starts the log.
+				s.Stop()
+				s = testkit.StartAgain(t, s, db)
+				time.Sleep(150 * time.Millisecond) // The writer checks its file ten times a second.
+			}
+			whileFrozen(t, s, r, v, first)
+			if first != "readyz" {
+				aroundShortFreezes(t, s, r, v)
+			}
+			s.Kill()
+			testkit.StartFixed(t, db)
+			r.check(t, db)
+		})
+	}
+}
+
+// whileFrozen freezes the volume. The first request that the freeze blocks is of the given kind.
+func whileFrozen(t *testing.T, s *testkit.Server, r *record, v *testkit.Volume, first string) {
+	thawed, thaw := v.Freeze("60") // much longer than a write may take
+	wantRead(t, s, 19)
+	if first == "readyz" { // There is no write at all.
+		waitNotReady(t, s, "waited")
+		wantFrozen(t, thawed)
+		thaw()
+		s.WaitReady(t, true)
+		return
+	}
+	var writes, readers sync.WaitGroup
+	writes.Go(func() {
+		if first == "POST" {
+			r.want(t, s, 99, 50302)
+		} else {
+			wantChange(t, s, r, "PUT", 18, 50302)
+		}
+	})
+	testkit.WaitFor(t, "a write that the disk blocks", func() bool { return strings.Contains(s.ThreadStates(), "D") })
+	writes.Go(func() { wantChange(t, s, r, "DELETE", 19, 50301) })
+	for id := range int64(200) {
+		writes.Go(func() { r.create(t, s, 100+id) })
+	}
+	for range 8 {
+		readers.Go(func() {
+			for n := int64(0); ; n++ {
+				select {
+				case <-thawed:
+					return
+				case <-time.After(5 * time.Millisecond):
+					wantRead(t, s, n%20)
+				}
+			}
+		})
+	}
+	waitNotReady(t, s, "waited")
+	writes.Wait()
+	wantFrozen(t, thawed)
+	if r.responses[200] != 20 || r.responses[50301]+r.responses[50302] != len(r.sent)-20 {
+		t.Errorf("responses %v, want no 200 but the 20 before the freeze", r.responses)
+	}
+	if rss := s.Memory(t, "VmRSS"); rss > 200<<20 {
+		t.Errorf("the service uses %d MiB, want at most 200", rss>>20)
+	}
+	wantNotReady(t, s, "waited")
+	thaw()
+	r.waitAcknowledged(t, s, 1000)
+	s.WaitReady(t, true)
+	readers.Wait()
+}
+
+// wantFrozen fails the test if the freeze has already ended: then some response came only after it.
+func wantFrozen(t *testing.T, thawed chan struct{}) {
+	t.Helper()
+	select {
+	case <-thawed:
+		t.Error("a response arrived only after the thaw")
+	default:
+	}
+}
+
+// wantChange replaces or removes a plant. A replacement keeps the name, which the record checks.
+func wantChange(t *testing.T, s *testkit.Server, r *record, method string, id int64, number int) {
+	t.Helper()
+	a, err := s.Send(method, fmt.Sprintf("/plants/%d", id), fmt.Sprintf(`{"name":%q,"tag":"new"}`, r.name(id)))
+	if err != nil || a.Number() != number {
+		t.Errorf("%s: %d %s %v, want %d", method, a.Status, a.Body, err, number)
+	}
+}
+
+// aroundShortFreezes freezes the volume as a snapshot does, under load: creates take longer and all succeed.
+func aroundShortFreezes(t *testing.T, s *testkit.Server, r *record, v *testkit.Volume) {
+	var writes sync.WaitGroup
+	end := time.Now().Add(time.Second)
+	for c := range int64(16) {
+		writes.Go(func() {
+			for id := 10_000 * (c + 1); time.Now().Before(end); id++ {
+				r.want(t, s, id, 200)
+			}
+		})
+	}
+	for time.Now().Before(end) {
+		thawed, _ := v.Freeze("0.3")
+		wantRead(t, s, 0)
+		<-thawed
+	}
+	writes.Wait()
+}
+
+// On a disk with twenty writes a second, every create succeeds, late.
+func TestSlowDisk(t *testing.T) {
+	t.Parallel()
+	v := testkit.NewVolume(t, 32<<20)
+	db := v.Path("plants.db")
+	s := testkit.StartFixed(t, db)
+	v.Throttle(s, 20)
+	r := newRecord(100)
+	start := time.Now()
+	var id int64
+	for ; time.Since(start) < 2*time.Second; id++ {
+		r.create(t, s, id)
+	}
+	single := float64(id) / time.Since(start).Seconds()
+	if single > 40 {
+		t.Errorf("%.0f creates a second by one client: the disk is not slow", single)
+	}
+	var wg sync.WaitGroup
+	for c := range int64(64) {
+		wg.Go(func() {
+			for n := int64(0); time.Since(start) < 5*time.Second; n++ {
+				r.create(t, s, 1000*(c+1)+n)
+			}
+		})
+	}
+	for time.Since(start) < 5*time.Second {
+		wantRead(t, s, 0)
+		time.Sleep(20 * time.Millisecond)
+	}
+	wg.Wait()
+	if r.responses[200] != len(r.sent) {
+		t.Errorf("responses %v to %d creates, want 200 to each", r.responses, len(r.sent))
+	}
+	s.WaitReady(t, true)
+	t.Logf("%.0f creates a second by one client, %d by 64", single, (r.responses[200]-int(id))/3)
+	s.Kill()
+	testkit.StartFixed(t, db)
+	r.check(t, db)
+}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package durability
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"plantstore/internal/testkit"
+)
+
+// On a disk that fills up, first a checkpoint fails and then the log cannot grow. Neither loses a plant or ends the
+// service, and it continues when space is free again.
+func TestVolumeFull(t *testing.T) {
+	t.Parallel()
+	v := testkit.NewVolume(t, 128<<20)
+	db := v.Path("plants.db")
+	s := testkit.StartFixed(t, db)
+	v.Fill(20 << 20)
+	r := newRecord(60_000)
+	var id int64
+	for id = 1; id < 1000 && r.create(t, s, id) == 200; id++ {
+	}
+	if r.responses[50304] != 1 {
+		t.Fatalf("responses %v, want 200 and then one 50304", r.responses)
+	}
+	if file, err := os.Stat(db); err != nil || file.Size() < 1<<20 {
+		t.Errorf("the file has %d bytes (%v): no checkpoint ran before the disk was full", file.Size(), err)
+	}
+	waitNotReady(t, s, "full")
+	wantRead(t, s, 1)
+	if err := os.Remove(v.Path("filler")); err != nil {
+		t.Fatal(err)
+	}
+	r.waitAcknowledged(t, s, id)
+	s.WaitReady(t, true)
+	for id++; id < 600; id++ { // past the next checkpoint
+		if r.create(t, s, id) != 200 {
+			t.Fatalf("responses %v after space was freed", r.responses)
+		}
+	}
+	if file, err := os.Stat(db); err != nil || file.Size() < 20<<20 {
+		t.Errorf("the file has %d bytes (%v): no checkpoint ran after space was freed", file.Size(), err)
+	}
+	s.Kill()
+	testkit.StartFixed(t, db)
+	r.check(t, db)
+}
+
+// On a file system that refuses writes for a while, creates are refused and reads work; then the service continues.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ what, calls, reason string }{
+		{"writes are refused", "pwrite64:error=EROFS", "can't be written"},
+		{"every change is refused", "pwrite64,?rmdir,unlinkat:error=EROFS", "read-only file system"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "plants.db")
+			s := testkit.StartFixed(t, db)
+			r := newRecord(10)
+			r.want(t, s, 1, 200)
+			fault := inject(t, s, test.calls)
+			for id := range int64(5) {
+				r.want(t, s, 10+id, 50303)
+				time.Sleep(30 * time.Millisecond) // so that the service checks the file in between
+			}
+			waitNotReady(t, s, test.reason)
+			wantRead(t, s, 1)
+			fault.stop()
+			r.waitAcknowledged(t, s, 20)
+			s.WaitReady(t, true)
+			s.Kill()
+			testkit.StartFixed(t, db)
+			r.check(t, db)
+		})
+	}
+}
+
+// After an I/O error, ext4 becomes read-only until it is unmounted and checked. An operator cannot remount it while
+// the service has files open.
+func TestReadOnlyByTheKernel(t *testing.T) {
+	t.Parallel()
+	v := testkit.NewVolume(t, 16<<20)
+	db := v.Path("plants.db")
+	s := testkit.StartFixed(t, db)
+	r := newRecord(10)
+	r.want(t, s, 1, 200)
+	if err := exec.Command("mount", "-o", "remount,ro", v.Folder).Run(); err == nil {
+		t.Error("a remount was not refused")
+	}
+	v.Run("sync", "--file-system", v.Folder)
+	if err := os.WriteFile("/sys/fs/ext4/"+v.Device()+"/trigger_fs_error", []byte("the test"), 0); err != nil {
+		testkit.Unavailable(t, "trigger an error of the file system: %v", err)
+	}
+	wantRead(t, s, 1)
+	for id := range int64(5) {
+		r.want(t, s, 10+id, 50303)
+		time.Sleep(30 * time.Millisecond) // so that the service checks the file in between
+	}
+	waitNotReady(t, s, "written")
+	wantRead(t, s, 1)
+	s.Kill()
+	v.Unmount()
+	exec.Command("e2fsck", "-p", v.Image).Run() // Its exit code tells that it has repaired something.
+	v.Mount()
+	s = testkit.StartFixed(t, db)
+	r.want(t, s, 20, 200)
+	r.check(t, db)
+}
