@@ -65,6 +65,9 @@ func TestScopes(t *testing.T) {
 	if err != nil || s != token.Create|token.Write || s.String() != "plants:create plants:write" {
 		t.Errorf("ParseScopes() = %q, %v", s, err)
 	}
+	if got, want := token.AllScopes.String(), "plants:create plants:read plants:write"; got != want {
+		t.Errorf("AllScopes = %q, want %q", got, want)
+	}
 	for _, bad := range []string{"", ",", "plants", "plants:create,plants:all"} {
 		if s, err := token.ParseScopes(bad); err == nil || s != 0 {
 			t.Errorf("ParseScopes(%q) = %q, %v, want an error", bad, s, err)
