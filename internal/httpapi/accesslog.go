@@ -35,7 +35,7 @@ func ParseAccessLog(text string) (AccessLog, error) {
 // response leads an operator to it.
 func (a *API) log(x *exchange, number int32, err error) {
 	took := time.Since(x.start)
-	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && x.status < 400 && err == nil && took < slowRequest {
+	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && err == nil && took < slowRequest {
 		return
 	}
 	pattern := x.request.Pattern

@@ -51,7 +51,7 @@ var failures = []struct {
 	Failure
 }{
 	{invalid(plant.Empty), Failure{40001, "The body is empty.", "Send a JSON object."}},
-	{invalid(plant.Syntax), Failure{40002, "The body is not JSON.", "Correct the JSON where the message says."}},
+	{invalid(plant.Syntax), Failure{40002, "The body is not JSON.", "Correct the JSON at the position in the message."}},
 	{invalid(plant.InvalidUTF8), Failure{40003, "The body is not UTF-8.", "Encode it as UTF-8."}},
 	{invalid(plant.ByteOrderMark), Failure{40004, "The body starts with a byte order mark.", "Send it without one."}},
 	{invalid(plant.LoneSurrogate), Failure{40005, "A string has half of a surrogate pair.",

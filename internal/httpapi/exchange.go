@@ -67,7 +67,7 @@ func (a *API) adapt(h handler, scope token.Scope) http.Handler {
 		err := a.call(x, h, scope)
 		var number int32
 		if err != nil {
-			if x.status != 0 { // only the end of the connection tells the client that the response is incomplete
+			if x.status != 0 { // closing the connection shows the client that the response is incomplete
 				a.log(x, 0, err)
 				x.memory.Release()
 				panic(http.ErrAbortHandler)

@@ -3,8 +3,23 @@ package httpapi
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 )
+
+func TestRoutes(t *testing.T) {
+	var got []string
+	for _, r := range Routes() {
+		got = append(got, r.Method+" "+r.Path+" "+r.Scope.String())
+	}
+	want := []string{
+		"POST /plants plants:create", "GET /plants plants:read", "GET /plants/{id} plants:read",
+		"PUT /plants/{id} plants:write", "DELETE /plants/{id} plants:write", "GET /openapi.json ", "GET /openapi.yaml ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("Routes() = %q\nwant %q", got, want)
+	}
+}
 
 func TestRouting(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("page")) })

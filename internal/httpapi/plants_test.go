@@ -114,7 +114,7 @@ func TestRemove(t *testing.T) {
 	wantCalls(t, s, "Remove main 7 any")
 }
 
-// An edit with If-Match reads the plant, and tells the store which one it may change.
+// An edit with If-Match reads the plant, and lets the store change only that one.
 func TestPrecondition(t *testing.T) {
 	const changed = "plant 7 does not match If-Match; read it again before you change it"
 	const list = `If-Match must be * or a list of entity tags such as "x", but has `

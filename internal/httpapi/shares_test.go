@@ -136,7 +136,7 @@ func TestReadsReserveMemory(t *testing.T) {
 		{100 << 10, 50<<10 + 1, false},
 		{1, small / 2, true}, // small responses are not counted
 		{1, small/2 + 1, false},
-		{0, 10 << 20, true}, // unlimited
+		{0, 1 << 20, true}, // unlimited
 	} {
 		a, _ := newAPI(Config{}, Dependencies{MaxMemory: test.max, Reader: large{bytes: test.bytes}})
 		for range 3 { // each returns what it reserved

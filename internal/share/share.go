@@ -38,8 +38,8 @@ type Claim[Owner comparable] struct {
 // Claim returns a claim that holds nothing yet.
 func (p *Pool[Owner]) Claim(owner Owner) Claim[Owner] { return Claim[Owner]{pool: p, owner: owner} }
 
-// Grow raises the claim to amount; a claim that holds as much already stays as it is. It fails with ErrExhausted
-// or ErrUnfair, and then the claim keeps what it held.
+// Grow raises the claim to amount, unless it holds as much already. When it fails, with ErrExhausted or ErrUnfair,
+// the claim keeps what it held.
 func (c *Claim[Owner]) Grow(amount int64) error {
 	p, more := c.pool, amount-c.amount
 	if p.Capacity == 0 || more <= 0 {
