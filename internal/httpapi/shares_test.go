@@ -39,6 +39,35 @@ type owners struct {
 
 func (o *owners) Owners() int { return int(o.n.Load()) }
 
+// writers sends writes that the database does not finish.
+type writers struct {
+	t                    *testing.T
+	api                  *API
+	db                   stuck
+	method, target, body string
+	waiting              sync.WaitGroup
+}
+
+// enters reports whether a write of a token reaches the database.
+func (w *writers) enters(token string) bool {
+	refused := make(chan string, 1)
+	w.waiting.Go(func() {
+		response := send(w.api, w.method, w.target, strings.NewReader(w.body), "Authorization", token)
+		if response.Code >= 300 {
+			refused <- response.Body.String()
+		}
+	})
+	select {
+	case <-w.db.entered:
+		return true
+	case body := <-refused:
+		if body != `{"error":50301,"message":"the token already has its share of the waiting writes; retry later"}` {
+			w.t.Errorf("refused with %s", body)
+		}
+		return false
+	}
+}
+
 // When the database hangs, one token can't fill a queue: other tokens can still write.
 func TestQueuesAreShared(t *testing.T) {
 	for _, test := range []struct {
@@ -56,48 +85,29 @@ func TestQueuesAreShared(t *testing.T) {
 			a, _ := newAPI(Config{}, Dependencies{
 				Creator: db, Editor: db, Connections: conns, CreateQueue: test.capacity,
 			})
-			var waiting sync.WaitGroup
-			// enters reports whether a write of a token reaches the database.
-			enters := func(token string) bool {
-				refused := make(chan string, 1)
-				waiting.Go(func() {
-					w := send(a, test.method, test.target, strings.NewReader(test.body), "Authorization", token)
-					if w.Code >= 300 {
-						refused <- w.Body.String()
-					}
-				})
-				select {
-				case <-db.entered:
-					return true
-				case body := <-refused:
-					if !strings.HasPrefix(body, `{"error":50301,"message":"the token already has its share of the waiting writes`) {
-						t.Errorf("refused with %s", body)
-					}
-					return false
-				}
-			}
+			w := &writers{t: t, api: a, db: db, method: test.method, target: test.target, body: test.body}
 			for n := range test.capacity * 3 / 4 {
-				if !enters("greedy") {
+				if !w.enters("greedy") {
 					t.Fatalf("write %d of the only token was refused", n)
 				}
 			}
 			conns.n.Store(2)
-			if enters("greedy") {
-				t.Error("a token that has three quarters of the queue got more of it while another is present")
+			if w.enters("greedy") {
+				t.Error("a token with three quarters of the queue got more while another is present")
 			}
 			for n := range test.capacity / 8 {
-				if !enters("modest") {
+				if !w.enters("modest") {
 					t.Errorf("write %d of another token was refused", n)
 				}
 			}
-			if enters("modest") {
+			if w.enters("modest") {
 				t.Error("a token got more than is left for others")
 			}
-			if !enters("new") {
+			if !w.enters("new") {
 				t.Error("the first write of a token was refused")
 			}
 			close(db.release)
-			waiting.Wait()
+			w.waiting.Wait()
 			if n := a.creates.Used() + a.edits.Used(); n != 0 {
 				t.Errorf("%d writes are in flight after all responses", n)
 			}

@@ -19,46 +19,49 @@ type step struct {
 	want   error
 }
 
+var exhausted, unfair = share.ErrExhausted, share.ErrUnfair
+
+var poolTests = map[string]struct {
+	pool  *share.Pool[byte]
+	steps []step
+	used  int64
+}{
+	"a second claim may take as much as stays free": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 1, nil}}, 5},
+	"and not more": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 2, unfair}}, 4},
+	"what others hold is not free": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"b1", 4, nil}, {"a1", 2, nil}, {"a2", 1, nil}, {"a3", 1, unfair}}, 7},
+	"the first claim may take all": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"a1", 10, nil}, {"b1", 1, exhausted}}, 10},
+	"the first claim may take all that is free": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"b1", 4, nil}, {"a1", 6, nil}}, 10},
+	"and not more than that": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"b1", 4, nil}, {"a1", 7, exhausted}}, 4},
+	"a first claim may grow": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"a1", 3, nil}, {"a1", 10, nil}}, 10},
+	"a claim keeps what it holds when it cannot grow": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"a1", 3, nil}, {"a1", 11, exhausted}, {"a1", 9, nil}}, 9},
+	"a claim that asks for what it holds never fails": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 1, nil}, {"b1", 1, nil}, {"a2", 1, nil}}, 6},
+	"a claim never shrinks": {
+		&share.Pool[byte]{Capacity: 10}, []step{{"a1", 5, nil}, {"a1", 5, nil}, {"a1", 2, nil}}, 5},
+	"a soft pool admits the first claim of every owner": {
+		&share.Pool[byte]{Capacity: 2, Soft: true},
+		[]step{{"a1", 1, nil}, {"b1", 1, nil}, {"c1", 1, nil}, {"c2", 1, unfair}}, 3},
+	"an owner that is alone may take all": {
+		&share.Pool[byte]{Capacity: 3, Soft: true, Contended: no},
+		[]step{{"a1", 1, nil}, {"a2", 1, nil}, {"a3", 1, nil}, {"a4", 1, nil}}, 4},
+	"an owner that is not alone may take half": {
+		&share.Pool[byte]{Capacity: 3, Soft: true, Contended: yes}, []step{{"a1", 1, nil}, {"a2", 1, unfair}}, 1},
+	"an owner that is alone may not exceed a hard capacity": {
+		&share.Pool[byte]{Capacity: 3, Contended: no}, []step{{"a1", 2, nil}, {"a2", 1, nil}, {"a3", 1, exhausted}}, 3},
+	"no capacity is no limit": {
+		&share.Pool[byte]{}, []step{{"a1", 1 << 40, nil}, {"a2", 1 << 40, nil}}, 0},
+}
+
 func TestPool(t *testing.T) {
-	exhausted, unfair := share.ErrExhausted, share.ErrUnfair
-	for name, test := range map[string]struct {
-		pool  *share.Pool[byte]
-		steps []step
-		used  int64
-	}{
-		"a second claim may take as much as stays free": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 1, nil}}, 5},
-		"and not more": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 2, unfair}}, 4},
-		"what others hold is not free": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"b1", 4, nil}, {"a1", 2, nil}, {"a2", 1, nil}, {"a3", 1, unfair}}, 7},
-		"the first claim may take all": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 10, nil}, {"b1", 1, exhausted}}, 10},
-		"the first claim may take all that is free": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"b1", 4, nil}, {"a1", 6, nil}}, 10},
-		"and not more than that": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"b1", 4, nil}, {"a1", 7, exhausted}}, 4},
-		"a first claim may grow": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 3, nil}, {"a1", 10, nil}}, 10},
-		"a claim keeps what it holds when it cannot grow": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 3, nil}, {"a1", 11, exhausted}, {"a1", 9, nil}}, 9},
-		"a claim that asks for what it holds never fails": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 1, nil}, {"b1", 1, nil}, {"a2", 1, nil}}, 6},
-		"a claim never shrinks": {
-			&share.Pool[byte]{Capacity: 10}, []step{{"a1", 5, nil}, {"a1", 5, nil}, {"a1", 2, nil}}, 5},
-		"a soft pool admits the first claim of every owner": {
-			&share.Pool[byte]{Capacity: 2, Soft: true},
-			[]step{{"a1", 1, nil}, {"b1", 1, nil}, {"c1", 1, nil}, {"c2", 1, unfair}}, 3},
-		"an owner that is alone may take all": {
-			&share.Pool[byte]{Capacity: 3, Soft: true, Contended: no},
-			[]step{{"a1", 1, nil}, {"a2", 1, nil}, {"a3", 1, nil}, {"a4", 1, nil}}, 4},
-		"an owner that is not alone may take half": {
-			&share.Pool[byte]{Capacity: 3, Soft: true, Contended: yes}, []step{{"a1", 1, nil}, {"a2", 1, unfair}}, 1},
-		"an owner that is alone may not exceed a hard capacity": {
-			&share.Pool[byte]{Capacity: 3, Contended: no}, []step{{"a1", 2, nil}, {"a2", 1, nil}, {"a3", 1, exhausted}}, 3},
-		"no capacity is no limit": {
-			&share.Pool[byte]{}, []step{{"a1", 1 << 40, nil}, {"a2", 1 << 40, nil}}, 0},
-	} {
+	for name, test := range poolTests {
 		t.Run(name, func(t *testing.T) {
 			claims := map[string]*share.Claim[byte]{}
 			for _, s := range test.steps {
