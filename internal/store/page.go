@@ -3,11 +3,11 @@ package store
 import "math"
 
 // PageBytes bounds a page: a list ends with the plant that brings its names and tags to this many bytes,
-// so that a page takes little memory however large its plants are.
+// so that a page needs little memory even if its plants are large.
 const PageBytes = 256 << 10
 
-// FirstAfter is the lowest id above after, or the lowest of all where after is nil.
-// It reports false when there is none.
+// FirstAfter returns the lowest id above after, or the lowest id of all if after is nil.
+// It reports false if no id is above after.
 func FirstAfter(after *int64) (int64, bool) {
 	switch {
 	case after == nil:

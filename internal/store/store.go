@@ -1,7 +1,5 @@
 // Package store is the port between the service and an engine that keeps plants and tokens:
-// what every engine promises, in prose and in Go. The suite in storetest proves the promises.
-//
-// The errors that an engine returns are in errors.go.
+// what every engine promises, in prose and in Go. The suite in storetest tests the promises.
 package store
 
 import (
@@ -19,47 +17,47 @@ type Store interface {
 	Plants
 	Tokens
 
-	// Check returns nil when a create would be accepted now, and otherwise an error that says,
-	// for an operator, why not.
+	// Check returns nil if a create would be accepted now, and otherwise an error that tells an
+	// operator why not.
 	Check(ctx context.Context) error
 
-	// Lanes is how many batches under way at once pay off.
+	// Lanes returns how many batches should be in flight at once.
 	Lanes() int
 
-	// Close waits for what is under way and releases the database.
+	// Close waits for writes in flight and releases the database.
 	Close() error
 }
 
 // Plants keeps plants. (Store, ID) names one plant.
 type Plants interface {
 	// CreateBatch stores plants and returns one outcome for each, in their order: created,
-	// the same as stored, or taken. One that is taken never fails its neighbours, and a key
-	// that stands twice in a batch is decided as if its plants had come one after the other.
+	// the same as stored, or taken. A plant that is taken never fails the others, and plants of a
+	// batch with the same key get the outcomes that they would get in batches of their own.
 	//
 	// It returns only after every plant whose outcome is Created would survive power loss.
 	// A non-nil error means that none was stored, unless it is ErrUnknown: then the outcome is
-	// not known and the caller MUST NOT report success. A plant that this call stored may be
-	// reported Same where the engine had to ask twice. Once begun, a batch ignores the end of ctx.
+	// unknown and the caller MUST NOT report success. A plant that this call stored may be
+	// reported Same if the engine had to send it twice. The end of ctx does not stop a batch.
 	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
 
 	// Get returns the plant, or plant.ErrNotFound.
 	Get(ctx context.Context, store string, id int64) (plant.New, error)
 
 	// List returns at most limit plants of a store in the order of their ids, from the lowest
-	// id or, where after is not nil, from the first id above it. Its cost depends on limit, not on
-	// where the page is. Pages are stable under concurrent creates: walking them by the last id
-	// meets every plant that was there all the time exactly once.
+	// id or, if after is not nil, from the first id above it. Its cost depends on limit, not on
+	// the position of the page. Pages are stable under concurrent creates: reading page after page by
+	// the last id returns every plant that existed all the time exactly once.
 	//
-	// It ends early with the plant that makes it PageBytes or more, whatever follows, and
-	// reads no other into memory: it has none only where none is left.
+	// The page ends early with the plant that brings it to PageBytes, and no other is read into
+	// memory. It is empty only if no plant is left.
 	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
 
 	// Count returns how many plants a store has.
 	Count(ctx context.Context, store string) (int64, error)
 
-	// Replace gives the plant a new name and tag, durably as in CreateBatch. Where seen is not nil
-	// and the stored plant is not equal to it, nothing changes and the error is plant.ErrChanged.
-	// An absent id is plant.ErrNotFound; ErrUnknown as in CreateBatch.
+	// Replace gives the plant a new name and tag, durably as in CreateBatch. If seen is not nil
+	// and the stored plant differs from it, nothing changes and the error is plant.ErrChanged.
+	// If the plant does not exist, it is plant.ErrNotFound; ErrUnknown as in CreateBatch.
 	Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error
 
 	// Remove deletes the plant, durably, under the conditions of Replace.
@@ -67,19 +65,18 @@ type Plants interface {
 	Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error
 }
 
-// Tokens keeps what is known of credentials: never a credential, only its hash.
-// Times are kept to the millisecond.
+// Tokens keeps tokens: never a credential, only its hash. Times are kept to the millisecond.
 type Tokens interface {
 	// AddToken stores a token, or returns token.ErrNameTaken.
 	AddToken(ctx context.Context, t token.Token) error
 
-	// TokenByHash returns the token, revoked and expired ones too, or token.ErrUnknown.
+	// TokenByHash returns the token, even if it is revoked or expired, or token.ErrUnknown.
 	TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error)
 
-	// Tokens returns all tokens, the oldest first; ties by name.
+	// Tokens returns all tokens, ordered by their time of creation and then by name.
 	Tokens(ctx context.Context) ([]token.Token, error)
 
-	// RevokeToken marks the token of that name revoked, once: one that is revoked already
-	// keeps its time. No such name is token.ErrUnknown.
+	// RevokeToken revokes the token of that name; a token that is already revoked keeps its
+	// time. If no token has the name, the error is token.ErrUnknown.
 	RevokeToken(ctx context.Context, name string, at time.Time) error
 }
