@@ -235,7 +235,8 @@ func TestErrors(t *testing.T) {
 	} {
 		c, _ := start(t, test.step)
 		_, err := c.Get(t.Context(), 1)
-		if e, ok := errors.AsType[*client.Error](err); !ok || e.Number != test.number || err.Error() != test.text {
+		e, ok := errors.AsType[*client.Error](err)
+		if !ok || e.Number != test.number || e.RetryAfter != 0 || err.Error() != test.text {
 			t.Errorf("got %.200v, want number %d and %.200s", err, test.number, test.text)
 		}
 	}

@@ -52,7 +52,7 @@ func serveConfig(env environment, args []string) (cfg server.Config, db string, 
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long requests in flight may take after the signal to stop")
 	f.Int64Var(&cfg.MaxBody, "max-body", 64<<10, "largest request body in `bytes`")
 	f.IntVar(&cfg.Commit.Queue, "queue", 4096, "creates that may wait for a commit; more get 503")
-	f.IntVar(&cfg.MaxConns, "max-conns", 0, "concurrent connections; more close idle ones or get 503; "+
+	f.IntVar(&cfg.MaxConns, "max-conns", 0, "most concurrent connections; a new one over it replaces an idle one or gets 503; "+
 		"0 for 512 per processor, or fewer if the limits on files or memory require it")
 	access := f.String("access-log", "errors", "`requests` to log: errors (failed and slow ones), all or off")
 	cors := f.String("cors-origins", "*",
