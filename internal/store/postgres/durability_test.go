@@ -161,6 +161,18 @@ func openRefusedSession(t *testing.T, s *Store) {
 	t.Error("no session was new: nothing was tested")
 }
 
+// A connection whose settings can't be read is refused.
+func TestSettingsCannotBeRead(t *testing.T) {
+	conn, err := pgx.Connect(t.Context(), pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close(t.Context())
+	if err := checkSettings(t.Context(), conn, Options{}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("checkSettings() on a closed connection = %v, want %v", err, store.ErrUnavailable)
+	}
+}
+
 // A warning after a commit is an error; a notice is not.
 func TestWarnings(t *testing.T) {
 	s := openStore(t, pgtest.Database(t))
