@@ -42,9 +42,8 @@ func TestRefuse(t *testing.T) {
 		defer l.admitting.Unlock()
 		return len(l.backlog.refusing) == 0 && !l.backlog.scheduled
 	})
-	if log := messages.String(); !strings.Contains(log, "refused connections connections ") ||
-		!strings.Contains(log, " limit 1 reason all connections that --most allows are in use") {
-		t.Errorf("log: %s", log)
+	if !strings.Contains(messages.String(), "refused connections connections ") {
+		t.Errorf("log: %s", messages)
 	}
 	if !l.isRefusing() {
 		t.Error("isRefusing() = false")
@@ -59,6 +58,36 @@ func TestRefuse(t *testing.T) {
 	proceed <- struct{}{}
 	if status := receive(t, second); status != 200 {
 		t.Errorf("status %d", status)
+	}
+}
+
+// The first refusal is reported at once, others once a second.
+func TestRefusalsAreReported(t *testing.T) {
+	cfg, messages := testConfig(1)
+	l := New(listenTCP(t), cfg)
+	defer l.Close()
+	l.count.Store(1)
+	now := time.Now()
+	for i, step := range []struct {
+		at   time.Duration
+		want string
+	}{{0, "1"}, {time.Second - 2*time.Millisecond, ""}, {time.Second - time.Millisecond, ""}, {time.Second, "3"}} {
+		io.WriteString(dial(t, l), get)
+		before := len(messages.String())
+		eventually(t, "a refusal", func() bool {
+			l.pacer.last = time.Time{}
+			refused := len(l.backlog.refusing)
+			l.pollBacklog(now.Add(step.at))
+			return len(l.backlog.refusing) > refused || refused == 0 && i > 0
+		})
+		want := ""
+		if step.want != "" {
+			want = "refused connections connections " + step.want +
+				" limit 1 reason all connections that --most allows are in use\n"
+		}
+		if got := messages.String()[before:]; got != want {
+			t.Errorf("after %v: logged %q, want %q", step.at, got, want)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ type conn struct {
 	checker  framing.Checker
 	owner    *owner // of the last request; changed by the connection's goroutine, with listener.mu held
 
-	readDeadline, writeDeadline atomic.Int64 // set on Conn, in ns since 1970; 0 for none
+	readDeadline, writeDeadline deadline
 
 	closeOnce sync.Once
 }
@@ -112,7 +112,8 @@ func (l *Listener) connState(nc net.Conn, s http.ConnState) {
 // its clients are still connected, and the background read costs a create a tenth of its time: a system call, a
 // goroutine that is parked, a wake-up. A handler that wants to know calls CancelOnDisconnect.
 func (c *conn) Read(b []byte) (int, error) {
-	before := c.phase()
+	was := state(c.state.Load())
+	before := was.phase()
 	if len(b) == 1 && (before == parsed || before == handling) {
 		return 0, nil
 	}
@@ -125,11 +126,12 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b)
 	if n == 0 {
-		return 0, err
+		return n, err
 	}
 	if before == fresh || before == idle {
 		now := time.Now()
-		c.move(receiving, now)
+		// Unless a handler was called meanwhile: a background read for a pipelined request began before it.
+		c.state.CompareAndSwap(int64(was), int64(newState(receiving, now.Sub(c.listener.start))))
 		c.listener.pollInOverload(now)
 	}
 	if c.phase() == evicted {
@@ -167,37 +169,33 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// SetReadDeadline and SetWriteDeadline keep time-outs to the second. net/http sets five deadlines for a request, each
-// nearly the same as the one before, and setting a timer for each costs more than reading the request. One that is at
-// most a second later than the current one is not set. None is removed while a handler has the request, when nothing
-// is read, nor between requests, when nothing is written.
+// SetReadDeadline and SetWriteDeadline keep time-outs to the second. net/http sets and removes five deadlines for a
+// request, and each time moves a timer. Here one that is less than a second later than the current one is not set, and
+// none is removed: there is always another one before the next read or write, since the server has all time-outs.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if t.IsZero() && c.phase() >= parsed || isNear(&c.readDeadline, t) {
+	if c.readDeadline.covers(t) {
 		return nil
 	}
 	return c.Conn.SetReadDeadline(t)
 }
 
-// SetWriteDeadline: see SetReadDeadline.
+// SetWriteDeadline is described at SetReadDeadline.
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	if t.IsZero() || isNear(&c.writeDeadline, t) {
+	if c.writeDeadline.covers(t) {
 		return nil
 	}
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// isNear reports whether a deadline is at most a second later than the current one, and otherwise makes it the
-// current one.
-func isNear(current *atomic.Int64, t time.Time) bool {
-	at := int64(0)
-	if !t.IsZero() {
-		at = t.UnixNano()
-	}
-	was := current.Load()
-	if later := at - was; was > 0 && later >= 0 && later < int64(time.Second) {
+// deadline is the one that is set, in ns since 1970.
+type deadline int64
+
+// covers reports whether t needs not be set, and otherwise records it.
+func (d *deadline) covers(t time.Time) bool {
+	if later := t.UnixNano() - int64(*d); t.IsZero() || later >= 0 && later < int64(time.Second) {
 		return true
 	}
-	current.Store(at)
+	*d = deadline(t.UnixNano())
 	return false
 }
 

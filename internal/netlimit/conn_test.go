@@ -51,6 +51,26 @@ func TestErrorResponses(t *testing.T) {
 	}
 }
 
+// Nothing is read after ambiguous framing, and what was read before it is passed on.
+func TestReadStopsAtAmbiguousFraming(t *testing.T) {
+	c, client := pair(t)
+	io.WriteString(client, get+"GET / HTTP/1.1\n\n")
+	b := make([]byte, 100)
+	if n, err := c.Read(b); string(b[:n]) != get || err != nil {
+		t.Errorf("Read() = %q, %v", b[:n], err)
+	}
+	for range 2 {
+		if n, err := c.Read(b); n != 0 || err != errFraming {
+			t.Errorf("Read() = %d, %v", n, err)
+		}
+	}
+	c, client = pair(t)
+	io.WriteString(client, "\n")
+	if n, err := c.Read(b); n != 0 || err != errFraming {
+		t.Errorf("Read() of a wrong first byte = %d, %v", n, err)
+	}
+}
+
 // The response of net/http is sent where there is no other, and the hook gets the address of the client.
 func TestErrorResponseIsOptional(t *testing.T) {
 	cfg, _ := testConfig(1)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -97,7 +98,11 @@ func TestInheritedListener(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fd := int(file.Fd())
+		fd, err := syscall.Dup(int(file.Fd()))
+		file.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
 		l, err := inheritedListener(fd)
 		if c.err == "" {
 			if err != nil || l.Addr().String() != tcp.Addr().String() {
@@ -107,10 +112,9 @@ func TestInheritedListener(t *testing.T) {
 		} else if err == nil || !strings.Contains(err.Error(), "descriptor "+strconv.Itoa(fd)+" of LISTEN_FDS "+c.err) {
 			t.Errorf("%s: inheritedListener() = %v", name, err)
 		}
-		if _, err := os.NewFile(uintptr(fd), "").Stat(); err == nil {
-			t.Errorf("%s: descriptor %d is still open", name, fd)
+		if err := syscall.Fstat(fd, new(syscall.Stat_t)); err != syscall.EBADF {
+			t.Errorf("%s: descriptor %d: %v, want it closed", name, fd, err)
 		}
-		file.Close()
 	}
 	if _, err := inheritedListener(-1); err == nil || err.Error() != "descriptor -1 of LISTEN_FDS is not open" {
 		t.Errorf("inheritedListener(-1) = %v", err)

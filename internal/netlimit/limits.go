@@ -12,11 +12,9 @@ const (
 
 // DefaultMax is how many connections the machine allows.
 func DefaultMax(m machine.Limits) int {
-	n := int64(min(maxConns, connsPerProcessor*m.Processors))
-	if m.Files < maxConns*2 {
-		n = min(n, (int64(m.Files)-otherFiles)*8/9) // the rest is for refusals: see maxRefusals
-	}
-	return int(max(minConns, min(n, m.Memory/memoryPerConn)))
+	files := int64(min(m.Files, 2*maxConns))
+	byFiles := (files - otherFiles) * 8 / 9 // the rest is for refusals: see maxRefusals
+	return int(max(minConns, min(maxConns, int64(connsPerProcessor*m.Processors), byFiles, m.Memory/memoryPerConn)))
 }
 
 // maxRefusals is how many connections may be open besides conns while they are refused.

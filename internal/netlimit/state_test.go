@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,51 +172,31 @@ type deadlines struct {
 func (d *deadlines) SetReadDeadline(t time.Time) error  { d.read = append(d.read, t); return nil }
 func (d *deadlines) SetWriteDeadline(t time.Time) error { d.write = append(d.write, t); return nil }
 
-// A deadline is set if it is earlier than the current one, or at least a second later.
+// A deadline is set if it is earlier than the current one, or at least a second later. None is removed.
 func TestDeadlines(t *testing.T) {
 	now := time.Now()
 	in := func(d time.Duration) time.Time { return now.Add(d) }
-	for name, test := range map[string]struct {
-		phase phase
-		set   []time.Time
-		read  []time.Time
-		write []time.Time
-	}{
-		"the same":           {idle, []time.Time{in(9), in(9)}, []time.Time{in(9)}, []time.Time{in(9)}},
-		"less than a second": {idle, []time.Time{in(0), in(time.Second - 1)}, []time.Time{in(0)}, []time.Time{in(0)}},
-		"a second": {idle, []time.Time{in(0), in(time.Second)},
-			[]time.Time{in(0), in(time.Second)}, []time.Time{in(0), in(time.Second)}},
-		"little by little": {idle, []time.Time{in(0), in(time.Second - 1), in(time.Second)},
-			[]time.Time{in(0), in(time.Second)}, []time.Time{in(0), in(time.Second)}},
-		"earlier": {idle, []time.Time{in(9), in(8)}, []time.Time{in(9), in(8)}, []time.Time{in(9), in(8)}},
-		"none": {receiving, []time.Time{in(9), {}, in(9)},
-			[]time.Time{in(9), {}, in(9)}, []time.Time{in(9)}},
-		"none while a request is handled": {parsed, []time.Time{in(9), {}, in(9)},
-			[]time.Time{in(9)}, []time.Time{in(9)}},
+	for name, test := range map[string]struct{ set, want []time.Time }{
+		"the same":           {[]time.Time{in(9), in(9)}, []time.Time{in(9)}},
+		"less than a second": {[]time.Time{in(0), in(time.Second - 1)}, []time.Time{in(0)}},
+		"a second":           {[]time.Time{in(0), in(time.Second)}, []time.Time{in(0), in(time.Second)}},
+		"little by little": {[]time.Time{in(0), in(time.Second - 1), in(time.Second)},
+			[]time.Time{in(0), in(time.Second)}},
+		"earlier":          {[]time.Time{in(9), in(8)}, []time.Time{in(9), in(8)}},
+		"none":             {[]time.Time{in(9), {}, in(9)}, []time.Time{in(9)}},
+		"long ago":         {[]time.Time{in(9), time.Unix(1, 0), in(9)}, []time.Time{in(9), time.Unix(1, 0), in(9)}},
+		"only in the past": {[]time.Time{time.Unix(1, 0)}, []time.Time{time.Unix(1, 0)}},
 	} {
 		got := new(deadlines)
 		c := &conn{Conn: got, listener: new(Listener)}
-		c.move(test.phase, time.Time{})
 		for _, at := range test.set {
 			c.SetReadDeadline(at)
 			c.SetWriteDeadline(at)
 		}
-		if !equalTimes(got.read, test.read) || !equalTimes(got.write, test.write) {
-			t.Errorf("%s: set %v and %v, want %v and %v", name, got.read, got.write, test.read, test.write)
+		if !slices.EqualFunc(got.read, test.want, time.Time.Equal) || !slices.EqualFunc(got.write, test.want, time.Time.Equal) {
+			t.Errorf("%s: set %v and %v, want %v", name, got.read, got.write, test.want)
 		}
 	}
-}
-
-func equalTimes(a, b []time.Time) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !a[i].Equal(b[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // A real server closes a connection that stays idle or does not finish its request, within a second of its time-out.
