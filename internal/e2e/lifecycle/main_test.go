@@ -1,3 +1,4 @@
+// Package lifecycle tests how the service starts, stops, restarts, logs and is deployed.
 package lifecycle
 
 import (

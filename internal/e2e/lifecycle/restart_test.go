@@ -23,7 +23,7 @@ import (
 
 var restarts = flag.Int("restarts", 5, "how often TestRollingRestart restarts the service on each engine")
 
-// socket is a listener that outlives the servers that it is passed to, as systemd holds one.
+// socket is a listener that outlives the servers that it is passed to, as with systemd.
 type socket struct {
 	t    *testing.T
 	file *os.File
@@ -45,7 +45,7 @@ func newSocket(t *testing.T) *socket {
 	return &socket{t, file, "http://" + l.Addr().String()}
 }
 
-// passing is a command that starts the product with open files as systemd passes them on.
+// passing is a command that starts the product with open files, as systemd passes them.
 func passing(env string, files []*os.File, args ...string) *exec.Cmd {
 	cmd := exec.Command("sh", append([]string{"-c", env + ` LISTEN_PID=$$ exec "$0" "$@"`, testkit.Binary}, args...)...)
 	cmd.ExtraFiles = files
@@ -55,19 +55,20 @@ func passing(env string, files []*os.File, args ...string) *exec.Cmd {
 // serve starts a server on the socket.
 func (s *socket) serve(db string) *testkit.Server {
 	s.t.Helper()
-	p := testkit.Launch(s.t, passing("LISTEN_FDS=1", []*os.File{s.file}, "serve", "--db", db, "--listen", "192.0.2.1:1", "--ops-listen", "127.0.0.1:0"))
+	p := testkit.Launch(s.t, passing("LISTEN_FDS=1", []*os.File{s.file},
+		"serve", "--db", db, "--listen", "192.0.2.1:1", "--ops-listen", "127.0.0.1:0"))
 	p.WaitServing()
 	if p.URL != s.url {
-		s.t.Fatalf("serves %s, want the socket that was passed on, %s", p.URL, s.url)
+		s.t.Fatalf("serves %s, want the socket that was passed, %s", p.URL, s.url)
 	}
 	return p
 }
 
-// A service that is restarted again and again under load refuses no connection, resets none and drops no
-// request: clients that keep their connections and never try twice see nothing but 200.
+// A service that is restarted repeatedly under load refuses no connection, resets none and drops no request: clients
+// that keep their connections and never retry get only 200.
 //
-// On PostgreSQL the next process serves before the last one is told to stop, as replicas do. A SQLite file has
-// one process at a time, as `systemctl restart` has it: what comes in between waits in the socket.
+// On PostgreSQL the next process serves before the previous one stops, as with replicas. A SQLite file has one process
+// at a time, as with systemctl restart: requests in between wait in the socket.
 func TestRollingRestart(t *testing.T) {
 	for _, e := range testkit.Engines {
 		t.Run(e.Name, func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestRollingRestart(t *testing.T) {
 			db, s := e.Database(t), newSocket(t)
 			now := s.serve(db)
 			load := offer(t, s.url, now.Token)
-			load.await(100)
+			load.wait(100)
 			start := time.Now()
 			for range *restarts {
 				last := now
@@ -87,9 +88,9 @@ func TestRollingRestart(t *testing.T) {
 					last.WaitExit()
 					now = s.serve(db)
 				}
-				load.await(100)
+				load.wait(100)
 				if code := last.WaitExit(); code != 0 {
-					t.Errorf("stopped with %d\n%s", code, last.Stderr)
+					t.Errorf("exit %d\n%s", code, last.Stderr)
 				}
 			}
 			took := time.Since(start)
@@ -100,30 +101,32 @@ func TestRollingRestart(t *testing.T) {
 				}
 			}
 			if n := len(load.failures); n > 0 {
-				t.Errorf("%d of %d requests failed", n, load.answered.Load())
+				t.Errorf("%d of %d requests failed", n, load.responses.Load())
 			}
 			now.Token = load.token
 			created := load.created.Load()
-			if n := now.Do(t, "GET", "/plants?limit=1", "", "Prefer: count=exact").Header.Get("Plants-Count"); n != fmt.Sprint(created) {
-				t.Errorf("%s plants are stored, want the %d that were answered 200", n, created)
+			count := now.Do(t, "GET", "/plants?limit=1", "", "Prefer: count=exact").Header.Get("Plants-Count")
+			if count != fmt.Sprint(created) {
+				t.Errorf("%s plants are stored, want the %d that were acknowledged", count, created)
 			}
-			t.Logf("%d restarts in %v: %d requests, %d failed, %d sent again, %d connections, the slowest answer after %v",
-				*restarts, took.Round(time.Millisecond), load.answered.Load(), len(load.failures), load.repeated.Load(), load.dialled.Load(), time.Duration(load.slowest.Load()).Round(time.Millisecond))
+			t.Logf("%d restarts in %v: %d requests, %d failed, %d repeated, %d connections, the slowest response after %v",
+				*restarts, took.Round(time.Millisecond), load.responses.Load(), len(load.failures), load.repeated.Load(),
+				load.dialled.Load(), time.Duration(load.slowest.Load()).Round(time.Millisecond))
 		})
 	}
 }
 
 const (
-	offeredRate    = 500 // requests a second, whether or not those before are answered
-	offeredClients = 32  // connections that are kept
+	offeredRate    = 500 // requests a second, whether or not earlier ones have a response
+	offeredClients = 32  // each with one connection that it keeps
 )
 
-// errEnded is of a request that was sent while the server ended a connection that was long idle, as happens where this
-// process stands still. Neither end can know of the other, so every pool sends such a request again.
-var errEnded = errors.New("ended while idle")
+// errClosedIdle is the error of a request that was sent while the server closed a connection that was idle for long
+// because this process had paused. Neither end can know, so every connection pool repeats such a request.
+var errClosedIdle = errors.New("closed while idle")
 
-// offered is load at a fixed rate from clients that keep connections and send nothing twice, but for what meets the end
-// of a connection that was long idle.
+// offered is load at a fixed rate from clients that keep their connections and repeat a request only after
+// errClosedIdle.
 type offered struct {
 	t           *testing.T
 	host, token string
@@ -131,7 +134,7 @@ type offered struct {
 	end         chan struct{}
 	clients     sync.WaitGroup
 
-	next, answered, created, dialled, repeated, slowest atomic.Int64
+	next, responses, created, dialled, repeated, slowest atomic.Int64
 
 	mu       sync.Mutex
 	failures []string
@@ -139,7 +142,10 @@ type offered struct {
 
 func offer(t *testing.T, url, token string) *offered {
 	t.Helper()
-	o := &offered{t: t, host: strings.TrimPrefix(url, "http://"), token: token, due: make(chan time.Time, 100*offeredRate), end: make(chan struct{})}
+	o := &offered{
+		t: t, host: strings.TrimPrefix(url, "http://"), token: token,
+		due: make(chan time.Time, 100*offeredRate), end: make(chan struct{}),
+	}
 	o.clients.Go(func() {
 		defer close(o.due)
 		for at := time.Now(); ; at = at.Add(time.Second / offeredRate) {
@@ -167,21 +173,17 @@ func (o *offered) stop() {
 	o.clients.Wait()
 }
 
-// await waits until more requests are answered.
-func (o *offered) await(more int64) {
+// wait waits until so many more requests have a response.
+func (o *offered) wait(more int64) {
 	o.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for want := o.answered.Load() + more; o.answered.Load() < want; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			o.t.Fatalf("%d requests are not answered in 20 s", more)
-		}
-	}
+	want := o.responses.Load() + more
+	testkit.WaitFor(o.t, fmt.Sprintf("%d more responses", more), func() bool { return o.responses.Load() >= want })
 }
 
 func (o *offered) client() {
 	var c net.Conn
 	var in *bufio.Reader
-	var last time.Time // of an answer on the connection
+	var last time.Time // when the last response arrived on the connection
 	defer func() {
 		if c != nil {
 			c.Close()
@@ -195,7 +197,7 @@ func (o *offered) client() {
 			o.dialled.Add(1)
 			in, last = bufio.NewReader(c), time.Time{}
 		}
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(testkit.Deadline))
 		final, err := o.exchange(c, in, id, last)
 		last = time.Now()
 		if err != nil || final {
@@ -211,7 +213,7 @@ func (o *offered) client() {
 		}
 		id := o.next.Add(1)
 		err := send(id)
-		if errors.Is(err, errEnded) {
+		if errors.Is(err, errClosedIdle) {
 			o.repeated.Add(1)
 			err = send(id)
 		}
@@ -220,7 +222,7 @@ func (o *offered) client() {
 			o.failures = append(o.failures, err.Error())
 			o.mu.Unlock()
 		}
-		o.answered.Add(1)
+		o.responses.Add(1)
 		for took := int64(time.Since(at)); ; {
 			if slowest := o.slowest.Load(); took <= slowest || o.slowest.CompareAndSwap(slowest, took) {
 				break
@@ -229,17 +231,18 @@ func (o *offered) client() {
 	}
 }
 
-// exchange sends a request, most of them creates, and wants 200. Before is when the last answer came on the connection,
-// or zero. It reports whether the connection ends.
+// exchange sends a request, mostly a create, and expects 200. before is when the last response arrived on the
+// connection, or zero. It reports whether the server closes the connection.
 func (o *offered) exchange(c net.Conn, in *bufio.Reader, id int64, before time.Time) (last bool, err error) {
 	request := "GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
 	switch id % 8 {
 	case 0:
 	case 1:
-		request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n" // not of the API, but a page
+		request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n" // a page, which is not part of the API
 	default:
 		body := fmt.Sprintf(`{"id":%d,"name":"x"}`, id)
-		request = fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", o.token, len(body), body)
+		request = fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", o.token, len(body), body)
 	}
 	_, err = io.WriteString(c, request)
 	idle := !before.IsZero() && time.Since(before) > testkit.LongIdle
@@ -247,10 +250,10 @@ func (o *offered) exchange(c net.Conn, in *bufio.Reader, id int64, before time.T
 		_, err = in.Peek(1)
 	}
 	if idle && err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return true, fmt.Errorf("request %d: %w: %w", id, errEnded, err)
+		return true, fmt.Errorf("request %d: %w: %w", id, errClosedIdle, err)
 	}
 	if err != nil {
-		return true, fmt.Errorf("request %d: send, and no answer: %w", id, err)
+		return true, fmt.Errorf("request %d: no response: %w", id, err)
 	}
 	response, err := http.ReadResponse(in, nil)
 	if err != nil {
@@ -266,7 +269,7 @@ func (o *offered) exchange(c net.Conn, in *bufio.Reader, id int64, before time.T
 	return response.Close, nil
 }
 
-// hungUp reports whether the server has ended an idle connection: every pool looks before it uses one again.
+// hungUp reports whether the server has closed an idle connection, as every connection pool checks before reuse.
 func hungUp(c net.Conn) (up bool) {
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -280,8 +283,8 @@ func hungUp(c net.Conn) (up bool) {
 	return up || err != nil
 }
 
-// What is passed on and is no socket to listen on is told in one sentence. What is passed to another
-// process is not ours.
+// A passed file descriptor that is not a TCP listener is refused with one sentence. Descriptors for another process are
+// ignored.
 func TestPassedSockets(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "plants.db")
 	file, err := os.Open(os.DevNull)
@@ -316,16 +319,18 @@ func TestPassedSockets(t *testing.T) {
 		want      string
 	}{
 		{"a file", "LISTEN_FDS=1", []*os.File{file}, "descriptor 3 of LISTEN_FDS is not a TCP listener"},
-		{"a socket of packets", "LISTEN_FDS=1", []*os.File{datagrams}, "not a TCP listener"},
-		{"a local socket", "LISTEN_FDS=1", []*os.File{unix}, "not a TCP listener: it listens on unix"},
+		{"a UDP socket", "LISTEN_FDS=1", []*os.File{datagrams}, "not a TCP listener"},
+		{"a Unix socket", "LISTEN_FDS=1", []*os.File{unix}, "not a TCP listener: it listens on unix"},
 		{"nothing", "LISTEN_FDS=1", nil, "not a TCP listener"},
-		{"no number", "LISTEN_FDS=all", nil, "must be 1 or 2"},
+		{"not a number", "LISTEN_FDS=all", nil, "must be 1 or 2"},
 		{"three", "LISTEN_FDS=3", []*os.File{one.file, two.file, file}, "must be 1 or 2"},
 		{"one name twice", "LISTEN_FDS=2 LISTEN_FDNAMES=ops:ops", []*os.File{one.file, two.file}, "once each"},
 	} {
-		p := testkit.Launch(t, passing(test.env, test.files, "serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"))
-		if code := p.WaitExit(); code != 1 || strings.Count(p.Stderr.String(), "\n") != 1 || !strings.Contains(p.Stderr.String(), test.want) {
-			t.Errorf("%s: exit %d, %q; want 1 and %q", test.what, code, p.Stderr, test.want)
+		p := testkit.Launch(t, passing(test.env, test.files,
+			"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"))
+		code, printed := p.WaitExit(), p.Stderr.String()
+		if code != 1 || strings.Count(printed, "\n") != 1 || !strings.Contains(printed, test.want) {
+			t.Errorf("%s: exit %d, %q; want 1 and %q", test.what, code, printed, test.want)
 		}
 	}
 	for _, test := range []struct{ env, public, ops string }{
@@ -333,7 +338,8 @@ func TestPassedSockets(t *testing.T) {
 		{"LISTEN_FDS=2 LISTEN_FDNAMES=plantstore.socket:plantstore.socket", one.url, two.url},
 		{"LISTEN_FDS=2 LISTEN_FDNAMES=ops:http", two.url, one.url},
 	} {
-		p := testkit.Launch(t, passing(test.env, []*os.File{one.file, two.file}, "serve", "--db", db, "--listen", "192.0.2.1:1", "--ops-listen", "192.0.2.1:1"))
+		p := testkit.Launch(t, passing(test.env, []*os.File{one.file, two.file},
+			"serve", "--db", db, "--listen", "192.0.2.1:1", "--ops-listen", "192.0.2.1:1"))
 		p.WaitServing()
 		if p.URL != test.public || p.Ops != test.ops {
 			t.Errorf("%s: serves %s and health %s, want %s and %s", test.env, p.URL, p.Ops, test.public, test.ops)
@@ -341,11 +347,11 @@ func TestPassedSockets(t *testing.T) {
 		p.Health(t, "/livez")
 		p.Kill()
 	}
-	other := exec.Command(testkit.Binary, "serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off")
+	other := testkit.Serve(db, "--ops-listen", "off")
 	other.Env, other.ExtraFiles = append(os.Environ(), "LISTEN_PID=1", "LISTEN_FDS=1"), []*os.File{one.file}
 	p := testkit.Launch(t, other)
 	p.WaitServing()
 	if p.URL == one.url {
-		t.Error("a socket that was passed to another process is used")
+		t.Error("a socket for another process is used")
 	}
 }

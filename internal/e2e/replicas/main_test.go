@@ -1,3 +1,4 @@
+// Package replicas tests several servers on one PostgreSQL database, and faults of the database and its network.
 package replicas
 
 import (

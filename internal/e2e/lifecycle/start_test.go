@@ -1,0 +1,140 @@
+package lifecycle
+
+import (
+	"debug/elf"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"plantstore/internal/testkit"
+)
+
+// A start that fails prints one sentence and exits with a code.
+func TestStartFails(t *testing.T) {
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	write := func(name, content string) string {
+		if err := os.WriteFile(path(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path(name)
+	}
+	good := path("good.db")
+	testkit.IssueToken(t, good, "--name", "x")
+	content, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := append([]byte{}, content...)
+	for i := 100; i < len(damaged); i++ {
+		damaged[i] ^= 0x5a
+	}
+	with := func(args ...string) []string {
+		return append(args, "--listen", "127.0.0.1:0", "--ops-listen", "off")
+	}
+	text := write("text.db", strings.Repeat("not a database ", 100))
+	for _, test := range []struct {
+		what string
+		args []string
+		code int
+		want string
+	}{
+		{"a port in use", []string{"--db", path("a.db"), "--listen", busy.Addr().String()}, 1, "in use"},
+		{"an ops port in use",
+			[]string{"--db", path("a.db"), "--listen", "127.0.0.1:0", "--ops-listen", busy.Addr().String()}, 1, "in use"},
+		{"a folder as the database", with("--db", folder), 1, "directory"},
+		{"a database in a missing folder", with("--db", path("no/such/x.db")), 1, "no such"},
+		{"not a database", with("--db", text), 1, "damaged or is not"},
+		{"a damaged database", with("--db", write("damaged.db", string(damaged))), 1, "damaged"},
+		{"another kind of database", with("--db", "mysql://x/y"), 1, "mysql"},
+		{"an unknown flag", []string{"--nope"}, 2, "nope"},
+		{"an argument too many", []string{"now"}, 2, "now"},
+		{"an invalid drain", []string{"--drain", "soon"}, 2, "soon"},
+		{"an invalid access log", []string{"--access-log", "some"}, 2, "errors, all or off"},
+		{"an invalid size", []string{"--max-body", "0"}, 2, "max-body"},
+		{"too many connections", []string{"--max-conns", "1000000000000000000"}, 2, "max-conns"},
+		{"no address", []string{"--listen", ""}, 2, "--listen"},
+		{"no address for health", []string{"--ops-listen", ""}, 2, "--ops-listen"},
+		{"no database", with("--db", ""), 1, "--db is empty"},
+		{"an invalid origin", []string{"--cors-origins", "example"}, 2, "origin"},
+		{"an invalid base URL", with("--db", path("a.db"), "--base-url", "plants.example"), 1, "base URL"},
+		{"a URL with dots", with("--db", path("a.db"), "--base-url", "http://h/a/../b"), 1, "base URL"},
+		{"a URL with two slashes", with("--db", path("a.db"), "--base-url", "http://h/a//b"), 1, "base URL"},
+		{"a URL with a query", with("--db", path("a.db"), "--base-url", "http://h/a?"), 1, "base URL"},
+		{"an empty token file", with("--db", path("a.db"), "--token-file", write("blank", " \n")), 1, "empty"},
+		{"a missing token file", with("--db", path("a.db"), "--token-file", path("none")), 1, "no such"},
+	} {
+		out, errs, code := testkit.Run(t, nil, append([]string{"serve"}, test.args...)...)
+		if code != test.code || !strings.Contains(errs, test.want) {
+			t.Errorf("%s: exit %d, stderr %q; want exit %d and %q", test.what, code, errs, test.code, test.want)
+		}
+		sentences := 0
+		for line := range strings.Lines(errs) {
+			if !strings.HasPrefix(line, "{") { // not a log record
+				sentences++
+			}
+		}
+		if sentences != 1 || strings.Contains(out, "plant_") {
+			t.Errorf("%s: %d sentences, stdout %q, stderr %q; want one sentence", test.what, sentences, out, errs)
+		}
+	}
+	t.Setenv("PLANTSTORE_DRAIN", "never")
+	if _, errs, code := testkit.Run(t, nil, "serve"); code != 2 || !strings.Contains(errs, "PLANTSTORE_DRAIN") {
+		t.Errorf("an invalid value in the environment: exit %d, %q", code, errs)
+	}
+}
+
+// The binary is static and knows its version.
+func TestBinary(t *testing.T) {
+	f, err := elf.Open(testkit.Binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("the binary is not static")
+		}
+	}
+	if out, _, _ := testkit.Run(t, nil, "version"); !strings.HasPrefix(out, "plantstore v0.0.0-test go") {
+		t.Errorf("plantstore version prints %q", out)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		code int
+	}{
+		{nil, 2}, {[]string{"help"}, 0}, {[]string{"-h"}, 0}, {[]string{"grow"}, 2}, {[]string{"token"}, 2},
+		{[]string{"serve", "-h"}, 0}, {[]string{"version"}, 0}, {[]string{"version", "x"}, 2},
+	} {
+		out, errs, code := testkit.Run(t, nil, test.args...)
+		if code != test.code || (code == 0) != (out != "") || (code == 0) == (errs != "") {
+			t.Errorf("plantstore %q: exit %d, stdout %q, stderr %q; want exit %d", test.args, code, out, errs, test.code)
+		}
+	}
+}
+
+// Files of the database are readable only by their owner, whatever the umask.
+func TestFileMode(t *testing.T) {
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	db := filepath.Join(t.TempDir(), "plants.db")
+	p := testkit.Start(t, db)
+	p.Create(t, `{"id":1,"name":"x"}`)
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		info, err := os.Stat(db + suffix)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the mode of the file%s is %v, %v, want 0600", suffix, info.Mode(), err)
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package lifecycle
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plantstore/internal/testkit"
+)
+
+// A request that has started when SIGTERM arrives gets its response: one with part of its headers or of its body sent,
+// on a new connection or on a used one, or pipelined after another request.
+func TestDrain(t *testing.T) {
+	testkit.OnEachEngine(t, func(t *testing.T, s *testkit.Server) {
+		partial := startRequests(t, s)
+		idle := s.Dial(t)
+		defer idle.Close()
+		waitRead(t, s)
+		s.Signal(syscall.SIGTERM)
+		waitStopping(t, s)
+		testkit.WaitFor(t, "/readyz to report that the server is stopping", func() bool {
+			status, body := s.Health(t, "/readyz")
+			return status == 503 && strings.Contains(body, "stopping")
+		})
+		testkit.WaitFor(t, "new connections to be refused", func() bool {
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+			if err == nil {
+				c.Close()
+			}
+			return err != nil
+		})
+		if n, err := idle.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Errorf("a connection without a request while stopping: %d bytes, %v, want EOF", n, err)
+		}
+		for _, p := range partial {
+			if _, err := io.WriteString(p.conn, p.rest); err != nil {
+				t.Errorf("%s: %v", p.what, err)
+				continue
+			}
+			response, err := http.ReadResponse(bufio.NewReader(p.conn), nil)
+			if err != nil || response.StatusCode != 200 {
+				t.Errorf("%s: %v, %v", p.what, response, err)
+			} else if !response.Close {
+				t.Errorf("%s: the response has no Connection: close", p.what)
+			}
+		}
+		if code := s.WaitExit(); code != 0 {
+			t.Errorf("exit %d\n%s", code, s.Stderr)
+		}
+	})
+}
+
+// partialRequest is a request of which a part has been sent.
+type partialRequest struct {
+	what string
+	conn net.Conn
+	rest string
+}
+
+// startRequests sends parts of requests.
+func startRequests(t *testing.T, s *testkit.Server) (all []partialRequest) {
+	t.Helper()
+	for i, cut := range []int{10, 60, len(s.RawCreate(1)) - 5} {
+		for n, before := range []string{"nothing", "a request", "a request in the same packet"} {
+			c := s.Dial(t)
+			t.Cleanup(func() { c.Close() })
+			text, complete := s.RawCreate(10*i+n), s.RawCreate(100+i)
+			switch before {
+			case "nothing":
+				io.WriteString(c, text[:cut])
+			case "a request":
+				io.WriteString(c, complete)
+				wantOK(t, c)
+				io.WriteString(c, text[:cut])
+			default:
+				io.WriteString(c, complete+text[:cut])
+				wantOK(t, c)
+			}
+			all = append(all, partialRequest{fmt.Sprintf("%d bytes sent after %s", cut, before), c, text[cut:]})
+		}
+	}
+	return all
+}
+
+func wantOK(t *testing.T, c net.Conn) {
+	t.Helper()
+	if response, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || response.StatusCode != 200 {
+		t.Fatalf("response %v, %v, want 200", response, err)
+	}
+}
+
+// waitRead waits until the server has accepted every connection and has read everything that was sent to it.
+func waitRead(t *testing.T, s *testkit.Server) {
+	t.Helper()
+	testkit.WaitFor(t, "the server to read from its connections", func() bool {
+		return !slices.ContainsFunc(s.Sockets(t), func(fields []string) bool {
+			queues, inode := fields[4], fields[9]
+			return !strings.HasSuffix(queues, ":00000000") || inode == "0" // Without an inode it is not accepted.
+		})
+	})
+	time.Sleep(20 * time.Millisecond) // until the server has processed what it has read
+}
+
+// waitStopping waits until the server has logged that it is stopping.
+func waitStopping(t *testing.T, s *testkit.Server) {
+	t.Helper()
+	testkit.WaitFor(t, "the server to stop", func() bool { return !s.LoggedAt("stopping").IsZero() })
+}
+
+// A client learns only from a response that the service is stopping. Therefore a connection without a request is kept
+// for a second: a request on it gets its response, with Connection: close. Without connections the service
+// stops at once.
+func TestLinger(t *testing.T) {
+	for _, e := range testkit.Engines {
+		t.Run(e.Name, func(t *testing.T) {
+			// A busy machine can miss the second, so a failure is repeated.
+			var failure error
+			for range 20 {
+				if failure = linger(t, testkit.Start(t, e.Database(t))); failure == nil {
+					return
+				}
+				t.Log(failure)
+			}
+			t.Error(failure)
+		})
+	}
+	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "10m")
+	idle := s.Dial(t)
+	defer idle.Close()
+	io.WriteString(idle, s.RawCreate(1))
+	wantOK(t, idle)
+	if code := s.Stop(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	if took := s.LoggedAt("stopped").Sub(s.LoggedAt("stopping")); took < 900*time.Millisecond {
+		t.Errorf("an idle connection was kept for %v, want a second", took)
+	}
+}
+
+// linger stops a server that has connections without a request and sends requests on them.
+func linger(t *testing.T, s *testkit.Server) error {
+	t.Helper()
+	fresh, page, used := s.Dial(t), s.Dial(t), s.Dial(t)
+	for _, c := range []net.Conn{fresh, page, used} {
+		defer c.Close()
+	}
+	io.WriteString(used, s.RawCreate(1))
+	wantOK(t, used) // The last connection is accepted, so all are.
+	s.Signal(syscall.SIGTERM)
+	waitStopping(t, s)
+	requests := map[string]struct {
+		conn net.Conn
+		text string
+	}{
+		"a new connection":  {fresh, s.RawCreate(2)},
+		"a used connection": {used, s.RawCreate(3)},
+		"a page":            {page, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
+	}
+	for what, r := range requests {
+		if _, err := io.WriteString(r.conn, r.text); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	for what, r := range requests {
+		in := bufio.NewReader(r.conn)
+		response, err := http.ReadResponse(in, nil)
+		if err != nil || response.StatusCode != 200 || !response.Close {
+			return fmt.Errorf("%s: %v, %w; want 200 and Connection: close", what, response, err)
+		}
+		io.Copy(io.Discard, response.Body)
+		if _, err := in.ReadByte(); err != io.EOF {
+			return fmt.Errorf("%s: %w after the response, want EOF", what, err)
+		}
+	}
+	ended := time.Now()
+	if code := s.WaitExit(); code != 0 {
+		t.Errorf("exit %d\n%s", code, s.Stderr)
+	}
+	if took := s.LoggedAt("stopped").Sub(ended); took > 500*time.Millisecond {
+		return fmt.Errorf("stopped %v after the last connection was closed, want at once", took)
+	}
+	return nil
+}
+
+// A request that never ends is cut off after --drain, and the exit code tells so.
+func TestDrainIsBounded(t *testing.T) {
+	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "300ms")
+	c := s.Dial(t)
+	defer c.Close()
+	io.WriteString(c, "POST /plants HTTP/1.1\r\nHost: x\r\n")
+	waitRead(t, s)
+	start := time.Now()
+	if code := s.Stop(); code != 1 || time.Since(start) < 250*time.Millisecond {
+		t.Errorf("a request that never ends: exit %d after %v, want 1 after 300 ms", code, time.Since(start))
+	}
+	if !strings.Contains(s.Stderr.String(), "cut off") {
+		t.Errorf("the log does not mention that a request was cut off:\n%s", s.Stderr)
+	}
+}
+
+// A second signal ends the process at once.
+func TestSecondSignal(t *testing.T) {
+	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "10m")
+	c := s.Dial(t)
+	defer c.Close()
+	io.WriteString(c, "POST /plants HTTP/1.1\r\nHost: x\r\n")
+	waitRead(t, s)
+	s.Signal(syscall.SIGINT)
+	waitStopping(t, s)
+	testkit.WaitFor(t, "the server to end", func() bool {
+		// The kernel merges signals that arrive together, so it is sent again.
+		s.Signal(syscall.SIGINT)
+		time.Sleep(50 * time.Millisecond)
+		return !s.Running()
+	})
+	if status := s.Cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGINT {
+		t.Errorf("ended with %v, want the second signal", s.Cmd.ProcessState)
+	}
+}
+
+// A signal at any moment of a start stops the process without an error.
+func TestStopWhileStarting(t *testing.T) {
+	launch := func() *testkit.Server {
+		return testkit.Launch(t, testkit.Serve(filepath.Join(t.TempDir(), "plants.db"), "--ops-listen", "off"))
+	}
+	start := time.Now()
+	s := launch()
+	s.WaitListening()
+	took := time.Since(start)
+	if code := s.Stop(); code != 0 {
+		t.Fatalf("exit %d after a complete start", code)
+	}
+	early := 0
+	const moments = 40
+	for n := range moments {
+		s := launch()
+		moment := took * time.Duration(n) / moments
+		time.Sleep(moment)
+		code := s.Stop()
+		if status := s.Cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() && status.Signal() == syscall.SIGTERM {
+			early++ // The process did not handle signals yet.
+			continue
+		}
+		if code != 0 {
+			t.Errorf("signal after %v of about %v: exit %d\n%s", moment, took, code, s.Stderr)
+		}
+	}
+	if early == moments {
+		t.Error("no start got so far that it handles signals")
+	}
+}
