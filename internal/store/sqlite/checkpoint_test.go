@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -158,5 +160,21 @@ func TestCountPages(t *testing.T) {
 	w.mustAdd(t, 2, "x")
 	if w.walPages != 0 {
 		t.Errorf("at %d pages there was no checkpoint", maxWALPages)
+	}
+}
+
+// After a commit, the index of the log has a read mark for it: readers find it and need not write one.
+func TestReadMark(t *testing.T) {
+	w := newWriter(t)
+	w.mustAdd(t, 1, "x")
+	index, err := os.ReadFile(w.path + "-shm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The layout is in https://sqlite.org/walformat.html#the_wal_index_file_format.
+	number := func(offset int) uint32 { return binary.NativeEndian.Uint32(index[offset:]) }
+	last := number(16)
+	if marks := []uint32{number(104), number(108), number(112), number(116)}; !slices.Contains(marks, last) {
+		t.Errorf("the last page is %d and the read marks are %v", last, marks)
 	}
 }

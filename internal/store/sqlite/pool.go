@@ -58,11 +58,6 @@ func (p *pool) query(ctx context.Context, text string, args ...any) iter.Seq2[*s
 // get waits for an idle connection. Until it is put back, the end of ctx interrupts what it runs.
 func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 	select {
-	case <-p.closed:
-		return nil, errClosed
-	default:
-	}
-	select {
 	case conn := <-p.idle:
 		conn.SetInterrupt(ctx.Done())
 		return conn, nil

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -119,23 +120,29 @@ func TestOpenRefusesFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRefusal(t, log, "a directory in place of the log", "", store.ErrUnavailable)
+}
 
-	damaged := filepath.Join(folder, "damaged")
-	s := open(t, damaged)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+// A damaged table is reported by Open, not to the first client that reads it.
+func TestOpenRefusesDamagedPages(t *testing.T) {
+	const pageSize = 4096
+	for page, table := range []string{1: "plants", 2: "tokens"} {
+		if table == "" {
+			continue
+		}
+		path := filepath.Join(t.TempDir(), table)
+		if err := open(t, path).Close(); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = file.WriteAt(bytes.Repeat([]byte{0xAA}, pageSize), int64(page*pageSize))
+		if err := errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		wantRefusal(t, path, table, "damaged", store.ErrUnavailable)
 	}
-	content, err := os.ReadFile(damaged)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 4096; i < len(content); i++ { // all pages but the first
-		content[i] = 0xAA
-	}
-	if err := os.WriteFile(damaged, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	wantRefusal(t, damaged, "a damaged file", "damaged", store.ErrUnavailable)
 }
 
 // Version 2 added rates: tokens of version 1 have none.
