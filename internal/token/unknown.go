@@ -14,8 +14,8 @@ import (
 //
 // Without the slots a right token that is not cached would compete for the look-ups of its address, for example
 // behind the same proxy. While 100 or 1,000 wrong tokens a second came from there, a client that followed
-// Retry-After was not admitted within ten minutes in any of 40 trials; with the slots it was after 25 s in the
-// median and 57 s at most.
+// Retry-After was not admitted within ten minutes in the median of 40 trials; with the slots it was after 25 s in
+// the median and 57 s at most.
 type unknownLimiter struct {
 	now      func() time.Time
 	failures *rate.Table[netip.Addr]
