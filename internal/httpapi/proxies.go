@@ -65,10 +65,8 @@ func parseHop(text string) (netip.Addr, bool) {
 
 // name returns the source of a request for the log.
 func (p Proxies) name(r *http.Request) string {
-	if len(p) > 0 {
-		if address, forwarded := p.client(r); forwarded {
-			return address.String()
-		}
+	if address, forwarded := p.client(r); forwarded {
+		return address.String()
 	}
 	return r.RemoteAddr
 }

@@ -1,9 +1,13 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
+
+	"plantstore/internal/token"
 )
 
 func TestParseProxies(t *testing.T) {
@@ -53,23 +57,48 @@ func TestClient(t *testing.T) {
 		{"not an address", inside, []string{"192.0.2.1, unknown"}, "10.1.1.1"},
 		{"not an address, behind a proxy", inside, []string{"192.0.2.1, <script>, 10.2.2.2"}, "10.2.2.2"},
 		{"an empty last value", inside, []string{"192.0.2.1,"}, "10.1.1.1"},
+		{"a zone", "[fe80::1%eth0]:4711", nil, "fe80::1"},
+		{"a zone behind a proxy", inside, []string{"fe80::9%eth0"}, "fe80::9"},
 		{"an empty header", inside, []string{""}, "10.1.1.1"},
 		{"a long header", inside, []string{strings.Repeat("192.0.2.1,", 3000) + "192.0.2.2"}, "192.0.2.2"},
 	} {
 		r := &http.Request{RemoteAddr: test.peer, Header: http.Header{"X-Forwarded-For": test.forwarded}}
-		got, forwarded := proxies.client(r)
-		if got.String() != test.want {
+		if got, _ := proxies.client(r); got.String() != test.want {
 			t.Errorf("%s: %v, want %s", test.what, got, test.want)
 		}
-		logged := test.peer
-		if forwarded {
-			logged = test.want
+		logged := test.want
+		if strings.Contains(test.peer, test.want) {
+			logged = test.peer // with its port
 		}
 		if name := proxies.name(r); name != logged {
 			t.Errorf("%s: logged as %s, want %s", test.what, name, logged)
 		}
 		if got, _ := Proxies(nil).client(r); strings.Contains(got.String(), "192.0.2") {
 			t.Errorf("%s: used although no proxy is trusted", test.what)
+		}
+	}
+}
+
+// sourced is an Authenticator that records the address of the client.
+type sourced struct{ from netip.Addr }
+
+func (s *sourced) Authenticate(_ context.Context, _ []string, from token.Source) (*token.Token, error) {
+	s.from = from.Address()
+	return nil, token.ErrMissing
+}
+
+// Failed credentials count for the client, not for the proxy.
+func TestAddress(t *testing.T) {
+	for trusted, want := range map[string]string{"": "192.0.2.1", "192.0.2.1": "203.0.113.9"} {
+		proxies, err := ParseProxies(trusted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		auth := new(sourced)
+		a, _ := newAPI(Config{Proxies: proxies}, Dependencies{Auth: auth})
+		send(a, "GET", "/plants", nil, "X-Forwarded-For", "203.0.113.9")
+		if auth.from.String() != want {
+			t.Errorf("address %v with trusted proxies %q, want %s", auth.from, trusted, want)
 		}
 	}
 }
