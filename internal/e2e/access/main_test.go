@@ -1,3 +1,4 @@
+// Package access tests credentials, scopes, rates and client addresses.
 package access
 
 import (

@@ -20,12 +20,12 @@ import (
 	"plantstore/internal/token"
 )
 
-// policyOf is the two headers that tell of a rate.
+// policyOf is the two headers that describe a rate.
 func policyOf(a testkit.Response) [2]string {
 	return [2]string{a.Header.Get("RateLimit-Policy"), a.Header.Get("RateLimit")}
 }
 
-// wantLimited holds an answer to all that 429 promises.
+// wantLimited checks everything that a 429 promises.
 func wantLimited(t *testing.T, what string, a testkit.Response, number, longest int) {
 	t.Helper()
 	testkit.WantError(t, what, a, number)
@@ -34,14 +34,14 @@ func wantLimited(t *testing.T, what string, a testkit.Response, number, longest 
 		t.Errorf("%s: Retry-After %q, want 1 to %d", what, a.Header.Get("Retry-After"), longest)
 	}
 	if left := a.Header.Get("RateLimit"); number == 42901 && left != fmt.Sprintf(`"token";r=0;t=%d`, wait) {
-		t.Errorf("%s: RateLimit %s, want nothing left and the time of Retry-After, %d", what, left, wait)
+		t.Errorf("%s: RateLimit %s, want r=0 and the time of Retry-After, %d", what, left, wait)
 	}
 }
 
 var untilMore = regexp.MustCompile(`t=([0-9]+)$`)
 
-// A token has its burst and is then told to wait, whatever it asks for. Nothing of that is done, no body is waited for,
-// and nobody else notices. Tokens without a rate see none of it.
+// After its burst, every request of a token is refused before its body is read, and has no effect. Other tokens are not
+// affected, and responses to tokens without a rate have no headers about it.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	for _, e := range testkit.Engines {
@@ -55,12 +55,14 @@ func TestRate(t *testing.T) {
 			for left, a := range []testkit.Response{
 				3: p.Do(t, "POST", "/plants", `{"id":1,"name":"x"}`, testkit.ContentJSON, as, page),
 				2: p.Do(t, "GET", "/plants/1", "", as, page),
-				1: p.Do(t, "GET", "/plants/2", "", as, page), // what fails counts too
+				1: p.Do(t, "GET", "/plants/2", "", as, page), // Errors count too.
 				0: p.Do(t, "PUT", "/plants/1", `{"name":"y"}`, testkit.ContentJSON, as, page),
 			} {
-				wait := untilMore.FindString(policyOf(a)[1])
-				if got, want := policyOf(a), [2]string{`"token";q=4;w=240`, fmt.Sprintf(`"token";r=%d;%s`, left, wait)}; got != want || wait < "t=5" {
-					t.Errorf("%d %s: the rate is told as %q, want %q and nearly a minute", a.Status, a.Body, got, want)
+				got := policyOf(a)
+				wait := untilMore.FindString(got[1])
+				want := [2]string{`"token";q=4;w=240`, fmt.Sprintf(`"token";r=%d;%s`, left, wait)}
+				if got != want || wait < "t=5" {
+					t.Errorf("%d %s: the rate headers are %q, want %q and nearly a minute", a.Status, a.Body, got, want)
 				}
 				for _, name := range []string{"RateLimit", "RateLimit-Policy", "Retry-After"} {
 					if !slices.Contains(strings.Split(a.Header.Get("Access-Control-Expose-Headers"), ", "), name) {
@@ -73,31 +75,35 @@ func TestRate(t *testing.T) {
 			wantLimited(t, "list", p.Do(t, "GET", "/plants", "", as), 42901, 60)
 			wantLimited(t, "replace", p.Do(t, "PUT", "/plants/1", `{"name":"z"}`, testkit.ContentJSON, as), 42901, 60)
 			wantLimited(t, "remove", p.Do(t, "DELETE", "/plants/1", "", as), 42901, 60)
-			// A body that never comes is not waited for.
-			if status, text := testkit.ParseRaw(p.Raw(t, "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+as+"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n")); status != 429 || !strings.Contains(text, "42901") {
-				t.Errorf("a create whose body does not come: %d %s", status, text)
+			status, text := testkit.ParseRaw(p.Raw(t, "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+as+
+				"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"))
+			if status != 429 || !strings.Contains(text, "42901") {
+				t.Errorf("a create whose body is never sent: %d %s", status, text)
 			}
 
 			free := p.Create(t, `{"id":4,"name":"x"}`)
 			testkit.WantResponse(t, "a token without a rate", free, 200, `{"name":"x"}`)
 			for name := range free.Header {
 				if !slices.Contains([]string{"Content-Type", "Content-Length", "Date", "X-Request-Id"}, name) {
-					t.Errorf("the answer to a token without a rate has %s: %s", name, free.Header.Get(name))
+					t.Errorf("the response to a token without a rate has %s: %s", name, free.Header.Get(name))
 				}
 			}
-			testkit.WantResponse(t, "what was done", p.Do(t, "GET", "/plants", ""), 200, `[{"id":1,"name":"y"},{"id":4,"name":"x"}]`)
+			testkit.WantResponse(t, "the stored plants", p.Do(t, "GET", "/plants", ""), 200,
+				`[{"id":1,"name":"y"},{"id":4,"name":"x"}]`)
 
 			list, _, _ := testkit.Run(t, nil, "token", "list", "--db", db)
 			asJSON, _, _ := testkit.Run(t, nil, "token", "list", "--db", db, "--json")
-			if !regexp.MustCompile(`limited .* 1/m +4 `).MatchString(list) || !regexp.MustCompile(`first .* - +- `).MatchString(list) ||
-				!strings.Contains(asJSON, `"rate": "1/m"`) || !strings.Contains(asJSON, `"burst": 4`) || strings.Count(asJSON, `"rate"`) != 1 {
+			if !regexp.MustCompile(`limited .* 1/m +4 `).MatchString(list) ||
+				!regexp.MustCompile(`first .* - +- `).MatchString(list) ||
+				!strings.Contains(asJSON, `"rate": "1/m"`) || !strings.Contains(asJSON, `"burst": 4`) ||
+				strings.Count(asJSON, `"rate"`) != 1 {
 				t.Errorf("token list:\n%s%s", list, asJSON)
 			}
 		})
 	}
 }
 
-// Tokens without a rate get the one that serve gives, the fixed one too. A token's own goes before it.
+// Tokens without a rate have the default rate, also the fixed token. A token's own rate takes precedence.
 func TestDefaultRate(t *testing.T) {
 	t.Parallel()
 	db := testkit.Engines[0].Database(t)
@@ -111,14 +117,16 @@ func TestDefaultRate(t *testing.T) {
 	for _, as := range []string{stored, "Authorization: Bearer " + testkit.FixedToken} {
 		for _, left := range []string{"1", "0"} {
 			a := p.Do(t, "GET", "/plants", "", as)
-			if got := policyOf(a); a.Status != 200 || got[0] != `"token";q=2;w=7200` || !strings.HasPrefix(got[1], `"token";r=`+left+";t=3") {
-				t.Errorf("%d, the rate is told as %q", a.Status, got)
+			if got := policyOf(a); a.Status != 200 || got[0] != `"token";q=2;w=7200` ||
+				!strings.HasPrefix(got[1], `"token";r=`+left+";t=3") {
+				t.Errorf("%d, the rate headers are %q", a.Status, got)
 			}
 		}
 		wantLimited(t, "past the default", p.Do(t, "GET", "/plants", "", as), 42901, 3600)
 	}
-	if a := p.Do(t, "GET", "/plants", "", own); a.Status != 200 || policyOf(a) != [2]string{`"token";q=200;w=2`, `"token";r=199;t=1`} {
-		t.Errorf("%d, the token's own rate is told as %q", a.Status, policyOf(a))
+	if a := p.Do(t, "GET", "/plants", "", own); a.Status != 200 ||
+		policyOf(a) != [2]string{`"token";q=200;w=2`, `"token";r=199;t=1`} {
+		t.Errorf("%d, the headers of the token's own rate are %q", a.Status, policyOf(a))
 	}
 	for _, test := range []struct {
 		args []string
@@ -133,12 +141,13 @@ func TestDefaultRate(t *testing.T) {
 	} {
 		out, errs, code := testkit.Run(t, []string{"PLANTSTORE_DB=" + db}, test.args...)
 		if code != 2 || out != "" || !strings.Contains(errs, test.want) || strings.Count(errs, "\n") != 1 {
-			t.Errorf("%q: exit %d, stdout %q, stderr %q; want exit 2 and one line with %q", test.args, code, out, errs, test.want)
+			t.Errorf("%q: exit %d, stdout %q, stderr %q; want exit 2 and one line with %q", test.args, code, out, errs,
+				test.want)
 		}
 	}
 }
 
-// exhaust sends wrong credentials until one is answered without a look-up.
+// exhaust sends wrong credentials until one is refused without a look-up.
 func exhaust(t *testing.T, p *testkit.Server, headers func(n int) []string) testkit.Response {
 	t.Helper()
 	for n := range 400 {
@@ -148,11 +157,11 @@ func exhaust(t *testing.T, p *testkit.Server, headers func(n int) []string) test
 		}
 		testkit.WantError(t, "a wrong credential", a, 40103)
 	}
-	t.Fatal("400 wrong credentials were all looked at")
+	t.Fatal("400 wrong credentials were all looked up")
 	return testkit.Response{}
 }
 
-// Whose failures are counted, and whom the log names, is what a trusted proxy says, and nobody else.
+// The client address that counts failures and is logged comes from X-Forwarded-For of a trusted proxy only.
 func TestTrustedProxies(t *testing.T) {
 	t.Parallel()
 	forwarded := func(address string) []string { return []string{"X-Forwarded-For: " + address} }
@@ -161,10 +170,14 @@ func TestTrustedProxies(t *testing.T) {
 		db := testkit.Engines[0].Database(t)
 		p := testkit.Start(t, db, "--trusted-proxies", "10.0.0.0/8,127.0.0.1", "--access-log", "all")
 		wantLimited(t, "many failures", exhaust(t, p, func(int) []string { return forwarded("192.0.2.1") }), 42902, 60)
-		testkit.WantError(t, "another client of the proxy", p.Do(t, "GET", "/plants", "", "X-Forwarded-For: 192.0.2.1, 192.0.2.2, 10.1.1.1", "Authorization: Bearer plant_typo"), 40103)
-		// One that is right and has never been seen, and one that has, from where the failures come.
-		testkit.WantResponse(t, "a new token from another address", p.Do(t, "GET", "/plants", "", forwarded("192.0.2.3")...), 200, "[]")
-		testkit.WantResponse(t, "that token from the address that failed", p.Do(t, "GET", "/plants", "", forwarded("192.0.2.1")...), 200, "[]")
+		testkit.WantError(t, "another client of the proxy",
+			p.Do(t, "GET", "/plants", "", "X-Forwarded-For: 192.0.2.1, 192.0.2.2, 10.1.1.1",
+				"Authorization: Bearer plant_typo"), 40103)
+		// A valid token from another address, and then from the address of the failures.
+		testkit.WantResponse(t, "a new token from another address",
+			p.Do(t, "GET", "/plants", "", forwarded("192.0.2.3")...), 200, "[]")
+		testkit.WantResponse(t, "that token from the address that failed",
+			p.Do(t, "GET", "/plants", "", forwarded("192.0.2.1")...), 200, "[]")
 		for _, from := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"} {
 			p.WaitLogged(t, `"from":"`+from+`"`)
 		}
@@ -174,15 +187,15 @@ func TestTrustedProxies(t *testing.T) {
 		p := testkit.Start(t, testkit.Engines[0].Database(t), "--trusted-proxies", "10.0.0.0/8", "--access-log", "all")
 		exhaust(t, p, func(n int) []string { return forwarded(fmt.Sprint("10.0.0.", n%250)) })
 		p.WaitLogged(t, `"from":"127.0.0.1:`)
-		p.Kill() // after which all that it has written is read
+		p.Kill() // Then its log is complete.
 		if strings.Contains(p.Stderr.String(), `"from":"10.`) {
-			t.Error("the log names whom a client names")
+			t.Error("the log has an address that the client chose")
 		}
 	})
 }
 
-// flood sends requests over many connections at once, each with the next of the credentials; an empty
-// one is sent as no header. It returns how often each status was answered, once all were or the time is over.
+// flood sends requests over many connections at the same time, each with the next of the credentials; an empty one
+// means no header. It returns the count of each status, when all have a response or the time is over.
 func flood(t *testing.T, p *testkit.Server, conns int, credentials []string, within time.Duration) map[int]int {
 	t.Helper()
 	var mu sync.Mutex
@@ -210,7 +223,7 @@ func flood(t *testing.T, p *testkit.Server, conns int, credentials []string, wit
 				mu.Lock()
 				counts[a.Status]++
 				mu.Unlock()
-				time.Sleep(5 * time.Millisecond) // else it is the processor that everybody waits for
+				time.Sleep(5 * time.Millisecond) // so that the processor is not the bottleneck
 			}
 		})
 	}
@@ -218,7 +231,7 @@ func flood(t *testing.T, p *testkit.Server, conns int, credentials []string, wit
 	return counts
 }
 
-// during creates plants over a few connections while do runs, and returns how long 99 of 100 took at most.
+// during creates plants over a few connections while do runs, and returns the time that 99 of 100 stay below.
 func during(t *testing.T, p *testkit.Server, next *atomic.Int64, do func()) time.Duration {
 	t.Helper()
 	var mu sync.Mutex
@@ -231,7 +244,7 @@ func during(t *testing.T, p *testkit.Server, next *atomic.Int64, do func()) time
 			for !stop.Load() {
 				begin := time.Now()
 				if a := s.Create(int(next.Add(1)), "x"); a.Status != http.StatusOK {
-					t.Errorf("the right token was answered %d %s", a.Status, a.Body)
+					t.Errorf("the valid token got %d %s", a.Status, a.Body)
 					return
 				}
 				mu.Lock()
@@ -246,23 +259,19 @@ func during(t *testing.T, p *testkit.Server, next *atomic.Int64, do func()) time
 	wg.Wait()
 	slices.Sort(took)
 	if len(took) < 10 {
-		t.Fatalf("the right token had only %d answers", len(took))
+		t.Fatalf("the valid token had only %d responses", len(took))
 	}
 	return took[len(took)*99/100]
 }
 
-// awaitCreates waits until so many more creates have been begun.
-func awaitCreates(t *testing.T, next *atomic.Int64, more int64) {
+// waitCreates waits until so many more creates have started.
+func waitCreates(t *testing.T, next *atomic.Int64, more int64) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for want := next.Load() + more; next.Load() < want && !t.Failed(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d creates take more than a minute", more)
-		}
-	}
+	want := next.Load() + more
+	testkit.WaitFor(t, fmt.Sprintf("%d creates", more), func() bool { return next.Load() >= want || t.Failed() })
 }
 
-// wrongTokens have the right form, and nobody issued them.
+// wrongTokens have a valid form, but were never issued.
 func wrongTokens(n int) []string {
 	wrong := make([]string, n)
 	for i := range wrong {
@@ -271,34 +280,35 @@ func wrongTokens(n int) []string {
 	return wrong
 }
 
-// wantUnharmed measures how long creates take with and without wrong tokens beside them. Other programs have their
-// share of the machine: only what is slower each of three times is slower.
+// wantUnharmed compares the time of creates with and without wrong tokens at the same time. Other programs use the
+// machine too, so only a difference in each of three rounds counts.
 func wantUnharmed(t *testing.T, measure func() (with, without time.Duration)) {
 	t.Helper()
 	for try := 1; ; try++ {
 		with, without := measure()
 		if with <= 3*without+200*time.Millisecond || t.Failed() {
-			t.Logf("99 of 100 creates took %v at most, and %v without wrong tokens", with, without)
+			t.Logf("99 of 100 creates took at most %v, and %v without wrong tokens", with, without)
 			return
 		}
 		if try == 3 {
-			t.Errorf("99 of 100 creates took %v at most, and %v without wrong tokens", with, without)
+			t.Errorf("99 of 100 creates took at most %v, and %v without wrong tokens", with, without)
 			return
 		}
 	}
 }
 
-// wantRefused holds the answers to wrong tokens: all are refused, and at least so many of them without a look-up. Some
-// may have waited so long for their look-up that they are told to come again.
+// wantRefused checks the responses to wrong tokens: all are refused, at least limited of them without a look-up, and at
+// most late of them because their look-up took too long.
 func wantRefused(t *testing.T, counts map[int]int, all, limited, late int) {
 	t.Helper()
 	if counts[401]+counts[429]+counts[503] != all || counts[429] < limited || counts[503] > late {
-		t.Errorf("%d wrong tokens were answered %v, want 401, at least %d times 429, and at most %d times 503", all, counts, limited, late)
+		t.Errorf("%d wrong tokens got %v, want 401, at least %d times 429 and at most %d times 503", all, counts,
+			limited, late)
 	}
 }
 
-// Ten thousand wrong tokens do not slow down a right one more than requests without any would, and nearly all of
-// them are answered without a look-up.
+// Ten thousand wrong tokens do not slow down a valid one more than requests without a token do, and nearly all of them
+// are refused without a look-up.
 func TestWrongTokensDoNotSlowARightOne(t *testing.T) {
 	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
 		var next atomic.Int64
@@ -308,14 +318,14 @@ func TestWrongTokensDoNotSlowARightOne(t *testing.T) {
 					t.Errorf("without a token: answered %v, want 401", counts)
 				}
 			})
-			with = during(t, p, &next, func() { wantRefused(t, flood(t, p, 32, wrongTokens(10_000), time.Minute), 10_000, 9000, 0) })
+			with = during(t, p, &next,
+				func() { wantRefused(t, flood(t, p, 32, wrongTokens(10_000), time.Minute), 10_000, 9000, 0) })
 			return with, without
 		})
 	}, "--access-log", "off")
 }
 
-// Where the database is far away a look-up takes long, and look-ups of wrong tokens would keep a right one from
-// its own.
+// With a distant database a look-up takes long, and look-ups of wrong tokens do not delay that of a valid one.
 func TestWrongTokensAndADistantDatabase(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -325,8 +335,9 @@ func TestWrongTokensAndADistantDatabase(t *testing.T) {
 	network.Set(proxy.Delay(proxy.Replies, 20*time.Millisecond, 0))
 	var next atomic.Int64
 	wantUnharmed(t, func() (with, without time.Duration) {
-		without = during(t, p, &next, func() { awaitCreates(t, &next, 50) })
-		with = during(t, p, &next, func() { wantRefused(t, flood(t, p, 192, wrongTokens(2000), 50*time.Second), 2000, 1500, 100) })
+		without = during(t, p, &next, func() { waitCreates(t, &next, 50) })
+		with = during(t, p, &next,
+			func() { wantRefused(t, flood(t, p, 192, wrongTokens(2000), 50*time.Second), 2000, 1500, 100) })
 		return with, without
 	})
 }

@@ -16,13 +16,15 @@ import (
 	"plantstore/internal/testkit"
 )
 
+// Every engine stores what the description allows and returns it.
 func TestCreate(t *testing.T) {
 	all := testkit.StartOnEachEngine(t)
 	for _, test := range []struct{ what, body, want string }{
 		{"a plant", `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`, `{"name":"Monstera deliciosa","tag":"climber"}`},
-		{"the same again", `{"tag":"climber","name":"Monstera deliciosa","id":1.0}`, `{"name":"Monstera deliciosa","tag":"climber"}`},
+		{"the same plant again", `{"tag":"climber","name":"Monstera deliciosa","id":1.0}`,
+			`{"name":"Monstera deliciosa","tag":"climber"}`},
 		{"without a tag", `{"id":2,"name":"Fern"}`, `{"name":"Fern"}`},
-		{"with an empty one", `{"id":3,"name":"Fern","tag":""}`, `{"name":"Fern","tag":""}`},
+		{"with an empty tag", `{"id":3,"name":"Fern","tag":""}`, `{"name":"Fern","tag":""}`},
 		{"the largest id", `{"id":9223372036854775807,"name":"x"}`, `{"name":"x"}`},
 		{"the smallest id", `{"id":-9223372036854775808,"name":"x"}`, `{"name":"x"}`},
 		{"an id as a decimal", `{"id":4.0,"name":"x"}`, `{"name":"x"}`},
@@ -30,7 +32,7 @@ func TestCreate(t *testing.T) {
 		{"an empty name", `{"id":5,"name":""}`, `{"name":""}`},
 		{"escapes", `{"id":6,"name":"\u00e9\ud83c\udf35\/\"\\\n"}`, `{"name":"é🌵/\"\\\n"}`},
 		{"markup", `{"id":7,"name":"<b>&amp;"}`, `{"name":"<b>&amp;"}`},
-		{"more members", `{"id":8,"name":"x","ID":1,"more":{"id":[]}}`, `{"name":"x"}`},
+		{"additional members", `{"id":8,"name":"x","ID":1,"more":{"id":[]}}`, `{"name":"x"}`},
 	} {
 		a := all.Create(t, test.body)
 		testkit.WantResponse(t, test.what, a, 200, test.want)
@@ -39,17 +41,20 @@ func TestCreate(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]string{
-		"1": `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`, "2": `{"id":2,"name":"Fern"}`, "3": `{"id":3,"name":"Fern","tag":""}`,
-		"9223372036854775807": `{"id":9223372036854775807,"name":"x"}`, "-9223372036854775808": `{"id":-9223372036854775808,"name":"x"}`, "100": `{"id":100,"name":"x"}`,
+		"1": `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`, "2": `{"id":2,"name":"Fern"}`,
+		"3":                    `{"id":3,"name":"Fern","tag":""}`,
+		"9223372036854775807":  `{"id":9223372036854775807,"name":"x"}`,
+		"-9223372036854775808": `{"id":-9223372036854775808,"name":"x"}`, "100": `{"id":100,"name":"x"}`,
 	} {
 		testkit.WantResponse(t, "read plant "+id, all.Do(t, "GET", "/plants/"+id, ""), 200, want)
 	}
-	for _, body := range []string{`{"id":1,"name":"Monstera"}`, `{"id":1,"name":"Monstera deliciosa"}`, `{"id":1,"name":"Monstera deliciosa","tag":"Climber"}`, `{"id":2,"name":"Fern","tag":""}`, `{"id":3,"name":"Fern"}`} {
+	for _, body := range []string{`{"id":1,"name":"Monstera"}`, `{"id":1,"name":"Monstera deliciosa"}`,
+		`{"id":1,"name":"Monstera deliciosa","tag":"Climber"}`, `{"id":2,"name":"Fern","tag":""}`, `{"id":3,"name":"Fern"}`} {
 		testkit.WantError(t, body, all.Create(t, body), 40009)
 	}
 }
 
-// Every wrong request is a 400 with its own number, and stores nothing.
+// Every invalid request returns a 400 with its own error number and stores nothing.
 func TestCreateRefused(t *testing.T) {
 	all := testkit.StartOnEachEngine(t)
 	const good = `{"id":1,"name":"x"}`
@@ -60,7 +65,7 @@ func TestCreateRefused(t *testing.T) {
 		body    string
 		headers []string
 	}{
-		{"nothing", 40001, "", nil},
+		{"an empty body", 40001, "", nil},
 		{"white space", 40001, " \n", nil},
 		{"half an object", 40002, `{"id":1`, nil},
 		{"invalid UTF-8", 40003, "{\"id\":1,\"name\":\"\xff\"}", nil},
@@ -69,7 +74,7 @@ func TestCreateRefused(t *testing.T) {
 		{"a lone surrogate", 40005, `{"id":1,"name":"\ud800"}`, nil},
 		{"trailing bytes", 40006, good + "x", nil},
 		{"two values", 40006, good + good, nil},
-		{"a name twice", 40007, `{"id":1,"name":"x","\u0069d":1}`, nil},
+		{"a duplicate member", 40007, `{"id":1,"name":"x","\u0069d":1}`, nil},
 		{"30 000 levels", 40008, `{"id":1,"name":"x","more":` + strings.Repeat("[", 30_000), nil},
 		{"null", 40010, `null`, nil},
 		{"an array", 40010, `[` + good + `]`, nil},
@@ -101,16 +106,17 @@ func TestCreateRefused(t *testing.T) {
 		a := all.Do(t, "POST", "/plants", test.body, append([]string{testkit.ContentJSON}, test.headers...)...)
 		testkit.WantError(t, test.what, a, test.number)
 	}
-	testkit.WantResponse(t, "what is stored after all that", all.Do(t, "GET", "/plants", ""), 200, "[]")
+	testkit.WantResponse(t, "the stored plants", all.Do(t, "GET", "/plants", ""), 200, "[]")
 
 	for _, headers := range [][]string{
-		{"Content-Type: Application/JSON; Charset=UTF-8"}, {`Content-Type: application/json;charset="utf-8"`}, {testkit.ContentJSON, "Content-Encoding: identity"},
+		{"Content-Type: Application/JSON; Charset=UTF-8"}, {`Content-Type: application/json;charset="utf-8"`},
+		{testkit.ContentJSON, "Content-Encoding: identity"},
 	} {
 		testkit.WantResponse(t, fmt.Sprint(headers), all.Do(t, "POST", "/plants", good, headers...), 200, `{"name":"x"}`)
 	}
 }
 
-// What Go's client can't send.
+// These are requests that net/http cannot send.
 func TestCreateRefusedRaw(t *testing.T) {
 	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
 		head := "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + p.Token + "\r\n"
@@ -121,10 +127,13 @@ func TestCreateRefusedRaw(t *testing.T) {
 			what, request string
 			number        int
 		}{
-			{"the content type twice", head + "Content-Type: application/json\r\nContent-Type: application/json\r\n" + length(good), 40020},
+			{"the content type twice",
+				head + "Content-Type: application/json\r\nContent-Type: application/json\r\n" + length(good), 40020},
 			{"64 KiB and a byte", head + "Content-Type: application/json\r\n" + length(exact+" "), 40017},
-			{"64 KiB and a byte in chunks", head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + testkit.Chunked(exact+" "), 40017},
-			{"a body in broken chunks", head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 40022},
+			{"64 KiB and a byte in chunks",
+				head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + testkit.Chunked(exact+" "), 40017},
+			{"a body in broken chunks", head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+				40022},
 			{"no host", "POST /plants HTTP/1.1\r\n\r\n", 40024},
 			{"not HTTP", "HELLO\r\n\r\n", 40024},
 			{"a space in a header name", "GET / HTTP/1.1\r\nHost: x\r\nA B: c\r\n\r\n", 40024},
@@ -133,23 +142,27 @@ func TestCreateRefusedRaw(t *testing.T) {
 			{"HTTP/3.0", "GET / HTTP/3.0\r\nHost: x\r\n\r\n", 50501},
 			{"an expectation", head + "Expect: cookies\r\nContent-Type: application/json\r\n" + length(good), 40030},
 			{"another path", strings.Replace(head, "/plants", "/plant", 1) + length(""), 40402},
-			{"a path that is not clean", strings.Replace(head, "/plants", "//plants/../x", 1) + length(""), 40402},
+			{"a path with dots", strings.Replace(head, "/plants", "//plants/../x", 1) + length(""), 40402},
 			{"options of the server", "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 40402},
 		} {
 			response := p.Raw(t, test.request)
 			status, body := testkit.ParseRaw(response)
-			testkit.WantError(t, test.what, testkit.Response{Status: status, Header: http.Header{"Content-Type": {contentType(response)}}, Body: body}, test.number)
+			testkit.WantError(t, test.what,
+				testkit.Response{Status: status, Header: http.Header{"Content-Type": {contentType(response)}}, Body: body},
+				test.number)
 			if !strings.Contains(response, "\r\nX-Request-Id: ") {
 				t.Errorf("%s: no X-Request-Id in %.300q", test.what, response)
 			}
 			p.WaitLogged(t, fmt.Sprintf(`"error":%d`, test.number))
 		}
 		page := p.Do(t, "GET", "/plants", "")
-		testkit.WantResponse(t, "what is stored after all that", page, 200, "[]")
-		if status, body := testkit.ParseRaw(p.Raw(t, head+"Content-Type: application/json\r\n"+length(exact))); status != 200 {
+		testkit.WantResponse(t, "the stored plants", page, 200, "[]")
+		status, body := testkit.ParseRaw(p.Raw(t, head+"Content-Type: application/json\r\n"+length(exact)))
+		if status != 200 {
 			t.Errorf("64 KiB exactly: %d %.100s", status, body)
 		}
-		if status, body := testkit.ParseRaw(p.Raw(t, head+"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"+testkit.Chunked(exact))); status != 200 {
+		chunked := head + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + testkit.Chunked(exact)
+		if status, body = testkit.ParseRaw(p.Raw(t, chunked)); status != 200 {
 			t.Errorf("64 KiB exactly, in chunks: %d %.100s", status, body)
 		}
 	})
@@ -163,11 +176,13 @@ func contentType(response string) string {
 
 func TestRouting(t *testing.T) {
 	all := testkit.StartOnEachEngine(t)
-	for path, number := range map[string]int{"/plant": 40402, "/console": 40402, "/docs/": 40402, "/plants/": 40402, "/plants/1/x": 40402, "/livez": 40402, "/readyz": 40402, "/metrics": 40402} {
+	for path, number := range map[string]int{"/plant": 40402, "/console": 40402, "/docs/": 40402, "/plants/": 40402,
+		"/plants/1/x": 40402, "/livez": 40402, "/readyz": 40402, "/metrics": 40402} {
 		testkit.WantError(t, "GET "+path, all.Do(t, "GET", path, ""), number)
 	}
 	for _, test := range []struct{ method, path, allow string }{
-		{"PATCH", "/plants", "GET, HEAD, POST"}, {"DELETE", "/plants", "GET, HEAD, POST"}, {"POST", "/plants/1", "DELETE, GET, HEAD, PUT"}, {"POST", "/openapi.json", "GET, HEAD"},
+		{"PATCH", "/plants", "GET, HEAD, POST"}, {"DELETE", "/plants", "GET, HEAD, POST"},
+		{"POST", "/plants/1", "DELETE, GET, HEAD, PUT"}, {"POST", "/openapi.json", "GET, HEAD"},
 	} {
 		a := all.Do(t, test.method, test.path, "", "Authorization")
 		testkit.WantError(t, test.method+" "+test.path, a, 40501)
@@ -186,7 +201,7 @@ func TestRouting(t *testing.T) {
 func TestBaseURL(t *testing.T) {
 	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
 		if p.URL != "http://plants.example/some/prefix" {
-			t.Fatalf("the server says that it is at %s", p.URL)
+			t.Fatalf("the server prints the address %s", p.URL)
 		}
 		p.URL = listening(p)
 		testkit.WantError(t, "without the prefix", p.Create(t, `{"id":1,"name":"x"}`), 40402)
@@ -204,16 +219,17 @@ func TestBaseURL(t *testing.T) {
 	}, "--base-url", "http://plants.example/some/prefix/")
 }
 
-// listening is the address that a server with another public address really has.
+// listening is the local address of a server with another public address.
 func listening(p *testkit.Server) string {
 	_, after, _ := strings.Cut(p.Stderr.String(), `"listening":"`)
 	address, _, _ := strings.Cut(after, `"`)
 	return "http://" + address
 }
 
-// body draws what a client may send: mostly nearly right.
+// drawBody draws a request body that is mostly nearly valid.
 func drawBody(t *rapid.T, id int64) []byte {
-	scalars := []any{nil, true, 0, -1, 1.5, "", "x", "é🌵", []any{}, map[string]any{}, json.Number("1e2"), json.Number("1.0"), json.Number("9223372036854775808"), json.Number("-9223372036854775808"), json.Number("1e400")}
+	scalars := []any{nil, true, 0, -1, 1.5, "", "x", "é🌵", []any{}, map[string]any{}, json.Number("1e2"),
+		json.Number("1.0"), json.Number("9223372036854775808"), json.Number("-9223372036854775808"), json.Number("1e400")}
 	text := rapid.StringOfN(rapid.Rune().Filter(func(r rune) bool { return r < 0xd800 || r > 0xdfff }), 0, 20, -1)
 	members := map[string]any{}
 	value := func(name string, right any) {
@@ -239,8 +255,8 @@ func drawBody(t *rapid.T, id int64) []byte {
 	return body
 }
 
-// The description is exact: what it allows is 200 and read back as sent, what it forbids is 400 and
-// leaves nothing. The judge is a validator that knows only the description.
+// The description is exact: what it allows returns 200 and is read back as sent, and what it forbids returns 400 and
+// stores nothing. A validator that knows only the description decides which is which.
 func TestDescriptionIsExact(t *testing.T) {
 	all := testkit.StartOnEachEngine(t)
 	next := int64(1000)
@@ -261,15 +277,15 @@ func TestDescriptionIsExact(t *testing.T) {
 		if want == 400 {
 			refused++
 			if a.Status != 400 {
-				rt.Fatalf("%s: the description forbids it, and it was answered %d %s", body, a.Status, a.Body)
+				rt.Fatalf("%s: the description forbids it, and it returned %d %s", body, a.Status, a.Body)
 			}
 			if got := all.Do(t, "GET", "/plants/"+strconv.FormatInt(next, 10), ""); got.Status != 404 {
-				rt.Fatalf("%s was refused, and plant %d is there: %s", body, next, got.Body)
+				rt.Fatalf("%s was refused, and plant %d is stored: %s", body, next, got.Body)
 			}
 			return
 		}
 		allowed++
-		if a.Number() == 40009 { // a fixed id from the samples, drawn before with another name
+		if a.Number() == 40009 { // an id of the samples that was drawn before with another name
 			return
 		}
 		members := map[string]json.RawMessage{}
@@ -296,19 +312,20 @@ func TestDescriptionIsExact(t *testing.T) {
 	})
 	t.Logf("%d bodies allowed, %d refused", allowed, refused)
 	if allowed == 0 || refused == 0 {
-		t.Error("one of the two was never drawn")
+		t.Error("want at least one of each")
 	}
 }
 
-// show is how the service writes a plant, built on another JSON library.
+// show is how the service writes a plant, with another JSON library.
 func show(id *int64, name string, tag *string) string {
 	quote := func(s string) string {
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
 		enc.SetEscapeHTML(false)
 		enc.Encode(s)
-		// That library escapes more than JSON asks for.
-		return strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029", `\u007f`, "\x7f").Replace(strings.TrimSuffix(b.String(), "\n"))
+		// That library escapes more than JSON requires.
+		return strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029", `\u007f`,
+			"\x7f").Replace(strings.TrimSuffix(b.String(), "\n"))
 	}
 	var b strings.Builder
 	b.WriteByte('{')

@@ -1,3 +1,4 @@
+// Package api tests every route of the API on both engines.
 package api
 
 import (

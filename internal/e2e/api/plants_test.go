@@ -15,7 +15,7 @@ func TestReadReplaceRemove(t *testing.T) {
 	testkit.WantResponse(t, "read", got, 200, `{"id":7,"name":"Fern","tag":"shade"}`)
 	seen := got.Header.Get("ETag")
 	if a := all.Do(t, "GET", "/plants/7", "", "If-None-Match: "+seen); a.Status != 304 || a.Body != "" {
-		t.Errorf("a read of what is known: %d %s", a.Status, a.Body)
+		t.Errorf("a read with a matching If-None-Match: %d %s", a.Status, a.Body)
 	}
 	testkit.WantError(t, "read an absent plant", all.Do(t, "GET", "/plants/8", ""), 40401)
 	for _, id := range []string{"x", "1.0", "+1", "01", "-0", "9223372036854775808", "%00", "0x1"} {
@@ -26,18 +26,27 @@ func TestReadReplaceRemove(t *testing.T) {
 	testkit.WantResponse(t, "replace", replaced, 200, `{"id":7,"name":"Ivy"}`)
 	again := all.Do(t, "PUT", "/plants/7", `{"name":"Ivy"}`, testkit.ContentJSON)
 	testkit.WantResponse(t, "replace again", again, 200, `{"id":7,"name":"Ivy"}`)
-	if a, b := replaced.Header.Get("ETag"), all.Do(t, "GET", "/plants/7", "").Header.Get("ETag"); a != b || a == seen || a == "" {
+	if a, b := replaced.Header.Get("ETag"), all.Do(t, "GET", "/plants/7", "").Header.Get("ETag"); a != b || a == seen ||
+		a == "" {
 		t.Errorf("the ETag was %s, a replace gives %s and a read %s", seen, a, b)
 	}
-	testkit.WantError(t, "replace what has changed", all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: "+seen), 41201)
-	testkit.WantError(t, "replace with a weak tag", all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: W/"+again.Header.Get("ETag")), 41201)
-	testkit.WantError(t, "replace with a wrong tag", all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: x"), 40028)
-	testkit.WantError(t, "replace an absent plant", all.Do(t, "PUT", "/plants/8", `{"name":"Oak"}`, testkit.ContentJSON), 40401)
-	testkit.WantError(t, "replace an absent plant that was seen", all.Do(t, "PUT", "/plants/8", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: "+seen), 40401)
-	testkit.WantError(t, "replace without a name", all.Do(t, "PUT", "/plants/7", `{"tag":"x"}`, testkit.ContentJSON), 40011)
+	testkit.WantError(t, "replace what has changed",
+		all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: "+seen), 41201)
+	testkit.WantError(t, "replace with a weak tag",
+		all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: W/"+again.Header.Get("ETag")), 41201)
+	testkit.WantError(t, "replace with a wrong tag",
+		all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: x"), 40028)
+	testkit.WantError(t, "replace an absent plant", all.Do(t, "PUT", "/plants/8", `{"name":"Oak"}`, testkit.ContentJSON),
+		40401)
+	testkit.WantError(t, "replace an absent plant that was seen",
+		all.Do(t, "PUT", "/plants/8", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: "+seen), 40401)
+	testkit.WantError(t, "replace without a name", all.Do(t, "PUT", "/plants/7", `{"tag":"x"}`, testkit.ContentJSON),
+		40011)
 	testkit.WantError(t, "replace without a content type", all.Do(t, "PUT", "/plants/7", `{"name":"x"}`), 40018)
-	testkit.WantResponse(t, "nothing of that happened", all.Do(t, "GET", "/plants/7", ""), 200, `{"id":7,"name":"Ivy"}`)
-	testkit.WantResponse(t, "replace any of several", all.Do(t, "PUT", "/plants/7", `{"name":"Ivy","tag":""}`, testkit.ContentJSON, `If-Match: "a", `+again.Header.Get("ETag")), 200, `{"id":7,"name":"Ivy","tag":""}`)
+	testkit.WantResponse(t, "the plant is unchanged", all.Do(t, "GET", "/plants/7", ""), 200, `{"id":7,"name":"Ivy"}`)
+	testkit.WantResponse(t, "replace any of several",
+		all.Do(t, "PUT", "/plants/7", `{"name":"Ivy","tag":""}`, testkit.ContentJSON,
+			`If-Match: "a", `+again.Header.Get("ETag")), 200, `{"id":7,"name":"Ivy","tag":""}`)
 
 	testkit.WantError(t, "remove what has changed", all.Do(t, "DELETE", "/plants/7", "", "If-Match: "+seen), 41201)
 	testkit.WantResponse(t, "remove", all.Do(t, "DELETE", "/plants/7", "", "If-Match: *"), 204, "")
@@ -73,16 +82,17 @@ func TestList(t *testing.T) {
 		t.Errorf("the count is %q, %q", a.Header.Get("Plants-Count"), a.Header.Get("Preference-Applied"))
 	}
 	for query, number := range map[string]int{
-		"limit=0": 40026, "limit=1001": 40026, "limit=-1": 40026, "limit=x": 40026, "limit=": 40026, "limit=1.5": 40026, "limit=99999999999999999999": 40026,
-		"after=x": 40027, "after=": 40027, "after=9223372036854775808": 40027, "limit=1&limit=2": 40029, "limit=%zz": 40029, "after=1;limit=2": 40029,
+		"limit=0": 40026, "limit=1001": 40026, "limit=-1": 40026, "limit=x": 40026, "limit=": 40026,
+		"limit=1.5": 40026, "limit=99999999999999999999": 40026, "after=x": 40027, "after=": 40027,
+		"after=9223372036854775808": 40027, "limit=1&limit=2": 40029, "limit=%zz": 40029, "after=1;limit=2": 40029,
 	} {
 		testkit.WantError(t, query, all.Do(t, "GET", "/plants?"+query, ""), number)
 	}
-	testkit.WantResponse(t, "after the last id of all", all.Do(t, "GET", "/plants?after=9223372036854775807", ""), 200, "[]")
+	testkit.WantResponse(t, "after the largest id", all.Do(t, "GET", "/plants?after=9223372036854775807", ""), 200,
+		"[]")
 }
 
-// What a page can make the service hold is bounded: large plants make a page end early, and
-// following the links still meets every plant once.
+// The size of a page is bounded: with large plants it ends early, and following the links returns every plant once.
 func TestListOfLargePlants(t *testing.T) {
 	all := testkit.StartOnEachEngine(t)
 	const plants = 20
@@ -90,7 +100,7 @@ func TestListOfLargePlants(t *testing.T) {
 	for id := range plants {
 		all.Create(t, fmt.Sprintf(`{"id":%d,"name":%q}`, id, name))
 	}
-	pages, met := 0, ""
+	pages, ids := 0, ""
 	for path := "/plants?limit=1000"; path != ""; pages++ {
 		a := all.Do(t, "GET", path, "")
 		if len(a.Body) > 256<<10+64<<10 {
@@ -98,7 +108,7 @@ func TestListOfLargePlants(t *testing.T) {
 		}
 		for _, part := range strings.Split(a.Body, `{"id":`)[1:] {
 			id, _, _ := strings.Cut(part, ",")
-			met += id + " "
+			ids += id + " "
 		}
 		path, _, _ = strings.Cut(strings.TrimPrefix(a.Header.Get("Link"), "<"), ">")
 	}
@@ -106,8 +116,8 @@ func TestListOfLargePlants(t *testing.T) {
 	for id := range plants {
 		want += fmt.Sprint(id, " ")
 	}
-	if met != want || pages != 4 {
-		t.Errorf("%d pages with %s, want 4 with %s", pages, met, want)
+	if ids != want || pages != 4 {
+		t.Errorf("%d pages with %s, want 4 with %s", pages, ids, want)
 	}
 }
 
@@ -115,18 +125,22 @@ func TestCORS(t *testing.T) {
 	p := testkit.Start(t, testkit.Engines[0].Database(t))
 	page := "Origin: https://docs.example"
 	a := p.Do(t, "POST", "/plants", `{"id":1,"name":"x"}`, testkit.ContentJSON, page)
-	if a.Status != 200 || a.Header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
+	if a.Status != 200 || a.Header.Get("Access-Control-Allow-Origin") != "*" ||
+		!strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
 		t.Errorf("a create from a page: %d %v", a.Status, a.Header)
 	}
-	if a := p.Do(t, "POST", "/plants", `{`, testkit.ContentJSON, page, "Authorization"); a.Status != 401 || a.Header.Get("Access-Control-Allow-Origin") != "*" {
-		t.Errorf("an error is hidden from the page: %d %v", a.Status, a.Header)
+	if a := p.Do(t, "POST", "/plants", `{`, testkit.ContentJSON, page, "Authorization"); a.Status != 401 ||
+		a.Header.Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("a page cannot read an error: %d %v", a.Status, a.Header)
 	}
 	if a := p.Do(t, "GET", "/plants", ""); a.Header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("headers for a page without a page: %v", a.Header)
+		t.Errorf("CORS headers without an Origin: %v", a.Header)
 	}
-	preflight := "OPTIONS %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nOrigin: https://docs.example\r\nAccess-Control-Request-Method: PUT\r\n\r\n"
+	preflight := "OPTIONS %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" +
+		"Origin: https://docs.example\r\nAccess-Control-Request-Method: PUT\r\n\r\n"
 	response := p.Raw(t, fmt.Sprintf(preflight, "/plants/1"))
-	for _, want := range []string{"HTTP/1.1 204 ", "Access-Control-Allow-Methods: DELETE, GET, HEAD, PUT\r\n", "Access-Control-Allow-Origin: *\r\n"} {
+	for _, want := range []string{"HTTP/1.1 204 ", "Access-Control-Allow-Methods: DELETE, GET, HEAD, PUT\r\n",
+		"Access-Control-Allow-Origin: *\r\n"} {
 		if !strings.Contains(response, want) {
 			t.Errorf("a preflight has no %q:\n%s", want, response)
 		}
@@ -144,7 +158,8 @@ func TestCORS(t *testing.T) {
 	}
 
 	p = testkit.Start(t, testkit.Engines[0].Database(t), "--cors-origins", "https://a.example, http://b.example:81")
-	for origin, want := range map[string]string{"https://a.example": "https://a.example", "http://b.example:81": "http://b.example:81", "https://docs.example": "", "null": ""} {
+	for origin, want := range map[string]string{"https://a.example": "https://a.example",
+		"http://b.example:81": "http://b.example:81", "https://docs.example": "", "null": ""} {
 		a := p.Do(t, "GET", "/plants", "", "Origin: "+origin)
 		if a.Header.Get("Access-Control-Allow-Origin") != want || a.Header.Get("Vary") != "Origin" {
 			t.Errorf("%s: %v", origin, a.Header)

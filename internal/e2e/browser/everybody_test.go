@@ -76,8 +76,11 @@ func TestKeyboardAlone(t *testing.T) {
 	p.goTo(s.URL + "/")
 	focusOn := func(selector string) {
 		t.Helper()
-		p.waitFor("the focus on "+selector, `document.activeElement.matches(`+js(selector)+`)`, `document.activeElement.outerHTML`)
-		if !strings.HasPrefix(selector, "h1") && !eval[bool](p, `document.activeElement.matches(':focus-visible') && getComputedStyle(document.activeElement).outlineStyle !== 'none'`) {
+		p.waitFor("the focus on "+selector, `document.activeElement.matches(`+js(selector)+`)`,
+			`document.activeElement.outerHTML`)
+		if !strings.HasPrefix(selector, "h1") &&
+			!eval[bool](p,
+				`document.activeElement.matches(':focus-visible') && getComputedStyle(document.activeElement).outlineStyle !== 'none'`) {
 			t.Errorf("nobody sees that %s has the focus", selector)
 		}
 	}
@@ -226,7 +229,8 @@ func axe() (string, error) {
 	defer os.RemoveAll(work)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	pack := exec.CommandContext(ctx, "npm", "pack", "--loglevel=error", "--fetch-retries=1", "--fetch-retry-mintimeout=1000", "axe-core@"+axeVersion)
+	pack := exec.CommandContext(ctx, "npm", "pack", "--loglevel=error", "--fetch-retries=1",
+		"--fetch-retry-mintimeout=1000", "axe-core@"+axeVersion)
 	pack.Dir = work
 	if out, err := pack.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("npm pack: %w: %s", err, bytes.TrimSpace(out))

@@ -170,7 +170,8 @@ func sought(selector string, text []string) string {
 
 func (p *page) wantVisible(selector string, text ...string) {
 	p.t.Helper()
-	p.waitFor(fmt.Sprintf("%s %q on the page", selector, text), "Boolean("+sought(selector, text)+")", `document.body.innerText`)
+	p.waitFor(fmt.Sprintf("%s %q on the page", selector, text), "Boolean("+sought(selector, text)+")",
+		`document.body.innerText`)
 }
 
 func (p *page) wantGone(selector string) {

@@ -34,7 +34,8 @@ func TestScreenshot(t *testing.T) {
 	p.do(chromedp.EmulateViewport(1280, 900))
 	p.goTo(s.URL + "/")
 	p.enter(s.Token)
-	eval[any](p, `document.querySelector('#limit').value = '10'; document.querySelector('#limit').dispatchEvent(new Event('change')); null`)
+	eval[any](p,
+		`document.querySelector('#limit').value = '10'; document.querySelector('#limit').dispatchEvent(new Event('change')); null`)
 	p.wantText("#count", "12")
 
 	stop, stopped := make(chan struct{}), make(chan error)

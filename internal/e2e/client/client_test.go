@@ -32,7 +32,8 @@ func newClient(t testing.TB, p *testkit.Server, options ...plants.Option) *plant
 
 func wantNumber(t testing.TB, what string, err error, number int32) {
 	t.Helper()
-	if e, ok := errors.AsType[*plants.Error](err); !ok || e.Number != number || e.Status != int(number)/100 || e.Message == "" || e.RequestID == "" {
+	if e, ok := errors.AsType[*plants.Error](err); !ok || e.Number != number || e.Status != int(number)/100 ||
+		e.Message == "" || e.RequestID == "" {
 		t.Errorf("%s: %v, want error %d with a message and a request id", what, err, number)
 	}
 }
@@ -60,7 +61,8 @@ func TestClient(t *testing.T) {
 			}
 		}
 		for _, want := range all {
-			if got, err := c.Get(ctx, want.ID); err != nil || got.ID != want.ID || !samePlant(got.Plant, want.Plant) || got.ETag == "" {
+			if got, err := c.Get(ctx, want.ID); err != nil || got.ID != want.ID || !samePlant(got.Plant, want.Plant) ||
+				got.ETag == "" {
 				t.Errorf("Get(%d) = %+v, %v", want.ID, got, err)
 			}
 		}
@@ -150,7 +152,8 @@ func TestClientOutlivesKills(t *testing.T) {
 			const kills = 5
 			for range kills {
 				before := created.Load()
-				for deadline := time.Now().Add(20 * time.Second); created.Load() < before+100 && time.Now().Before(deadline) && !t.Failed(); {
+				for deadline := time.Now().Add(20 * time.Second); created.Load() < before+100 && time.Now().Before(deadline) &&
+					!t.Failed(); {
 					time.Sleep(5 * time.Millisecond)
 				}
 				p.Kill()
@@ -160,7 +163,8 @@ func TestClientOutlivesKills(t *testing.T) {
 			wg.Wait()
 			n, err := c.Count(t.Context())
 			if err != nil || n != created.Load() || n < kills*100 {
-				t.Errorf("the store has %d plants (%v), want the %d that were created, and %d at least", n, err, created.Load(), kills*100)
+				t.Errorf("the store has %d plants (%v), want the %d that were created, and %d at least", n, err, created.Load(),
+					kills*100)
 			}
 			t.Logf("%d kills, %d plants created, no call failed", kills, n)
 		})
@@ -170,21 +174,26 @@ func TestClientOutlivesKills(t *testing.T) {
 // runPlants runs plantstore plants against the service.
 func runPlants(t *testing.T, p *testkit.Server, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	return testkit.Run(t, []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN=" + p.Token}, append([]string{"plants"}, args...)...)
+	return testkit.Run(t, []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN=" + p.Token},
+		append([]string{"plants"}, args...)...)
 }
 
 func TestClientCommands(t *testing.T) {
 	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
 		var seen string // the ETag of plant 7 as it was first
 		for _, test := range []struct {
-			args, stdout, stderr string // in args _ is an empty text; ETAG is what was seen; * ends a text that goes on; stderr is how it begins
-			code                 int
+			args, stdout,
+			stderr string // in args _ is an empty text; ETAG is what was seen; * ends a text that goes on; stderr is how it begins
+			code int
 		}{
 			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
 			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
-			{"create --id 7 --name Fern", "", "plantstore plants create: 40009: id 7 already belongs to a plant with a different name or tag", 1},
-			{"create --id -9223372036854775808 --name _ --tag _ --json", `{"id":-9223372036854775808,"name":"","tag":""}` + "\n", "", 0},
-			{"create --json --id=9223372036854775807 --name=\x1b[31m<b>", `{"id":9223372036854775807,"name":"\u001b[31m<b>"}` + "\n", "", 0},
+			{"create --id 7 --name Fern", "",
+				"plantstore plants create: 40009: id 7 already belongs to a plant with a different name or tag", 1},
+			{"create --id -9223372036854775808 --name _ --tag _ --json",
+				`{"id":-9223372036854775808,"name":"","tag":""}` + "\n", "", 0},
+			{"create --json --id=9223372036854775807 --name=\x1b[31m<b>",
+				`{"id":9223372036854775807,"name":"\u001b[31m<b>"}` + "\n", "", 0},
 			{"create --id 9223372036854775808 --name x", "", "invalid value", 2},
 			{"create --id 1.5 --name x", "", "invalid value", 2},
 			{"create --id 1", "", "plantstore plants create: --id and --name are required\n", 2},
@@ -193,9 +202,11 @@ func TestClientCommands(t *testing.T) {
 			{"create --id 1 --name \xff", "", "plantstore plants create: the name and the tag must be valid UTF-8\n", 1},
 			{"get --json 7", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
 			{"get 7 --json", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
-			{"get -- -9223372036854775808", "ID                    NAME  TAG  ETAG\n-9223372036854775808  \"\"    \"\"   *", "", 0},
+			{"get -- -9223372036854775808", "ID                    NAME  TAG  ETAG\n-9223372036854775808  \"\"    \"\"   *",
+				"", 0},
 			{"get -9223372036854775808 --json", `{"id":-9223372036854775808,"name":"","tag":"","etag":*`, "", 0},
-			{"get 9223372036854775807", "ID                   NAME           TAG  ETAG\n9223372036854775807  \"\\x1b[31m<b>\"       *", "", 0},
+			{"get 9223372036854775807",
+				"ID                   NAME           TAG  ETAG\n9223372036854775807  \"\\x1b[31m<b>\"       *", "", 0},
 			{"get 8", "", "plantstore plants get: 40401: plant 8 does not exist", 1},
 			{"get -8", "", "plantstore plants get: 40401: plant -8 does not exist", 1},
 			{"get seven", "", `plantstore plants get: id "seven" must be an integer`, 2},
@@ -208,7 +219,8 @@ func TestClientCommands(t *testing.T) {
 			{"list --limit -1", "", "plantstore plants list: --limit is -1: ", 2},
 			{"replace 7 --name", "", "flag needs an argument: -name", 2},
 			{"replace 7", "", "plantstore plants replace: --name is required\n", 2},
-			{"replace 7 --name Ivy --if-match other", "", "plantstore plants replace: 41201: plant 7 does not match If-Match", 1},
+			{"replace 7 --name Ivy --if-match other", "", "plantstore plants replace: 41201: plant 7 does not match If-Match",
+				1},
 			{"replace 7 --name Ivy --if-match ETAG --json", `{"id":7,"name":"Ivy","etag":*`, "", 0},
 			{"replace 7 --name Oak --if-match ETAG", "", "plantstore plants replace: 41201: plant 7 does not match If-Match", 1},
 			{"remove 7 --if-match ETAG", "", "plantstore plants remove: 41201: plant 7 does not match If-Match", 1},
@@ -217,8 +229,10 @@ func TestClientCommands(t *testing.T) {
 			{"remove -9223372036854775808", "", "", 0},
 			{"get 7 --token a-fixed-token-of-others", "", "plantstore plants get: 40103: ", 1},
 			{"get 7 --token _ --token-file /nowhere", "", "plantstore plants get: read the token file: ", 1},
-			{"get 7 --url http://127.0.0.1:1", "", "plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: connect: connection refused (tried 4 times)\n", 1},
-			{"get 7 --url 127.0.0.1:1", "", `plantstore plants get: base URL "127.0.0.1:1" is invalid: use one such as http://`, 2},
+			{"get 7 --url http://127.0.0.1:1", "",
+				"plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: connect: connection refused (tried 4 times)\n", 1},
+			{"get 7 --url 127.0.0.1:1", "",
+				`plantstore plants get: base URL "127.0.0.1:1" is invalid: use one such as http://`, 2},
 			{"get 7 --url " + p.Ops, "", "plantstore plants get: HTTP status 404: the response is not from a Plant Store", 1},
 		} {
 			args := strings.Fields(test.args)
@@ -239,7 +253,8 @@ func TestClientCommands(t *testing.T) {
 				seen = strings.Trim(got.ETag, `"`) // as a shell would leave it
 			}
 			want, open := strings.CutSuffix(strings.ReplaceAll(test.stdout, "ETAG}", fmt.Sprintf(`"\"%s\""}`, seen)), "*")
-			if stdout != want && !(open && strings.HasPrefix(stdout, want)) || !strings.HasPrefix(stderr, test.stderr) || (test.stderr == "") != (stderr == "") || code != test.code {
+			if stdout != want && !(open && strings.HasPrefix(stdout, want)) || !strings.HasPrefix(stderr, test.stderr) ||
+				(test.stderr == "") != (stderr == "") || code != test.code {
 				t.Errorf("plants %q: exit %d\n%s%s\nwant exit %d\n%s%s", args, code, stdout, stderr, test.code, want, test.stderr)
 			}
 			if strings.Contains(stdout+stderr, "\x1b") || strings.Contains(stderr, p.Token) || strings.Count(stderr, "\n") > 1 {
@@ -275,7 +290,8 @@ func TestClientCommandsDoNotKnow(t *testing.T) {
 	}))
 	defer broken.Close()
 	p := &testkit.Server{URL: broken.URL, Token: testkit.FixedToken}
-	const unknown, again, look = "the outcome is unknown, the change may have been made: ", "running the same command again is safe", "check with plants get"
+	const unknown, again, look = "the outcome is unknown, the change may have been made: ",
+		"running the same command again is safe", "check with plants get"
 	for args, want := range map[string][]string{
 		"create --id 7 --name Fern": {unknown, "50301: busy (tried 4 times)", again},
 		"replace 7 --name Fern":     {unknown, "EOF", look},
@@ -289,7 +305,8 @@ func TestClientCommandsDoNotKnow(t *testing.T) {
 			}
 		}
 		// The service refuses from now on, and has never had the change.
-		if _, stderr, code := runPlants(t, p, strings.Fields(args)...); strings.Contains(stderr, unknown) || !strings.Contains(stderr, "50301: busy") || code != 1 {
+		if _, stderr, code := runPlants(t, p, strings.Fields(args)...); strings.Contains(stderr, unknown) ||
+			!strings.Contains(stderr, "50301: busy") || code != 1 {
 			t.Errorf("plants %s: exit %d\n%s\nwant exit 1 and a certain refusal", args, code, stderr)
 		}
 	}
@@ -316,7 +333,8 @@ func TestClientLongList(t *testing.T) {
 	for limit, want := range map[string]int{"0": n, "1": 1, "1001": 1001} {
 		stdout, stderr, code := runPlants(t, p, "list", "--json", "--limit", limit)
 		var got []plants.NewPlant
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got) != want || got[want-1].ID != int64(want-1) || code != 0 {
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got) != want || got[want-1].ID != int64(want-1) ||
+			code != 0 {
 			t.Errorf("list --json --limit %s: %d plants, exit %d, %v, %s, want %d", limit, len(got), code, err, stderr, want)
 		}
 		stdout, _, code = runPlants(t, p, "list", "--limit", limit)

@@ -1,3 +1,4 @@
+// Package client tests the Go client and the client commands against the real service.
 package client
 
 import (

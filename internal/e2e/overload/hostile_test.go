@@ -22,7 +22,8 @@ import (
 	"plantstore/internal/testkit"
 )
 
-var slowFor = flag.Duration("slow", 0, "how long TestSlowClients lets slow clients be; past 70 s it also sees them cut off")
+var slowFor = flag.Duration("slow", 0,
+	"how long TestSlowClients lets slow clients be; past 70 s it also sees them cut off")
 
 const canary = 666 // the id of a plant that is only ever sent inside something else
 
@@ -74,8 +75,10 @@ func TestHostileRequests(t *testing.T) {
 	}{
 		// Two readers could see the end of these in different places.
 		{"a length and chunks", post + length + "Transfer-Encoding: chunked\r\n\r\n" + chunked, []int{40024}, false},
-		{"chunks and a length", post + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", []int{40024}, false},
-		{"chunks and no length at all", post + "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n" + chunked, []int{40024}, false},
+		{"chunks and a length", post + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", []int{40024},
+			false},
+		{"chunks and no length at all", post + "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n" + chunked,
+			[]int{40024}, false},
 		{"in another case", post + "transfer-ENCODING: Chunked\r\ncontent-LENGTH: 4\r\n\r\n" + chunked, []int{40024}, false},
 		{"two lengths", post + "Content-Length: 0\r\n" + length + "\r\n" + body, []int{40024}, false},
 		{"the same length twice", post + length + length + "\r\n" + body, []int{40024}, false},
@@ -88,8 +91,10 @@ func TestHostileRequests(t *testing.T) {
 		{"a space before the colon of a coding", post + "Transfer-Encoding : chunked\r\n\r\n" + chunked, []int{40024}, false},
 		{"a tab before the colon of a coding", post + "Transfer-Encoding\t: chunked\r\n\r\n" + chunked, []int{40024}, false},
 		{"two codings", post + "Transfer-Encoding: identity, chunked\r\n\r\n" + chunked, []int{50101}, false},
-		{"two coding headers", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n" + chunked, []int{50101}, false},
-		{"a coding with a vertical tab", post + "Transfer-Encoding: \x0bchunked\r\n\r\n" + chunked, []int{40024, 50101}, false},
+		{"two coding headers", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n" + chunked,
+			[]int{50101}, false},
+		{"a coding with a vertical tab", post + "Transfer-Encoding: \x0bchunked\r\n\r\n" + chunked, []int{40024, 50101},
+			false},
 		{"a coding in quotes", post + "Transfer-Encoding: \"chunked\"\r\n\r\n" + chunked, []int{50101}, false},
 		{"a coding that is no chunked", post + "Transfer-Encoding: xchunked\r\n\r\n" + chunked, []int{50101}, false},
 		{"an empty coding", post + "Transfer-Encoding:\r\n\r\n", []int{50101}, false},
@@ -106,13 +111,16 @@ func TestHostileRequests(t *testing.T) {
 		{"broken chunks", post + "Transfer-Encoding: chunked\r\n\r\n5\r\nabcdefgh\r\n0\r\n\r\n", []int{40022}, false},
 		{"a negative chunk", post + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", []int{40022}, false},
 		{"a huge chunk", post + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", []int{40022}, false},
-		{"chunks in HTTP/1.0", strings.Replace(post, "1.1", "1.0", 1) + "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, []int{40001}, false},
+		{"chunks in HTTP/1.0",
+			strings.Replace(post, "1.1", "1.0", 1) + "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked,
+			[]int{40001}, false},
 		{"chunks that store nothing", post + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n\r\n", []int{40002}, false},
 
 		{"HTTP/0.9", "GET /plants\r\n", []int{40024}, false},
 		{"HTTP/1.0", "GET /plants HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", []int{40101}, false},
 		{"HTTP/9.9", "GET /plants HTTP/9.9\r\nHost: x\r\n\r\n", []int{50501}, false},
-		{"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", []int{40024, 40402, 50501}, false},
+		{"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+			[]int{40024, 40402, 50501}, false},
 		{"the hello of TLS", hello, []int{40024}, true},
 		{"CONNECT", "CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n", []int{40402}, false},
 		{"CONNECT to a path", "CONNECT /plants HTTP/1.1\r\nHost: x\r\n\r\n", []int{40501}, false},
@@ -125,8 +133,11 @@ func TestHostileRequests(t *testing.T) {
 		{"2 MB in many headers", get + strings.Repeat("A: b\r\n", 2<<20/6) + "\r\n", []int{43101}, false},
 		{"2 MB of a target", "GET /" + strings.Repeat("x", 2<<20) + " HTTP/1.1\r\nHost: x\r\n\r\n", []int{43101}, false},
 		{"2 MB without a line's end", strings.Repeat("x", 2<<20), []int{43101}, false},
-		{"a token of 64 KB", "GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer plant_" + strings.Repeat("x", 64<<10) + "\r\n\r\n", []int{43101}, false},
-		{"a body that is not read to its end", strings.Replace(post, auth, "", 1) + "Content-Length: 999999999\r\n\r\n" + body, []int{40101}, false},
+		{"a token of 64 KB",
+			"GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer plant_" + strings.Repeat("x", 64<<10) + "\r\n\r\n",
+			[]int{43101}, false},
+		{"a body that is not read to its end",
+			strings.Replace(post, auth, "", 1) + "Content-Length: 999999999\r\n\r\n" + body, []int{40101}, false},
 	} {
 		answers := exchange(t, p, test.what, test.request+smuggled, test.more)
 		if len(answers) > 1 {
@@ -149,7 +160,8 @@ func TestHostileRequests(t *testing.T) {
 		number        int
 	}{
 		{"two credentials", get + auth + "\r\n", 40102},
-		{"a token of 20 KB", "GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer plant_" + strings.Repeat("x", 20<<10) + "\r\n\r\n", 40103},
+		{"a token of 20 KB",
+			"GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer plant_" + strings.Repeat("x", 20<<10) + "\r\n\r\n", 40103},
 		{"TRACE", strings.Replace(get, "GET", "TRACE", 1) + "\r\n", 40501},
 		{"a path out of the root", "GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
 		{"the same in escapes", "GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
@@ -157,7 +169,8 @@ func TestHostileRequests(t *testing.T) {
 		{"a path of escapes", "GET /%1b%5b31m%0d%0aX-Evil:%20y HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
 		{"an id of escapes", strings.Replace(get, "/plants", "/plants/%1b%5d0;x%07%c2%9b31m%0d%0a", 1) + "\r\n", 40025},
 		{"a body that holds a request", post + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(smuggled), smuggled), 40002},
-		{"a body that no method of this kind has", get + fmt.Sprintf("X: y\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled), 200},
+		{"a body that no method of this kind has",
+			get + fmt.Sprintf("X: y\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled), 200},
 	} {
 		answers := exchange(t, p, test.what, test.request+next, false)
 		if len(answers) != 2 || answers[1].Number() != 40402 || !strings.Contains(answers[1].Body, "canary") {
@@ -224,7 +237,8 @@ func TestPipelines(t *testing.T) {
 	}
 
 	body := `{"id":100,"name":"x"}`
-	request := "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + p.Token + "\r\nTransfer-Encoding: chunked\r\n\r\n" + testkit.Chunked(body)
+	request := "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + p.Token +
+		"\r\nTransfer-Encoding: chunked\r\n\r\n" + testkit.Chunked(body)
 	answers = exchange(t, p, "chunks", request+p.RawCreate(canary), false)
 	if len(answers) != 1 || answers[0].Status != 200 || answers[0].Header.Get("Connection") != "close" {
 		t.Errorf("chunks and another request: %v, want one answer, 200, and the end", answers)
@@ -238,9 +252,11 @@ func TestPipelines(t *testing.T) {
 func TestDeepJSON(t *testing.T) {
 	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--max-body", strconv.Itoa(4<<20))
 	for what, body := range map[string]string{
-		"arrays":             `{"id":1,"name":"x","more":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`,
-		"arrays that end":    `{"id":1,"name":"x","more":` + strings.Repeat("[", 100_000),
-		"objects":            `{"id":1,"name":"x","more":` + strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000) + `}`,
+		"arrays": `{"id":1,"name":"x","more":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) +
+			`}`,
+		"arrays that end": `{"id":1,"name":"x","more":` + strings.Repeat("[", 100_000),
+		"objects": `{"id":1,"name":"x","more":` + strings.Repeat(`{"a":`, 100_000) + "1" +
+			strings.Repeat("}", 100_000) + `}`,
 		"in place of a name": `{"id":1,"name":` + strings.Repeat("[", 100_000),
 	} {
 		a := p.Create(t, body)
@@ -258,8 +274,10 @@ func TestDeepJSON(t *testing.T) {
 func TestNamesThatCommand(t *testing.T) {
 	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--access-log", "all")
 	for i, name := range []string{
-		"a\r\nSet-Cookie: evil=1\r\n\r\n<script>", "\x1b]0;owned\x07\x1b[2J\x1b[31m", "\u009b31m", "{\"level\":\"ERROR\",\"msg\":\"forged\"}\n{\"msg\":\"forged\"}",
-		"\u202egnp.exe", "\x7f\b\b\b", "' OR 1=1; DROP TABLE plants; --", "../../etc/passwd", "${jndi:ldap://127.0.0.1/x}", "%s%n%x",
+		"a\r\nSet-Cookie: evil=1\r\n\r\n<script>", "\x1b]0;owned\x07\x1b[2J\x1b[31m", "\u009b31m",
+		"{\"level\":\"ERROR\",\"msg\":\"forged\"}\n{\"msg\":\"forged\"}",
+		"\u202egnp.exe", "\x7f\b\b\b", "' OR 1=1; DROP TABLE plants; --", "../../etc/passwd", "${jndi:ldap://127.0.0.1/x}",
+		"%s%n%x",
 	} {
 		text, err := json.Marshal(name)
 		if err != nil {
@@ -270,7 +288,8 @@ func TestNamesThatCommand(t *testing.T) {
 			t.Errorf("create %q: %d %v %s", name, a.Status, a.Header, a.Body)
 		}
 		var stored struct{ Name, Tag string }
-		if a := p.Do(t, "GET", fmt.Sprint("/plants/", i), ""); json.Unmarshal([]byte(a.Body), &stored) != nil || stored.Name != name || stored.Tag != name {
+		if a := p.Do(t, "GET", fmt.Sprint("/plants/", i), ""); json.Unmarshal([]byte(a.Body), &stored) != nil ||
+			stored.Name != name || stored.Tag != name {
 			t.Errorf("%q became %s", name, a.Body)
 		}
 		testkit.WantError(t, "as an id", p.Create(t, fmt.Sprintf(`{"id":%s,"name":"x"}`, text)), 40013)
@@ -315,7 +334,10 @@ func TestSlowClients(t *testing.T) {
 		{"-B", "-u", p.URL + "/plants", "-f", "application/json", "-s", "8192", "-j", credential},
 		{"-X", "-u", p.URL + "/plants?limit=1000", "-w", "512", "-y", "1024", "-n", "5", "-z", "32", "-j", credential},
 	} {
-		testkit.Launch(t, exec.Command(program, append(args, "-c", strconv.Itoa(slowClients), "-r", strconv.Itoa(slowClients), "-i", "5", "-l", strconv.Itoa(length))...))
+		testkit.Launch(t,
+			exec.Command(program,
+				append(args, "-c", strconv.Itoa(slowClients), "-r", strconv.Itoa(slowClients), "-i", "5", "-l",
+					strconv.Itoa(length))...))
 	}
 	for deadline := time.Now().Add(20 * time.Second); p.Connections(t) < 3*slowClients; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -1,3 +1,4 @@
+// Package overload tests the service under overload and with slow, idle and hostile clients.
 package overload
 
 import (
