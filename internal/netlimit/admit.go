@@ -131,8 +131,8 @@ func (l *Listener) pollBacklog(now time.Time) {
 	}
 }
 
-// takeBacklog returns how many refused connections are to be reported now.
-func (l *Listener) takeBacklog(now time.Time) (report int) {
+// takeBacklog returns how many refused connections are to be logged now.
+func (l *Listener) takeBacklog(now time.Time) int {
 	a := &l.admission
 	if !a.admitting.TryLock() {
 		return 0
@@ -148,12 +148,17 @@ func (l *Listener) takeBacklog(now time.Time) (report int) {
 	if refused > 0 {
 		a.lastRefusal.Store(int64(now.Sub(l.start)))
 	}
+	return a.report(now, refused)
+}
+
+// report returns how many refusals to log: those since the last report, which was at least logInterval ago.
+func (a *admission) report(now time.Time, refused int) (n int) {
 	a.refused += refused
 	if a.refused == 0 || now.Sub(a.reported) < logInterval {
 		return 0
 	}
-	report, a.refused, a.reported = a.refused, 0, now
-	return report
+	n, a.refused, a.reported = a.refused, 0, now
+	return n
 }
 
 // admit opens a connection of the accept queue if there is a slot for it. The caller holds admitting.

@@ -36,6 +36,23 @@ func TestPacer(t *testing.T) {
 	}
 }
 
+// The first refusal is reported at once, others once a second.
+func TestReport(t *testing.T) {
+	var a admission
+	start := time.Now()
+	for _, step := range []struct {
+		at            time.Duration
+		refused, want int
+	}{
+		{0, 0, 0}, {1, 1, 1}, {2, 2, 0}, {time.Second, 3, 0}, {time.Second + 1, 0, 5}, {2*time.Second + 1, 0, 0},
+		{2*time.Second + 2, 7, 7},
+	} {
+		if got := a.report(start.Add(step.at), step.refused); got != step.want {
+			t.Errorf("after %v: report(%d) = %d, want %d", step.at, step.refused, got, step.want)
+		}
+	}
+}
+
 // With one slot, a second connection is served when the first has waited for its client as long as its phase allows,
 // and no earlier.
 func TestSlotIsFreed(t *testing.T) {

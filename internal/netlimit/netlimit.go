@@ -136,7 +136,7 @@ func (l *Listener) Drain(ctx context.Context) (cut int) {
 const disconnectCheck = 100 * time.Millisecond
 
 // CancelOnDisconnect returns a context that also ends when the client of the request whose context ctx is closes its
-// connection. net/http does that for every request, which costs a create a tenth of its time: see conn.Read. Handlers
+// connection. net/http does that for every request, which is too expensive for a create: see conn.Read. Handlers
 // of long reads ask for it. Where the system can't tell, the context ends only with ctx.
 func (l *Listener) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
 	c := connOf(ctx)

@@ -125,15 +125,15 @@ func TestEvictedIsFinal(t *testing.T) {
 	whileHandling(http.NotFoundHandler()).ServeHTTP(nil, r)
 }
 
-// late is a connection that is evicted while a read returns its first bytes.
+// late is a connection where something happens while a read returns.
 type late struct {
 	net.Conn
-	evict func()
+	during func()
 }
 
 func (l late) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
-	l.evict()
+	l.during()
 	return n, err
 }
 
@@ -160,6 +160,18 @@ func TestEvictWhileReading(t *testing.T) {
 	io.WriteString(client, "GET")
 	if n, err := c.Read(make([]byte, 10)); n != 0 || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Read() of an evicted connection = %d, %v", n, err)
+	}
+}
+
+// A background read that net/http starts for a pipelined request just before the handler does not change the phase:
+// the response of the handler would be taken for one of net/http.
+func TestHandlerStartsWhileReading(t *testing.T) {
+	c, client := pair(t)
+	c.move(idle, time.Now())
+	c.Conn = late{c.Conn, func() { c.move(handling, time.Time{}) }}
+	io.WriteString(client, "G")
+	if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil || c.phase() != handling {
+		t.Errorf("Read() = %d, %v; the phase is %s", n, err, phaseNames[c.phase()])
 	}
 }
 
@@ -193,7 +205,8 @@ func TestDeadlines(t *testing.T) {
 			c.SetReadDeadline(at)
 			c.SetWriteDeadline(at)
 		}
-		if !slices.EqualFunc(got.read, test.want, time.Time.Equal) || !slices.EqualFunc(got.write, test.want, time.Time.Equal) {
+		equal := func(a []time.Time) bool { return slices.EqualFunc(a, test.want, time.Time.Equal) }
+		if !equal(got.read) || !equal(got.write) {
 			t.Errorf("%s: set %v and %v, want %v", name, got.read, got.write, test.want)
 		}
 	}
