@@ -133,10 +133,10 @@ func TestDefaultRate(t *testing.T) {
 		want string
 	}{
 		{[]string{"token", "issue", "--name", "x", "--rate", "fast"}, "100/s"},
-		{[]string{"token", "issue", "--name", "x", "--burst", "5"}, "no rate"},
+		{[]string{"token", "issue", "--name", "x", "--burst", "5"}, "needs a rate"},
 		{[]string{"token", "issue", "--name", "x", "--rate", "1/s", "--burst", "-5"}, "burst"},
 		{[]string{"serve", "--default-rate", "100"}, "100/s"},
-		{[]string{"serve", "--default-burst", "100"}, "no rate"},
+		{[]string{"serve", "--default-burst", "100"}, "needs a rate"},
 		{[]string{"serve", "--trusted-proxies", "10.0.0.0/99"}, "10.0.0.0/8"},
 	} {
 		out, errs, code := testkit.Run(t, []string{"PLANTSTORE_DB=" + db}, test.args...)
@@ -315,7 +315,7 @@ func TestWrongTokensDoNotSlowARightOne(t *testing.T) {
 		wantUnharmed(t, func() (with, without time.Duration) {
 			without = during(t, p, &next, func() {
 				if counts := flood(t, p, 32, make([]string, 5000), time.Minute); counts[401] != 5000 {
-					t.Errorf("without a token: answered %v, want 401", counts)
+					t.Errorf("without a token: %v, want 401", counts)
 				}
 			})
 			with = during(t, p, &next,

@@ -18,7 +18,7 @@ func TestSignIn(t *testing.T) {
 	p.goTo(s.URL + "/")
 
 	wrong := mistyped(s.Token)
-	p.press(wrong) // the field has the focus from the start
+	p.press(wrong) // The field has the focus.
 	p.click("#sign-in button")
 	p.wantVisible("#sign-in-error bdi", message(t, s, "GET", "/plants", "", "Authorization: Bearer "+wrong))
 	p.wantVisible("#sign-in-error .detail", "Status 401 · error 40103")
@@ -40,7 +40,7 @@ func TestSignIn(t *testing.T) {
 		}
 	}
 	p.do(chromedp.Reload())
-	p.wantVisible("#store") // the same tab is still inside
+	p.wantVisible("#store") // The tab is still signed in.
 	p.click("#sign-out")
 	p.wantVisible("#sign-in")
 	if n := eval[int](p, `sessionStorage.length`); n != 0 {
@@ -73,7 +73,7 @@ func (p *page) add(id, name, tag string) {
 	p.click("#add button")
 }
 
-// wantRow waits until a plant is shown so. The empty tag is none.
+// wantRow waits until a plant is shown with this name and tag. An empty tag means no tag.
 func (p *page) wantRow(id, name, tag string) {
 	p.t.Helper()
 	p.wantText(row(id)+" .c-id", strings.ReplaceAll(id, "-", "\u2212"))
@@ -90,7 +90,7 @@ func TestPlants(t *testing.T) {
 	p.wantVisible("#empty", "No plants yet. The first one you add appears here.")
 
 	p.add("7", "Ficus lyrata", "tree")
-	p.wantText("#status", "Plant 7 is in the store.") // it goes away by itself: the first to be looked at
+	p.wantText("#status", "Plant 7 is in the store.") // It disappears by itself, so it is checked first.
 	p.wantRow("7", "Ficus lyrata", "tree")
 	p.wantText("#count", "1")
 	s.want(t, "7", 200, `{"id":7,"name":"Ficus lyrata","tag":"tree"}`)
@@ -98,7 +98,7 @@ func TestPlants(t *testing.T) {
 	p.add("7", "Monstera", "")
 	p.wantVisible("#add-error bdi", message(t, s, "POST", "/plants", `{"id":7,"name":"Monstera"}`))
 	p.wantVisible("#add-error .detail", "Status 400 · error 40009")
-	p.wantValue("#add-name", "Monstera") // what was typed is not lost
+	p.wantValue("#add-name", "Monstera") // The input is kept.
 
 	p.click(row("7") + " .edit")
 	p.typeIn(row("7")+" .f-name textarea", "Ficus elastica")
@@ -119,15 +119,15 @@ func TestPlants(t *testing.T) {
 	p.wantHome(s.URL)
 }
 
-// message is the sentence that the service answers a wrong request with.
+// message is the message of the error that a request returns.
 func message(t *testing.T, s service, method, path, body string, headers ...string) string {
 	t.Helper()
 	a := s.Do(t, method, path, body, append([]string{testkit.ContentJSON}, headers...)...)
-	var said struct{ Message string }
-	if err := json.Unmarshal([]byte(a.Body), &said); err != nil || a.Status < 400 {
+	var e struct{ Message string }
+	if err := json.Unmarshal([]byte(a.Body), &e); err != nil || a.Status < 400 {
 		t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Body)
 	}
-	return said.Message
+	return e.Message
 }
 
 func TestConflict(t *testing.T) {
@@ -168,7 +168,7 @@ func TestConflict(t *testing.T) {
 	p.wantQuiet()
 }
 
-// A name is text, whatever it looks like, wherever it is shown.
+// A name is shown as text everywhere, whatever it contains.
 func TestNamesAreText(t *testing.T) {
 	const attack = "javascript:window.pwned=1"
 	names := []string{
@@ -199,8 +199,9 @@ func TestNamesAreText(t *testing.T) {
 	p.typeIn("#search-id", names[0])
 	p.press(enter)
 	p.wantVisible("#list-error .failure")
-	if n := eval[int](p, `document.querySelectorAll('#store :is(img, script, a, iframe), #store svg:not(#chart)').length`); n != 0 {
-		t.Errorf("%d elements were made of names", n)
+	const created = `document.querySelectorAll('#store :is(img, script, a, iframe), #store svg:not(#chart)').length`
+	if n := eval[int](p, created); n != 0 {
+		t.Errorf("%d elements were created from names", n)
 	}
 	if pwned := eval[string](p, `typeof window.pwned`); pwned != "undefined" {
 		t.Errorf("window.pwned is a %s: a name ran as script", pwned)
@@ -209,7 +210,7 @@ func TestNamesAreText(t *testing.T) {
 	p.wantHome(s.URL)
 }
 
-// An id is any int64; a number of JavaScript holds 53 bits.
+// An id is any int64, although a JavaScript number is exact only up to 53 bits.
 func TestEveryInt64IsExact(t *testing.T) {
 	const most, least = "9223372036854775807", "-9223372036854775808"
 	s := serve(t)
@@ -235,8 +236,8 @@ func TestEveryInt64IsExact(t *testing.T) {
 	p.wantQuiet()
 }
 
-// Plants that others create are seen without a touch: in the number, in the chart, and as an
-// offer to refresh the list.
+// Plants that other clients create appear without any action: in the count, in the chart, and as an offer to refresh
+// the list.
 func TestLive(t *testing.T) {
 	s := serve(t)
 	p := openConsole(t, s)
@@ -249,7 +250,7 @@ func TestLive(t *testing.T) {
 	s.create(t, `{"id":1,"name":"a"}`, `{"id":2,"name":"b"}`, `{"id":3,"name":"c"}`)
 	created := time.Now()
 	p.wantText("#count", "3")
-	t.Logf("seen after %v", time.Since(created))
+	t.Logf("shown after %v", time.Since(created))
 	p.wantVisible("#chart .up")
 	p.wantVisible("#refresh", "Refresh: list changed")
 	p.click("#refresh")

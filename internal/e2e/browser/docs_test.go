@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 )
 
-// The reference renders with no network, and what is tried there happens in this service.
+// The API reference renders without a network, and its requests go to this service.
 func TestReference(t *testing.T) {
 	s := serve(t)
 	p := newPage(t)
@@ -18,7 +18,8 @@ func TestReference(t *testing.T) {
 	if shown := eval[string](p, `document.body.innerText`); strings.Contains(shown, "9223372036854776") {
 		t.Error("the page shows limits of an int64 that JavaScript has rounded")
 	}
-	if address := eval[string](p, `document.querySelector('.download-link')?.href ?? ''`); address != s.URL+"/openapi.json" {
+	address := eval[string](p, `document.querySelector('.download-link')?.href ?? ''`)
+	if address != s.URL+"/openapi.json" {
 		t.Errorf("the download is %q, want the description itself", address)
 	}
 
@@ -41,7 +42,8 @@ func TestReference(t *testing.T) {
 		}
 	}
 	p.wantHome(s.URL, "/docs", "/docs/scalar.js", "/openapi.json")
-	if cookies, local := eval[string](p, `document.cookie`), eval[string](p, `JSON.stringify({ ...localStorage })`); cookies != "" || strings.Contains(local, s.Token) {
+	cookies, local := eval[string](p, `document.cookie`), eval[string](p, `JSON.stringify({ ...localStorage })`)
+	if cookies != "" || strings.Contains(local, s.Token) {
 		t.Errorf("the page keeps the cookies %q and %s", cookies, local)
 	}
 }

@@ -1,5 +1,5 @@
-// Package browser tests the pages as a person has them: the real binary behind a real browser,
-// Debian's Chromium, which has no network but the machine itself.
+// Package browser tests the pages of the real binary in a real browser, Debian's Chromium, which can reach only this
+// machine.
 package browser
 
 import (
@@ -17,7 +17,7 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// browser is the one that all tests share, nil where there is none.
+// browser is the browser that all tests share, or nil if none is installed.
 var browser context.Context
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		}
 		path, err := exec.LookPath("chromium")
 		if err != nil {
-			return m.Run() // each test that needs a page is skipped or fails
+			return m.Run() // A test that needs a page is skipped, or fails in CI.
 		}
 		profile, err := os.MkdirTemp("", "plantstore-browser-")
 		if err != nil {
@@ -48,7 +48,7 @@ func fail(err error) int {
 	return 1
 }
 
-// startBrowser starts Chromium so that it works for root and speaks to this machine only.
+// startBrowser starts Chromium so that it works for root and reaches only this machine.
 func startBrowser(path, profile string) (stop func(), err error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
@@ -60,7 +60,7 @@ func startBrowser(path, profile string) (stop func(), err error) {
 		chromedp.Flag("no-proxy-server", true),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		chromedp.WindowSize(1280, 900),
-		chromedp.WSURLReadTimeout(time.Minute), // it is slow to start on a busy machine
+		chromedp.WSURLReadTimeout(time.Minute), // Its start is slow on a busy machine.
 	)
 	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
@@ -79,13 +79,13 @@ func startBrowser(path, profile string) (stop func(), err error) {
 // service is a running product with a store of its own.
 type service struct{ *testkit.Server }
 
-// serve starts the product on a free port. It is ended with the test.
+// serve starts the product with a new database.
 func serve(t *testing.T, args ...string) service {
 	t.Helper()
 	return service{testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), args...)}
 }
 
-// waitFor asks again and again whether something holds; the text tells what is there instead.
+// waitFor waits until a condition holds. found describes the current state for the error.
 func waitFor(t *testing.T, limit time.Duration, what string, holds func() (ok bool, found string)) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
@@ -99,7 +99,7 @@ func waitFor(t *testing.T, limit time.Duration, what string, holds func() (ok bo
 	}
 }
 
-// create stores plants behind the page's back.
+// create stores plants without the page.
 func (s service) create(t *testing.T, bodies ...string) {
 	t.Helper()
 	for _, body := range bodies {
@@ -109,7 +109,7 @@ func (s service) create(t *testing.T, bodies ...string) {
 	}
 }
 
-// want holds one plant of the store, or its absence, to what is expected.
+// want checks that a plant is stored like this, or that reading it returns another status.
 func (s service) want(t *testing.T, id string, status int, body string) {
 	t.Helper()
 	if a := s.Do(t, "GET", "/plants/"+id, ""); a.Status != status || status == 200 && a.Body != body {

@@ -63,7 +63,8 @@ func TestOtherOrigins(t *testing.T) {
 				t.Errorf("the page got %+v, want 200, the plant and the request's id", got)
 			}
 			s.want(t, "1", 200, `{"id":1,"name":"Aloe"}`)
-			if got := eval[outcome](p, "create("+js(s.URL, mistyped(s.Token), `{"id":2,"name":"Fern"}`)+")"); got.Status != 401 || !strings.Contains(got.Body, `"error":40103`) {
+			got = eval[outcome](p, "create("+js(s.URL, mistyped(s.Token), `{"id":2,"name":"Fern"}`)+")")
+			if got.Status != 401 || !strings.Contains(got.Body, `"error":40103`) {
 				t.Errorf("with a wrong token the page got %+v, want 401 and its reason", got)
 			}
 		})
@@ -72,8 +73,8 @@ func TestOtherOrigins(t *testing.T) {
 
 func TestSecurityHeaders(t *testing.T) {
 	s := serve(t)
-	const common = "default-src 'none'; script-src 'self'; style-src 'self'%s; connect-src 'self'; img-src 'self' data:; " +
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	const common = "default-src 'none'; script-src 'self'; style-src 'self'%s; connect-src 'self'; " +
+		"img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	for path, policy := range map[string]string{
 		"/":               fmt.Sprintf(common, "") + "; require-trusted-types-for 'script'; trusted-types 'none'",
 		"/console/app.js": fmt.Sprintf(common, "") + "; require-trusted-types-for 'script'; trusted-types 'none'",

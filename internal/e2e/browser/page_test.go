@@ -23,10 +23,10 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// limit is the time that a test has for all that it does on a page.
+// limit is the time that a test has for everything on a page.
 const limit = 2 * time.Minute
 
-// page is one tab with cookies and storage of its own, and what was seen on it.
+// page is a tab with its own cookies and storage, and what happened on it.
 type page struct {
 	t   *testing.T
 	ctx context.Context
@@ -37,8 +37,8 @@ type page struct {
 	dialogs  []string
 }
 
-// newPage opens a tab. It is closed with the test, which fails when a script of the page failed
-// or a dialog came up.
+// newPage opens a tab, which is closed at the end of the test. The test fails if a script fails or a dialog
+// opens.
 func newPage(t *testing.T) *page {
 	t.Helper()
 	return newPageFor(t, limit)
@@ -47,7 +47,7 @@ func newPage(t *testing.T) *page {
 func newPageFor(t *testing.T, limit time.Duration) *page {
 	t.Helper()
 	if browser == nil {
-		testkit.Unavailable(t, "there is no chromium on this machine: make test installs it")
+		testkit.Unavailable(t, "chromium is not installed")
 	}
 	tabCtx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	if err := chromedp.Do(tabCtx); err != nil {
@@ -56,7 +56,7 @@ func newPageFor(t *testing.T, limit time.Duration) *page {
 	}
 	ctx, cancel := context.WithTimeout(tabCtx, limit)
 	p := &page{t: t, ctx: ctx}
-	// Keys must not be lost while the browser gives the focus from one window to the next.
+	// Otherwise keys are lost while another window has the focus.
 	call(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 
 	var collectors sync.WaitGroup
@@ -66,21 +66,21 @@ func newPageFor(t *testing.T, limit time.Duration) *page {
 	collectors.Go(func() {
 		for m, err := range messages {
 			if err == nil {
-				p.note(func() { p.messages = append(p.messages, m) })
+				p.locked(func() { p.messages = append(p.messages, m) })
 			}
 		}
 	})
 	collectors.Go(func() {
 		for r, err := range requests {
 			if err == nil {
-				p.note(func() { p.requests = append(p.requests, r.Request.URL) })
+				p.locked(func() { p.requests = append(p.requests, r.Request.URL) })
 			}
 		}
 	})
 	collectors.Go(func() {
 		for d, err := range dialogs {
 			if err == nil {
-				p.note(func() { p.dialogs = append(p.dialogs, d.Message) })
+				p.locked(func() { p.dialogs = append(p.dialogs, d.Message) })
 				chromedp.Call(ctx, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{})
 			}
 		}
@@ -106,7 +106,7 @@ func newPageFor(t *testing.T, limit time.Duration) *page {
 	return p
 }
 
-func (p *page) note(f func()) {
+func (p *page) locked(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
@@ -140,7 +140,7 @@ func (p *page) goTo(address string) {
 	p.do(chromedp.Navigate(address))
 }
 
-// eval returns what an expression is on the page, also when it is a promise.
+// eval returns the value of an expression on the page, or of the promise that it returns.
 func eval[T any](p *page, expression string) T {
 	p.t.Helper()
 	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
@@ -154,13 +154,13 @@ func eval[T any](p *page, expression string) T {
 func js(values ...string) string {
 	quoted := make([]string, len(values))
 	for i, v := range values {
-		b, _ := json.Marshal(v) // a string always has a JSON form
+		b, _ := json.Marshal(v) // It cannot fail for a string.
 		quoted[i] = string(b)
 	}
 	return strings.Join(quoted, ",")
 }
 
-// where finds what a person sees: an element of a selector, and of a text where one is given.
+// where finds a visible element by its selector and, if given, its text.
 const where = `((selector, text) => [...document.querySelectorAll(selector)].find((e) =>
 	e.checkVisibility({ visibilityProperty: true }) && (text === undefined || e.textContent.trim() === text)))`
 
@@ -179,21 +179,21 @@ func (p *page) wantGone(selector string) {
 	p.waitFor(selector+" to go", "!"+sought(selector, nil), `document.body.innerText`)
 }
 
-// wantText waits until an element reads exactly so.
+// wantText waits until an element has exactly this text.
 func (p *page) wantText(selector, text string) {
 	p.t.Helper()
 	content := "document.querySelector(" + js(selector) + ")?.textContent"
 	p.waitFor(fmt.Sprintf("%s to read %q", selector, text), content+" === "+js(text), content+" ?? 'no such element'")
 }
 
-// wantValue waits until a field holds a text.
+// wantValue waits until a field has this value.
 func (p *page) wantValue(selector, text string) {
 	p.t.Helper()
 	value := "document.querySelector(" + js(selector) + ")?.value"
 	p.waitFor(fmt.Sprintf("%s to hold %q", selector, text), value+" === "+js(text), value+" ?? 'no such element'")
 }
 
-// waitFor waits until an expression is true; the other one tells what is there instead.
+// waitFor waits until an expression is true. instead is an expression that describes the current state.
 func (p *page) waitFor(what, expression, instead string) {
 	p.t.Helper()
 	waitFor(p.t, limit/2, what, func() (bool, string) {
@@ -204,8 +204,7 @@ func (p *page) waitFor(what, expression, instead string) {
 	})
 }
 
-// click presses the mouse on the middle of what a person sees, once it stands still and nothing
-// covers it.
+// click clicks the center of a visible element, once it does not move and nothing covers it.
 func (p *page) click(selector string, text ...string) {
 	p.t.Helper()
 	type point struct{ X, Y float64 }
@@ -224,14 +223,14 @@ func (p *page) click(selector string, text ...string) {
 	p.do(chromedp.MouseClickXY(now.X, now.Y))
 }
 
-// typeIn replaces what a field holds, by mouse and keyboard.
+// typeIn replaces the value of a field with mouse and keyboard.
 func (p *page) typeIn(selector, text string) {
 	p.t.Helper()
 	p.click(selector)
 	p.do(selectAll, chromedp.KeyEvent(text))
 }
 
-// Keys that have no character of their own.
+// These are keys without a character.
 const (
 	enter     = kb.Enter
 	tab       = kb.Tab
@@ -241,17 +240,16 @@ const (
 
 var selectAll = chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl))
 
-// press types keys to whatever has the focus.
+// press types keys into the element that has the focus.
 func (p *page) press(keys string) {
 	p.t.Helper()
 	p.do(chromedp.KeyEvent(keys))
 }
 
-// seen returns what the page has reported on its console until now, without the failed requests
-// that the browser notes there.
+// seen returns the messages of the browser's console so far, without those about failed requests.
 func (p *page) seen() (messages []string) {
 	p.t.Helper()
-	const mark = "all before this is seen"
+	const mark = "end of the messages"
 	eval[chromedp.Void](p, "console.debug("+js(mark)+")")
 	waitFor(p.t, limit/2, "the page's console", func() (bool, string) {
 		p.mu.Lock()
@@ -268,7 +266,7 @@ func (p *page) seen() (messages []string) {
 	return messages
 }
 
-// wantQuiet holds the page to a clean console: no refusal by its own policy, no warning.
+// wantQuiet checks that the browser's console has no message: no violation of the security policy, no warning.
 func (p *page) wantQuiet() {
 	p.t.Helper()
 	if messages := p.seen(); len(messages) > 0 {
@@ -276,7 +274,7 @@ func (p *page) wantQuiet() {
 	}
 }
 
-// wantHome holds every request of the page to one origin; the paths given must be among them.
+// wantHome checks that every request of the page went to one origin, and that the paths are among them.
 func (p *page) wantHome(origin string, paths ...string) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -284,7 +282,7 @@ func (p *page) wantHome(origin string, paths ...string) {
 	for _, address := range p.requests {
 		u, err := url.Parse(address)
 		if err != nil || u.Scheme+"://"+u.Host != origin && u.Scheme != "data" && u.Scheme != "blob" {
-			p.t.Errorf("the page asked for %s, which is not of %s", address, origin)
+			p.t.Errorf("the page requested %s, which is not at %s", address, origin)
 		}
 	}
 	for _, path := range append(paths, "/plants") {
@@ -292,19 +290,18 @@ func (p *page) wantHome(origin string, paths ...string) {
 			address, _, _ = strings.Cut(address, "?")
 			return address == origin+path
 		}) {
-			p.t.Errorf("the page did not ask for %s; it asked for %q", path, p.requests)
+			p.t.Errorf("the page did not request %s, but %q", path, p.requests)
 		}
 	}
 }
 
-// phone makes the tab a small touch screen.
+// phone emulates a small touch screen.
 func (p *page) phone() {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2)))
 }
 
-// scheme sets what the person prefers: light or dark. Motion is reduced, so that a picture or a
-// measure of colours is not taken half-way.
+// scheme sets the preferred color scheme, light or dark. Motion is reduced, so that no screenshot shows a transition.
 func (p *page) scheme(value string) {
 	p.t.Helper()
 	features := []*emulation.MediaFeature{
@@ -323,7 +320,7 @@ func call[P, R any](p *page, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// screenshot leaves a picture of what is to be seen in the artefacts.
+// screenshot writes a picture of the visible part of the page to artifacts/.
 func (p *page) screenshot(name string) {
 	picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 	if err == nil {

@@ -14,8 +14,7 @@ import (
 
 var screenshotPath = flag.String("screenshot", "", "write the README's picture of the console to this `path`")
 
-// TestScreenshot makes the picture of the README: the real page, a store with sample plants, and
-// a minute of creates.
+// TestScreenshot makes the picture in the README: the real page with sample plants and a minute of creates.
 func TestScreenshot(t *testing.T) {
 	if *screenshotPath == "" {
 		t.Skip("a picture is made with -screenshot path")
@@ -35,12 +34,13 @@ func TestScreenshot(t *testing.T) {
 	p.goTo(s.URL + "/")
 	p.enter(s.Token)
 	eval[any](p,
-		`document.querySelector('#limit').value = '10'; document.querySelector('#limit').dispatchEvent(new Event('change')); null`)
+		`document.querySelector('#limit').value = '10';
+		document.querySelector('#limit').dispatchEvent(new Event('change')); null`)
 	p.wantText("#count", "12")
 
 	stop, stopped := make(chan struct{}), make(chan error)
 	go func() { stopped <- s.grow(stop) }()
-	time.Sleep(62 * time.Second) // the chart shows a minute
+	time.Sleep(62 * time.Second) // The chart shows a minute.
 	p.click("#refresh")
 	p.wantText("#refresh", "Refresh")
 	eval[any](p, `document.activeElement.blur()`)
@@ -63,7 +63,7 @@ func TestScreenshot(t *testing.T) {
 	}
 }
 
-// grow creates plants until it is told to stop, sometimes more of them, sometimes fewer.
+// grow creates plants at a varying rate until stop is closed.
 func (s service) grow(stop <-chan struct{}) error {
 	start := time.Now()
 	for id := 1000; ; id++ {

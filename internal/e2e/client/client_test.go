@@ -53,7 +53,7 @@ func TestClient(t *testing.T) {
 			{ID: 1<<53 + 1, Plant: plants.Plant{Name: "past the floats"}},
 			{ID: math.MaxInt64, Plant: plants.Plant{Name: "highest"}},
 		}
-		for range 2 { // the second time is no error
+		for range 2 { // A repetition is not an error.
 			for _, want := range all {
 				if got, err := c.Create(ctx, want); err != nil || !samePlant(got, want.Plant) {
 					t.Errorf("Create(%d) = %+v, %v", want.ID, got, err)
@@ -119,8 +119,8 @@ func TestClient(t *testing.T) {
 	})
 }
 
-// While the service is killed and started again, every Create succeeds, and stores its plant once.
-func TestClientOutlivesKills(t *testing.T) {
+// While the service is killed and restarted, every Create succeeds and stores its plant once.
+func TestClientSurvivesKills(t *testing.T) {
 	t.Setenv("PLANTSTORE_TOKEN", testkit.FixedToken)
 	for _, e := range testkit.Engines {
 		t.Run(e.Name, func(t *testing.T) {
@@ -141,7 +141,8 @@ func TestClientOutlivesKills(t *testing.T) {
 							return
 						default:
 						}
-						if _, err := c.Create(t.Context(), plants.NewPlant{ID: id, Plant: plants.Plant{Name: fmt.Sprint("plant ", id)}}); err != nil {
+						p := plants.NewPlant{ID: id, Plant: plants.Plant{Name: fmt.Sprint("plant ", id)}}
+						if _, err := c.Create(t.Context(), p); err != nil {
 							t.Errorf("Create(%d): %v", id, err)
 							return
 						}
@@ -171,7 +172,7 @@ func TestClientOutlivesKills(t *testing.T) {
 	}
 }
 
-// runPlants runs plantstore plants against the service.
+// runPlants runs plantstore plants against a server.
 func runPlants(t *testing.T, p *testkit.Server, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return testkit.Run(t, []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN=" + p.Token},
@@ -180,11 +181,12 @@ func runPlants(t *testing.T, p *testkit.Server, args ...string) (stdout, stderr 
 
 func TestClientCommands(t *testing.T) {
 	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
-		var seen string // the ETag of plant 7 as it was first
+		var seen string // the first ETag of plant 7
 		for _, test := range []struct {
-			args, stdout,
-			stderr string // in args _ is an empty text; ETAG is what was seen; * ends a text that goes on; stderr is how it begins
-			code int
+			// In args _ is an empty argument and ETAG the first ETag. A stdout that ends with * and stderr are
+			// prefixes.
+			args, stdout, stderr string
+			code                 int
 		}{
 			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
 			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
@@ -212,7 +214,10 @@ func TestClientCommands(t *testing.T) {
 			{"get seven", "", `plantstore plants get: id "seven" must be an integer`, 2},
 			{"get", "", "plantstore plants get: expected arguments: ID", 2},
 			{"get 7 --fish", "", "flag provided but not defined: -fish", 2},
-			{"list", "ID                    NAME           TAG\n-9223372036854775808  \"\"             \"\"\n7                     Fern           shade\n9223372036854775807   \"\\x1b[31m<b>\"  \n", "", 0},
+			{"list", "ID                    NAME           TAG\n" +
+				"-9223372036854775808  \"\"             \"\"\n" +
+				"7                     Fern           shade\n" +
+				"9223372036854775807   \"\\x1b[31m<b>\"  \n", "", 0},
 			{"list --limit 1 --after -5", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
 			{"list --after 9223372036854775807", "ID  NAME  TAG\n", "", 0},
 			{"list --after 9223372036854775807 --json", "[]\n", "", 0},
@@ -230,7 +235,8 @@ func TestClientCommands(t *testing.T) {
 			{"get 7 --token a-fixed-token-of-others", "", "plantstore plants get: 40103: ", 1},
 			{"get 7 --token _ --token-file /nowhere", "", "plantstore plants get: read the token file: ", 1},
 			{"get 7 --url http://127.0.0.1:1", "",
-				"plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: connect: connection refused (tried 4 times)\n", 1},
+				"plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: " +
+					"connect: connection refused (tried 4 times)\n", 1},
 			{"get 7 --url 127.0.0.1:1", "",
 				`plantstore plants get: base URL "127.0.0.1:1" is invalid: use one such as http://`, 2},
 			{"get 7 --url " + p.Ops, "", "plantstore plants get: HTTP status 404: the response is not from a Plant Store", 1},
@@ -250,7 +256,7 @@ func TestClientCommands(t *testing.T) {
 				if err := json.Unmarshal([]byte(stdout), &got); err != nil {
 					t.Fatal(err)
 				}
-				seen = strings.Trim(got.ETag, `"`) // as a shell would leave it
+				seen = strings.Trim(got.ETag, `"`) // as a shell would pass it
 			}
 			want, open := strings.CutSuffix(strings.ReplaceAll(test.stdout, "ETAG}", fmt.Sprintf(`"\"%s\""}`, seen)), "*")
 			if stdout != want && !(open && strings.HasPrefix(stdout, want)) || !strings.HasPrefix(stderr, test.stderr) ||
@@ -262,7 +268,9 @@ func TestClientCommands(t *testing.T) {
 			}
 		}
 
-		if _, stderr, code := testkit.Run(t, []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN="}, "plants", "list"); code != 2 || !strings.Contains(stderr, "a token is required") {
+		environment := []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN="}
+		_, stderr, code := testkit.Run(t, environment, "plants", "list")
+		if code != 2 || !strings.Contains(stderr, "a token is required") {
 			t.Errorf("without a token: exit %d, %s", code, stderr)
 		}
 		file := filepath.Join(t.TempDir(), "token")
@@ -270,20 +278,22 @@ func TestClientCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, args := range [][]string{{"--token-file", file}, {"--token", p.Token}} {
-			if _, stderr, code := testkit.Run(t, []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN=a-fixed-token-of-others"}, append([]string{"plants", "list"}, args...)...); code != 0 {
+			environment[1] = "PLANTSTORE_TOKEN=a-fixed-token-of-others"
+			_, stderr, code := testkit.Run(t, environment, append([]string{"plants", "list"}, args...)...)
+			if code != 0 {
 				t.Errorf("%s: exit %d, %s", args[0], code, stderr)
 			}
 		}
 	})
 }
 
-// Who runs a command is told in words when it is not known what has come of it, and what to do.
-func TestClientCommandsDoNotKnow(t *testing.T) {
-	var asked atomic.Int32
+// A command whose outcome is unknown says so and what to do.
+func TestClientCommandsWithUnknownOutcome(t *testing.T) {
+	var requests atomic.Int32
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asked.Add(1) == 1 {
+		if requests.Add(1) == 1 {
 			io.Copy(io.Discard, r.Body)
-			panic(http.ErrAbortHandler) // it may have been stored
+			panic(http.ErrAbortHandler) // The plant may have been stored.
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 		io.WriteString(w, `{"error":50301,"message":"busy"}`)
@@ -297,14 +307,14 @@ func TestClientCommandsDoNotKnow(t *testing.T) {
 		"replace 7 --name Fern":     {unknown, "EOF", look},
 		"remove 7":                  {unknown, "EOF", look},
 	} {
-		asked.Store(0)
+		requests.Store(0)
 		stdout, stderr, code := runPlants(t, p, strings.Fields(args)...)
 		for _, words := range want {
 			if !strings.Contains(stderr, words) || stdout != "" || code != 1 || strings.Count(stderr, "\n") != 1 {
 				t.Errorf("plants %s: exit %d\n%s%s\nwant exit 1 and a line with %q", args, code, stdout, stderr, words)
 			}
 		}
-		// The service refuses from now on, and has never had the change.
+		// The service refuses every request now, so the change was certainly not made.
 		if _, stderr, code := runPlants(t, p, strings.Fields(args)...); strings.Contains(stderr, unknown) ||
 			!strings.Contains(stderr, "50301: busy") || code != 1 {
 			t.Errorf("plants %s: exit %d\n%s\nwant exit 1 and a certain refusal", args, code, stderr)
@@ -312,8 +322,8 @@ func TestClientCommandsDoNotKnow(t *testing.T) {
 	}
 }
 
-// A list is printed whole over many pages; a reader that has enough ends it in silence, and a disk
-// that is full does not.
+// A list of many pages is printed completely. It ends silently when its reader closes the pipe, and with an error on
+// a full disk.
 func TestClientLongList(t *testing.T) {
 	p := testkit.Start(t, testkit.Engines[0].Database(t))
 	c := newClient(t, p)
@@ -322,7 +332,8 @@ func TestClientLongList(t *testing.T) {
 	for worker := range int64(16) {
 		wg.Go(func() {
 			for id := worker; id < n; id += 16 {
-				if _, err := c.Create(t.Context(), plants.NewPlant{ID: id, Plant: plants.Plant{Name: strings.Repeat("x", 100)}}); err != nil {
+				p := plants.NewPlant{ID: id, Plant: plants.Plant{Name: strings.Repeat("x", 100)}}
+				if _, err := c.Create(t.Context(), p); err != nil {
 					t.Error(err)
 					return
 				}
@@ -356,8 +367,8 @@ func TestClientLongList(t *testing.T) {
 		}
 		io.ReadFull(stdout, make([]byte, 10))
 		stdout.Close()
-		if cmd.Wait(); stderr.String() != "" || cmd.ProcessState.ExitCode() != -1 { // ended by SIGPIPE, as any filter
-			t.Errorf("list %s to a reader that has enough: %v, %s", form, cmd.ProcessState, stderr)
+		if cmd.Wait(); stderr.String() != "" || cmd.ProcessState.ExitCode() != -1 { // ended by SIGPIPE, like any filter
+			t.Errorf("list %s to a closed pipe: %v, %s", form, cmd.ProcessState, stderr)
 		}
 
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)

@@ -7,7 +7,8 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// The Go client waits as it is told and then succeeds, also where it may not repeat a request otherwise.
+// The Go client waits as long as Retry-After says and then succeeds, also with requests that it otherwise never
+// retries.
 func TestClientKeepsToTheRate(t *testing.T) {
 	t.Parallel()
 	db := testkit.Engines[0].Database(t)
@@ -22,7 +23,7 @@ func TestClientKeepsToTheRate(t *testing.T) {
 		return err
 	}(), 42901)
 	p.Token = testkit.IssueToken(t, db, "--name", "limited", "--rate", "2/s", "--burst", "1")
-	p.Do(t, "GET", "/plants/1", "") // what is next has to wait
+	p.Do(t, "GET", "/plants/1", "") // so that the next request has to wait
 	c := newClient(t, p)
 	if _, err := c.Create(t.Context(), plants.NewPlant{ID: 1}); err != nil {
 		t.Errorf("Create() = %v", err)

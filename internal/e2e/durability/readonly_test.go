@@ -104,7 +104,7 @@ func TestReadOnlyByTheKernel(t *testing.T) {
 	wantRead(t, s, 1)
 	s.Kill()
 	v.Unmount()
-	exec.Command("e2fsck", "-p", v.Image).Run() // Its exit code tells that it has repaired something.
+	exec.Command("e2fsck", "-p", v.Image).Run() // It exits with 1 after a repair.
 	v.Mount()
 	s = testkit.StartFixed(t, db)
 	r.want(t, s, 20, 200)

@@ -205,7 +205,7 @@ func TestSyncFailsAndTheServiceIsStartedAgain(t *testing.T) {
 	r.check(t, db)
 }
 
-// thinVolume is a volume whose image lies in a folder and takes up blocks there only for the data in it.
+// thinVolume is a volume whose image is in a folder and takes up blocks there only for the data in it.
 func thinVolume(t *testing.T, folder string) *testkit.Volume {
 	t.Helper()
 	v := testkit.NewVolumeIn(t, folder, 24<<20)

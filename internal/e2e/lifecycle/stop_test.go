@@ -190,7 +190,7 @@ func linger(t *testing.T, s *testkit.Server) error {
 	return nil
 }
 
-// A request that never ends is cut off after --drain, and the exit code tells so.
+// A request that never ends is cut off after --drain, and the exit code is 1.
 func TestDrainIsBounded(t *testing.T) {
 	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "300ms")
 	c := s.Dial(t)

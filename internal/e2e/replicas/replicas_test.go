@@ -240,7 +240,7 @@ func startTogether(t *testing.T, n int) (all []*testkit.Server, together bool) {
 	waiting := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = '" +
 		testkit.DatabaseName(t, db) + "'"
 	var first time.Time // when the first one waited
-	for begun := time.Now(); !together && time.Since(begun) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); !together && time.Since(start) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
 		found := server.Query(t, "postgres", waiting)[0][0]
 		if together = found == strconv.Itoa(n); found != "0" && first.IsZero() {
 			first = time.Now()

@@ -168,7 +168,9 @@ func TestDriveContinues(t *testing.T) {
 	f := newFake(t)
 	f.dieAfter = 20
 	f.responses = []fakeResponse{
-		{status: 503, body: `{"error":50301,"message":""}`}, {status: 503, body: `{"error":50302,"message":""}`}, {status: 502},
+		{status: 503, body: `{"error":50301,"message":""}`},
+		{status: 503, body: `{"error":50302,"message":""}`},
+		{status: 502},
 	}
 	l := ledgerWith(t)
 	if err := drive(f.service, l, 1); err != nil {
@@ -251,7 +253,8 @@ func TestCompose(t *testing.T) {
 		if got := f.create(a.body); got.status != want {
 			t.Errorf("attempt %d (%s): %d %s", n, a.kind, got.status, got.body)
 		}
-		if (a.kind == again || a.kind == taken) != (a.id == stored.id) || a.n != n || a.kind == again && a.body != stored.body {
+		repeats := a.kind == again || a.kind == taken
+		if repeats != (a.id == stored.id) || a.n != n || a.kind == again && a.body != stored.body {
 			t.Errorf("attempt %d (%s) has number %d and id %d", n, a.kind, a.n, a.id)
 		}
 		if ids[a.id] && a.id != stored.id {

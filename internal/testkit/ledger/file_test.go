@@ -58,7 +58,8 @@ func TestFile(t *testing.T) {
 			if want := compose(n, nil); n < 101 && (a.body != want.body || a.id != want.id || a.kind != want.kind) {
 				t.Errorf("attempt %d is %v, want %v", n, a, want)
 			}
-			if want := map[outcome]string{acked: `{"name":"a b"}`, unknown: none, refused: "50301"}[a.outcome]; a.response != want {
+			want := map[outcome]string{acked: `{"name":"a b"}`, unknown: none, refused: "50301"}[a.outcome]
+			if a.response != want {
 				t.Errorf("attempt %d has the response %q, want %q", n, a.response, want)
 			}
 		}

@@ -1,6 +1,6 @@
 // Command ledger is a client for tests that cut the service off. Before it sends a plant it writes to a file what it
 // is about to send, and after the response what the response promised; both are synced before it continues. It is
-// a process of its own, its file lies on a disk that is not cut off, and it shares no code with the service, so that
+// a process of its own, its file is on a disk that is not cut off, and it shares no code with the service, so that
 // they cannot share a defect.
 //
 //	ledger drive --url URL --ledger FILE    create plants until the service is gone

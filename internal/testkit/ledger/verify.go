@@ -67,7 +67,7 @@ func verify(s *service, l *ledger, limit time.Duration) (*Report, error) {
 	return r, l.write("VERIFIED\n")
 }
 
-// retry repeats an attempt until a response tells its outcome.
+// retry repeats an attempt until a response has a definite outcome.
 func (r *Report) retry(s *service, l *ledger, before *attempt, limit time.Duration) error {
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		l.last++

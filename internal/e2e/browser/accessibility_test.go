@@ -17,13 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/performance"
-
 	"plantstore/internal/testkit"
 )
 
-// plants has something of each kind that a list must bear.
+// plants has every kind of name and tag that a list must show.
 var plants = []string{
 	`{"id":-9223372036854775808,"name":"The least id there is","tag":"edge"}`,
 	`{"id":1,"name":"Ficus lyrata","tag":"tree"}`,
@@ -41,7 +38,8 @@ func TestPhone(t *testing.T) {
 	p.goTo(s.URL + "/")
 	fits := func(state string) {
 		t.Helper()
-		if got := eval[[]float64](p, `[document.scrollingElement.scrollWidth, innerWidth, visualViewport.scale]`); !slices.Equal(got, []float64{360, 360, 1}) {
+		got := eval[[]float64](p, `[document.scrollingElement.scrollWidth, innerWidth, visualViewport.scale]`)
+		if !slices.Equal(got, []float64{360, 360, 1}) {
 			t.Errorf("%s: width, window and scale are %v, want 360, 360 and 1", state, got)
 		}
 	}
@@ -53,7 +51,7 @@ func TestPhone(t *testing.T) {
 
 	p.add("5", "Pilea", "small")
 	p.wantRow("5", "Pilea", "small")
-	p.click(row("3") + " .link") // shows all of the long name
+	p.click(row("3") + " .link") // It shows the complete name.
 	fits("a long name")
 	p.click(row("4") + " .edit")
 	p.wantVisible(row("4") + " textarea")
@@ -69,7 +67,7 @@ func TestPhone(t *testing.T) {
 	p.wantQuiet()
 }
 
-// Everything is reached and done without a mouse, and what has the focus is seen.
+// Everything works with the keyboard alone, and the focus is visible.
 func TestKeyboardAlone(t *testing.T) {
 	s := serve(t)
 	p := newPage(t)
@@ -80,8 +78,9 @@ func TestKeyboardAlone(t *testing.T) {
 			`document.activeElement.outerHTML`)
 		if !strings.HasPrefix(selector, "h1") &&
 			!eval[bool](p,
-				`document.activeElement.matches(':focus-visible') && getComputedStyle(document.activeElement).outlineStyle !== 'none'`) {
-			t.Errorf("nobody sees that %s has the focus", selector)
+				`document.activeElement.matches(':focus-visible') &&
+					getComputedStyle(document.activeElement).outlineStyle !== 'none'`) {
+			t.Errorf("the focus on %s is not visible", selector)
 		}
 	}
 	tabTo := func(selector string) {
@@ -106,7 +105,7 @@ func TestKeyboardAlone(t *testing.T) {
 	focusOn("#add button")
 	p.press(enter)
 	p.wantRow("7", "Ficus", "tree")
-	focusOn("#add-id") // ready for the next one
+	focusOn("#add-id") // for the next plant
 	p.press("8" + tab + "Aloe" + enter)
 	p.wantRow("8", "Aloe", "")
 
@@ -132,12 +131,11 @@ func TestKeyboardAlone(t *testing.T) {
 	p.wantQuiet()
 }
 
-// axe-core looks for what keeps people out who see, hear or move otherwise. No state of the
-// console may have anything serious.
+// axe-core finds no serious accessibility problem in any state of the console.
 func TestAccessible(t *testing.T) {
 	source, err := axe()
 	if err != nil {
-		testkit.Unavailable(t, "axe-core can't be had: %v; give the path of its axe.min.js in AXE", err)
+		testkit.Unavailable(t, "axe-core is not available: %v; set AXE to the path of axe.min.js", err)
 	}
 	for _, tt := range []struct {
 		name, scheme string
@@ -204,7 +202,7 @@ const (
 	axeSum     = "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878"
 )
 
-// axe returns the source of axe-core: from the file that AXE names, or from npm's registry, once.
+// axe returns the source of axe-core, from the file that AXE names or from the npm registry, which it uses once.
 func axe() (string, error) {
 	if path := os.Getenv("AXE"); path != "" {
 		source, err := os.ReadFile(path)
@@ -270,26 +268,30 @@ func unpack(packed []byte, name string) ([]byte, error) {
 	}
 }
 
-// How long the scripts of the console take on load is told, not held to a limit: a busy machine
-// is no fault of the page. It is meant to stay under 100 ms.
-func TestScriptTime(t *testing.T) {
+// The console loads few and small scripts and styles, so that it starts fast on a slow phone. The time is not measured,
+// since it depends on the machine.
+func TestConsoleIsSmall(t *testing.T) {
 	s := serve(t)
-	s.create(t, plants...)
 	p := openConsole(t, s)
-	call(p, performance.Enable, performance.EnableParams{})
-	var took []float64
-	for range 5 {
-		p.goTo(s.URL + "/")
-		p.wantRow("1", "Ficus lyrata", "tree")
-		for _, m := range call(p, performance.GetMetrics, cdp.Empty{}).Metrics {
-			if m.Name == "ScriptDuration" {
-				took = append(took, m.Value*1000)
-			}
-		}
+	type resource struct {
+		Name string
+		Size int
 	}
-	slices.Sort(took)
-	if len(took) != 5 {
-		t.Fatalf("the browser measured %v", took)
+	loaded := eval[[]resource](p, `performance.getEntriesByType('resource')
+		.filter((r) => r.name.endsWith('.js') || r.name.endsWith('.css'))
+		.map((r) => ({ Name: new URL(r.name).pathname, Size: r.decodedBodySize }))`)
+	const maxBytes = 64 << 10
+	total, names := 0, []string{}
+	for _, r := range loaded {
+		total += r.Size
+		names = append(names, r.Name)
 	}
-	t.Logf("scripts took %.1f ms on load, median of %.1f", took[2], took)
+	slices.Sort(names)
+	want := []string{"/console/api.js", "/console/app.js", "/console/chart.js", "/console/style.css"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the console loads %q, want %q", names, want)
+	}
+	if total < 1000 || total > maxBytes {
+		t.Errorf("scripts and styles have %d bytes, want at most %d", total, maxBytes)
+	}
 }
