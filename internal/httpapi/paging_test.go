@@ -160,9 +160,9 @@ func TestLargePageFails(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	for prefer, want := range map[string]string{
-		"count=exact": "3", "respond-async, Count=Exact": "3", " count=exact ,x": "3", "count=exactly": "", "count": "",
+		"count=exact": "12", "respond-async, Count=Exact": "12", " count=exact ,x": "12", "count=exactly": "", "count": "",
 	} {
-		w := send(newStoreAPI(ferns(1, 2, 3)), "GET", "/plants?limit=1", nil, "Prefer", prefer)
+		w := send(newStoreAPI(ferns(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)), "GET", "/plants?limit=1", nil, "Prefer", prefer)
 		applied := ""
 		if want != "" {
 			applied = "count=exact"

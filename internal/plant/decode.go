@@ -90,9 +90,7 @@ func decode(body []byte, p *Plant, id *int64) error {
 		}
 		return &Invalid{NotObject, "", "must be a JSON object, but is " + describe(found)}
 	}
-	if _, err := d.ReadToken(); err != nil {
-		return diagnose(body, err)
-	}
+	d.ReadToken() // the { that PeekKind has checked
 	var hasID, hasName bool
 	for d.PeekKind() != '}' {
 		name, err := d.ReadValue()
@@ -114,9 +112,7 @@ func decode(body []byte, p *Plant, id *int64) error {
 			return diagnose(body, err)
 		}
 	}
-	if _, err := d.ReadToken(); err != nil {
-		return diagnose(body, err)
-	}
+	d.ReadToken() // the } that PeekKind has checked; without it, rest would start with it
 	if rest := bytes.TrimLeft(body[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
 		if !utf8.Valid(rest) {
 			return diagnose(body, nil)
@@ -133,7 +129,7 @@ func decode(body []byte, p *Plant, id *int64) error {
 	return nil
 }
 
-// memberOf returns the unescaped name of a member, or "" for one that is certainly not of a plant.
+// memberOf returns the unescaped name of a member. The names of a plant need no allocation.
 func memberOf(raw jsontext.Value) string {
 	switch string(raw) {
 	case `"id"`:
@@ -142,9 +138,6 @@ func memberOf(raw jsontext.Value) string {
 		return "name"
 	case `"tag"`:
 		return "tag"
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return ""
 	}
 	name, err := jsontext.AppendUnquote(nil, raw)
 	if err != nil {
@@ -241,7 +234,7 @@ func diagnose(body []byte, err error) error {
 	case isSurrogate(body[at:]):
 		return &Invalid{LoneSurrogate, pointer, fmt.Sprintf("has half of a surrogate pair, %s, at byte %d; send both halves",
 			body[at:at+6], at)}
-	case errors.Is(err, io.ErrUnexpectedEOF) || at == len(body):
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		return incomplete(pointer, body)
 	}
 	return &Invalid{Syntax, pointer, fmt.Sprintf("is not valid JSON: unexpected %s at byte %d", excerpt(body[at:]), at)}

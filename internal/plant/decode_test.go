@@ -84,6 +84,8 @@ var forbidden = []struct {
 	{"\xef\xbb\xbf{\"id\":1,\"name\":\"x\"}", plant.ByteOrderMark, ""},
 	{"{\x00\"\x00i\x00d\x00", plant.Syntax, ""},        // UTF-16
 	{`{"id":1,"name":"\ud8🌵"}`, plant.Syntax, "/name"}, // not even half of a pair
+	{`{"id":1,"name":"\ud8zf"}`, plant.Syntax, "/name"},
+	{`{"id":1,"name":"\ud8fz"}`, plant.Syntax, "/name"},
 	{`{"id":1,"name":"\ud83c"}`, plant.LoneSurrogate, "/name"},
 	{`{"id":1,"name":"\udf35"}`, plant.LoneSurrogate, "/name"},
 	{`{"id":1,"name":"\udf35\ud83c"}`, plant.LoneSurrogate, "/name"},
@@ -165,10 +167,13 @@ func TestMessages(t *testing.T) {
 		``:                                       "the body is empty; send a JSON object",
 		`{"id":1,"name":"x"`:                     "the body is not complete JSON: the input ends at byte 18",
 		`{"id":1,"name":"x}`:                     "name is not complete JSON: the input ends at byte 18",
+		`{"id":1.`:                               "id is not complete JSON: the input ends at byte 8",
+		`{"name":"\u0`:                           "name is not complete JSON: the input ends at byte 12",
 		`{"id":1,,"name":"x"}`:                   `the body is not valid JSON: unexpected ,"name":"x"} at byte 8`,
 		`{"id":1,"name":"\x"}`:                   `name is not valid JSON: unexpected \x"} at byte 16`,
 		`{"a":{"b":x}}`:                          "/a/b is not valid JSON: unexpected x}} at byte 10",
 		"{\"name\":\"\xc3\xa9\xff\"}":            "the body must be UTF-8, but is not at byte 11",
+		"\xff":                                   "the body must be UTF-8, but is not at byte 0",
 		"\xef\xbb\xbf{}":                         "the body starts with a byte order mark; send it without one",
 		`{"name":"\ud83c!"}`:                     `name has half of a surrogate pair, \ud83c, at byte 9; send both halves`,
 		`{"id":1,"name":"x"} {}`:                 "the body must end after the JSON object, but has {} at byte 20",
