@@ -41,7 +41,7 @@ var mayImport = map[string]string{
 
 // testPackages are only for tests, so that no package above may import them.
 var testPackages = []string{
-	"internal/testkit", "internal/e2e", "internal/store/postgres/pgtest",
+	"docs", "internal/testkit", "internal/e2e", "internal/store/postgres/pgtest",
 }
 
 // storeNames is what these packages may use of store: its errors and page bounds, never its interfaces.
