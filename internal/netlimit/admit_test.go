@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"syscall"
@@ -33,6 +34,38 @@ func TestPacer(t *testing.T) {
 			t.Errorf("at %v: refill() = %v, budget %d, want %v and %d",
 				step.at, refilled, p.budget, step.refill, step.budget)
 		}
+	}
+}
+
+// A connection from the accept queue is closed where it can't be served any more, and none is refused for that.
+func TestAdmit(t *testing.T) {
+	cfg, _ := testConfig(1)
+	for name, c := range map[string]struct {
+		prepare func(l *Listener)
+		err     error
+		open    bool
+	}{
+		"served":                      {func(*Listener) {}, nil, true},
+		"disconnected":                {func(*Listener) {}, io.EOF, false},
+		"closed listener":             {func(l *Listener) { l.stopped(net.ErrClosed) }, nil, false},
+		"connections wait for Accept": {func(l *Listener) { l.accepted <- nil }, nil, false},
+	} {
+		l, accepted := New(newPipes(), cfg), newPipe()
+		c.prepare(l)
+		if !l.admit(time.Now(), func() (net.Conn, error) { return accepted, c.err }) {
+			t.Errorf("%s: refused", name)
+		}
+		if open := l.count.Load() == 1; open != c.open {
+			t.Errorf("%s: open %v", name, open)
+		}
+		if err := accepted.SetDeadline(time.Now()); c.err == nil && (err == nil) != c.open {
+			t.Errorf("%s: SetDeadline() = %v", name, err)
+		}
+	}
+	full := New(newPipes(), cfg)
+	full.track(newPipe())
+	if full.admit(time.Now(), func() (net.Conn, error) { return newPipe(), nil }) {
+		t.Error("admitted beyond the limit")
 	}
 }
 
@@ -252,6 +285,11 @@ func TestIdentify(t *testing.T) {
 		l.lastRefusal.Store(1)
 		if last(modest) {
 			t.Error("an owner of one connection loses it")
+		}
+		closed := l.track(newPipe())
+		closed.Close()
+		if l.Identify(connContext(t.Context(), closed), [32]byte{'g'}) || l.owners.all[[32]byte{'g'}].conns.Load() != 3 {
+			t.Error("a closed connection counts")
 		}
 		if !last(greedy[0]) || last(greedy[1]) {
 			t.Error("an owner of three connections of four does not lose one")
