@@ -84,6 +84,7 @@ var forbidden = []struct {
 	{"\xef\xbb\xbf{\"id\":1,\"name\":\"x\"}", plant.ByteOrderMark, ""},
 	{"{\x00\"\x00i\x00d\x00", plant.Syntax, ""},        // UTF-16
 	{`{"id":1,"name":"\ud8🌵"}`, plant.Syntax, "/name"}, // not even half of a pair
+	{`{"id":1,"name":"\ud83`, plant.Syntax, "/name"},
 	{`{"id":1,"name":"\ud8zf"}`, plant.Syntax, "/name"},
 	{`{"id":1,"name":"\ud8fz"}`, plant.Syntax, "/name"},
 	{`{"id":1,"name":"\ud83c"}`, plant.LoneSurrogate, "/name"},
