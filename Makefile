@@ -13,9 +13,9 @@ help:
 	@awk 'BEGIN { FS = ": *[^#]*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-##@ Use
+##@ Run
 
-run: build ## serve on the embedded database
+run: build ## build and start the service on SQLite
 	bin/plantstore serve
 
 build: ## build bin/plantstore, a static binary
@@ -24,7 +24,7 @@ build: ## build bin/plantstore, a static binary
 clean: ## remove bin/ and artifacts/
 	rm -rf bin artifacts
 
-##@ Change
+##@ Develop
 
 # PostgreSQL, the end-to-end tests and the browser take longer; make test runs them.
 SLOW := /e2e|/store/postgres|/testkit
@@ -66,7 +66,7 @@ lint: vet lines ## vet, staticcheck, govulncheck, line lengths
 lines:
 	@.ci/lines
 
-generate: ## write the parts of the documentation and of the OpenAPI description that the code defines
+generate: ## regenerate docs/errors.md, the error table in api/openapi.yaml, and api/openapi.json
 	go test ./api -run TestGenerated -update
 
 screenshot: ## write docs/console.png from the real page, in about a minute
@@ -93,10 +93,10 @@ soak: needs ## kill the service or cut its power 400 times and count lost plants
 restarts: needs ## restart the service 50 times under 500 requests a second, on each engine
 	go test ./internal/e2e/lifecycle -count=1 -v -run 'TestRollingRestart$$' -restarts 50
 
-slow: needs ## connect slow clients until the server disconnects them, about 2 minutes
+slow: needs ## connect slow clients and wait until the server disconnects them, about 2 minutes
 	go test ./internal/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
 
-overload: ## send ten times the capacity for 30 s, in 256 MiB, on an otherwise idle machine
+overload: ## send ten times the capacity for 30 s to a service limited to 256 MiB, on an idle machine
 	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e/overload -count=1 -v -run 'TestOverloadGoodput$$'
 
 # make mutate PKG=./internal/rate N=100 SEED=2 MIN=90
@@ -104,13 +104,13 @@ PKG ?= $(shell go list ./client ./cmd/... ./internal/... | grep -v -e /e2e -e /t
 N ?= 40
 SEED ?= 1
 MIN ?= 0
-mutate: ## count the random faults that the tests of each package detect (PKG, N, SEED, MIN)
+mutate: ## report how many random mutants the tests of each package detect (PKG, N, SEED, MIN)
 	cd bench && go run ./mutate -dir .. -n $(N) -seed $(SEED) -min $(MIN) $(PKG)
 
 ##@ Measure
 
-bench: ## compare with other systems, about 6 minutes on an otherwise idle machine
+bench: ## compare with other systems, about 5 minutes on an idle machine
 	cd bench && go run . --out ../docs
 
-profile: ## record the profile that the compiler optimises creates with, on an otherwise idle machine
+profile: ## record the CPU profile for the profile-guided build, a minute on an idle machine
 	cd bench && go run . --profile ../cmd/plantstore/default.pgo

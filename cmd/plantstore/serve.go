@@ -18,7 +18,7 @@ import (
 )
 
 const aboutServe = `Serves the API until SIGINT or SIGTERM, then completes the requests in flight.
-A second signal ends it at once.
+A second signal stops it immediately.
 PLANTSTORE_TOKEN sets one fixed token. Sockets passed by systemd (LISTEN_FDS) replace --listen and --ops-listen.`
 
 func serve(ctx context.Context, env environment, args []string) error {
@@ -49,11 +49,12 @@ func serveConfig(env environment, args []string) (cfg server.Config, db string, 
 	f.StringVar(&cfg.OpsListen, "ops-listen", "127.0.0.1:8081", "`address` of /livez and /readyz, or off")
 	f.StringVar(&cfg.BaseURL, "base-url", "",
 		"public `URL`; its path is the prefix of every route (default: http:// and the address)")
-	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long requests in flight may take after the signal to stop")
+	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "time for requests in flight to complete after SIGTERM")
 	f.Int64Var(&cfg.MaxBody, "max-body", 64<<10, "largest request body in `bytes`")
-	f.IntVar(&cfg.Commit.Queue, "queue", 4096, "creates that may wait for a commit; more get 503")
-	f.IntVar(&cfg.MaxConns, "max-conns", 0, "most concurrent connections; a new one over it replaces an idle one or gets 503; "+
-		"0 for 512 per processor, or fewer if the limits on files or memory require it")
+	f.IntVar(&cfg.Commit.Queue, "queue", 4096, "maximum number of creates waiting for a commit; others get 503")
+	f.IntVar(&cfg.MaxConns, "max-conns", 0,
+		"maximum number of open connections; at the limit, a new one replaces an idle one or gets 503; "+
+			"0 for 512 per processor (at most 4096), fewer if open files or memory are limited")
 	access := f.String("access-log", "errors", "`requests` to log: errors (failed and slow ones), all or off")
 	cors := f.String("cors-origins", "*",
 		"web `origins` that may use the API from a browser, separated by commas, or * or off")

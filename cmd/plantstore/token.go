@@ -75,7 +75,7 @@ func tokenList(ctx context.Context, env environment, args []string) error {
 		return printTokensJSON(env, all)
 	}
 	w := table(env.stdout)
-	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tBURST\tCREATED\tEXPIRES\tREVOKED\tENDS IN")
+	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tBURST\tCREATED\tEXPIRES\tREVOKED\tLAST 4")
 	for _, t := range all {
 		limit, burst := "-", "-"
 		if t.Rate != (rate.Limit{}) {

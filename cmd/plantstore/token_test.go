@@ -117,7 +117,7 @@ func TestTokenList(t *testing.T) {
 	}
 	plantstore(t, variables{"PLANTSTORE_DB": db}, "token", "list").want(t, "token list", 0, ""+
 		"NAME  STORE  SCOPES                                  RATE  BURST  CREATED              "+
-		"EXPIRES              REVOKED              ENDS IN\n"+
+		"EXPIRES              REVOKED              LAST 4\n"+
 		"ci    main   plants:create plants:read plants:write  -     -      2026-01-02 03:04:05  "+
 		"-                    -                    …wxyz\n"+
 		"old   s      plants:read                             30/m  4      2026-01-02 04:04:05  "+

@@ -1,4 +1,4 @@
-// Package machine tells what the machine and the container allow the process: memory, open files, processors.
+// Package machine reads the limits that the machine and the container set: memory, open files, processors.
 package machine
 
 import (
