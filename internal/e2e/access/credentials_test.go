@@ -12,16 +12,18 @@ import (
 	"plantstore/internal/token"
 )
 
-// Every invalid credential is refused with its own error, stores are separate, a revoked token stops working within two
-// seconds, and no token is logged or stored.
+// bearer is the header with a token.
+func bearer(token string) string { return "Authorization: Bearer " + token }
+
+// Every invalid credential is refused with its own error and challenge, and no token is logged, echoed or stored.
 func TestCredentials(t *testing.T) {
 	for _, e := range testkit.Engines {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Database(t)
-			p := testkit.Start(t, db, "--access-log", "all")
+			s := testkit.Start(t, db, "--access-log", "all")
 			reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read")
 			expired := testkit.IssueToken(t, db, "--name", "short", "--expires", "1ms")
-			const body = `{"id":1,"name":"x"}`
+			typo := s.Token[:len(s.Token)-2] + s.Token[len(s.Token)-1:] + "-"
 			for _, test := range []struct {
 				what, header string
 				number       int
@@ -29,16 +31,14 @@ func TestCredentials(t *testing.T) {
 			}{
 				{"none", "Authorization", 40101, `Bearer realm="plantstore"`},
 				{"another scheme", "Authorization: Basic eDp5", 40102, `Bearer realm="plantstore"`},
-				{"no token", "Authorization: Bearer ", 40102, `Bearer realm="plantstore"`},
-				{"a typo", "Authorization: Bearer " + p.Token[:len(p.Token)-2] + p.Token[len(p.Token)-1:] + "-", 40103,
-					`error="invalid_token"`},
-				{"another service's", "Authorization: Bearer ghp_0123456789", 40103, `error="invalid_token"`},
-				{"unknown", "Authorization: Bearer " + unknownToken, 40104, `error="invalid_token"`},
-				{"expired", "Authorization: Bearer " + expired, 40105, `error="invalid_token"`},
-				{"without the scope", "Authorization: Bearer " + reader, 40301,
-					`error="insufficient_scope", scope="plants:create"`},
+				{"no token", bearer(""), 40102, `Bearer realm="plantstore"`},
+				{"a typo", bearer(typo), 40103, `error="invalid_token"`},
+				{"another service's", bearer("ghp_0123456789"), 40103, `error="invalid_token"`},
+				{"unknown", bearer(unknownToken), 40104, `error="invalid_token"`},
+				{"expired", bearer(expired), 40105, `error="invalid_token"`},
+				{"without the scope", bearer(reader), 40301, `error="insufficient_scope", scope="plants:create"`},
 			} {
-				a := p.Do(t, "POST", "/plants", body, testkit.ContentJSON, test.header)
+				a := s.Do(t, "POST", "/plants", `{"id":1,"name":"x"}`, testkit.ContentJSON, test.header)
 				testkit.WantError(t, test.what, a, test.number)
 				challenge := a.Header.Get("WWW-Authenticate")
 				if !strings.HasPrefix(challenge, "Bearer ") || !strings.Contains(challenge, test.challenge) {
@@ -48,61 +48,90 @@ func TestCredentials(t *testing.T) {
 					t.Errorf("%s: WWW-Authenticate %q names an error although no token was sent", test.what, challenge)
 				}
 			}
-			misplaced := p.Do(t, "GET", "/plants?limit=%zz&access_token="+p.Token, "")
-			misplaced.Body += p.Do(t, "GET", "/nowhere/"+p.Token, "").Body
-			echoed := p.Do(t, "GET", "/plants/x", "", "X-Request-Id: "+p.Token)
-			if strings.Contains(misplaced.Body+echoed.Body+echoed.Header.Get("X-Request-Id"), p.Token) {
-				t.Errorf("a misplaced token is in the response: %s %s", misplaced.Body, echoed.Header)
-			}
-			testkit.WantError(t, "in the query",
-				p.Do(t, "POST", "/plants?access_token="+p.Token, body, testkit.ContentJSON, "Authorization"), 40101)
-			twice := "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + p.Token +
-				"\r\nAuthorization: Bearer " + p.Token + "\r\nContent-Length: 0\r\n\r\n"
-			if status, text := testkit.ParseRaw(p.Raw(t, twice)); status != 401 || !strings.Contains(text, "40102") {
-				t.Errorf("two Authorization headers: %d %s", status, text)
-			}
-			testkit.WantResponse(t, "after all that", p.Do(t, "GET", "/plants", "", "Authorization: bEaReR "+reader), 200, "[]")
+			misplaceToken(t, s)
+			testkit.WantResponse(t, "the stored plants", s.Do(t, "GET", "/plants", "", "Authorization: bEaReR "+reader), 200,
+				"[]")
+			s.Kill()
+			wantNoSecret(t, s, db, reader, expired, s.Token)
+		})
+	}
+}
 
-			// Stores are separate.
-			other := "Authorization: Bearer " + testkit.IssueToken(t, db, "--name", "other", "--store", "other")
-			testkit.WantResponse(t, "create", p.Create(t, body), 200, `{"name":"x"}`)
-			testkit.WantResponse(t, "the id in another store",
-				p.Do(t, "POST", "/plants", `{"id":1,"name":"y"}`, testkit.ContentJSON, other), 200, `{"name":"y"}`)
-			testkit.WantResponse(t, "the other store", p.Do(t, "GET", "/plants", "", other), 200, `[{"id":1,"name":"y"}]`)
-			testkit.WantError(t, "an id of the first store, asked by the other", p.Do(t, "GET", "/plants/2", "", other), 40401)
+// misplaceToken sends the token where it is not read. The responses must not contain it.
+func misplaceToken(t *testing.T, s *testkit.Server) {
+	t.Helper()
+	bodies := s.Do(t, "GET", "/plants?limit=%zz&access_token="+s.Token, "").Body +
+		s.Do(t, "GET", "/nowhere/"+s.Token, "").Body
+	echoed := s.Do(t, "GET", "/plants/x", "", "X-Request-Id: "+s.Token)
+	if strings.Contains(bodies+echoed.Body+echoed.Header.Get("X-Request-Id"), s.Token) {
+		t.Errorf("a misplaced token is in the response: %s %s", bodies, echoed.Header)
+	}
+	inQuery := s.Do(t, "POST", "/plants?access_token="+s.Token, `{"id":1,"name":"x"}`, testkit.ContentJSON,
+		"Authorization")
+	testkit.WantError(t, "in the query", inQuery, 40101)
+	twice := "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + bearer(s.Token) + "\r\n" + bearer(s.Token) +
+		"\r\nContent-Length: 0\r\n\r\n"
+	if status, text := testkit.ParseRaw(s.Raw(t, twice)); status != 401 || !strings.Contains(text, "40102") {
+		t.Errorf("two Authorization headers: %d %s", status, text)
+	}
+}
 
-			// Another process revokes a token.
+// wantNoSecret checks the log of a server that has ended, and its database file on SQLite.
+func wantNoSecret(t *testing.T, s *testkit.Server, db string, secrets ...string) {
+	t.Helper()
+	for _, secret := range secrets {
+		if strings.Contains(s.Stderr.String(), secret) {
+			t.Error("a token is in the log")
+		}
+		for _, suffix := range []string{"", "-wal"} {
+			content, _ := os.ReadFile(db + suffix)
+			if strings.Contains(string(content), secret) || strings.Contains(string(content), secret[6:36]) {
+				t.Errorf("a token is in the database file%s", suffix)
+			}
+		}
+	}
+}
+
+// A token reads and creates plants of its own store only.
+func TestStoresAreSeparate(t *testing.T) {
+	for _, e := range testkit.Engines {
+		t.Run(e.Name, func(t *testing.T) {
+			db := e.Database(t)
+			s := testkit.Start(t, db)
+			other := bearer(testkit.IssueToken(t, db, "--name", "other", "--store", "other"))
+			s.Create(t, `{"id":1,"name":"x"}`)
+			s.Create(t, `{"id":2,"name":"x"}`)
+			a := s.Do(t, "POST", "/plants", `{"id":1,"name":"y"}`, testkit.ContentJSON, other)
+			testkit.WantResponse(t, "the same id in another store", a, 200, `{"name":"y"}`)
+			testkit.WantResponse(t, "list the other store", s.Do(t, "GET", "/plants", "", other), 200, `[{"id":1,"name":"y"}]`)
+			testkit.WantError(t, "read from the first store", s.Do(t, "GET", "/plants/2", "", other), 40401)
+			testkit.WantError(t, "remove from the first store", s.Do(t, "DELETE", "/plants/2", "", other), 40401)
+			testkit.WantResponse(t, "list the first store", s.Do(t, "GET", "/plants", ""), 200,
+				`[{"id":1,"name":"x"},{"id":2,"name":"x"}]`)
+		})
+	}
+}
+
+// A token that another process revokes is refused after two seconds at most.
+func TestRevokedToken(t *testing.T) {
+	for _, e := range testkit.Engines {
+		t.Run(e.Name, func(t *testing.T) {
+			db := e.Database(t)
+			s := testkit.Start(t, db)
+			testkit.WantResponse(t, "before", s.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
 			if out, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", db, "first"); code != 0 || out != "" {
 				t.Fatalf("token revoke: exit %d %q %q", code, out, errs)
 			}
 			revoked := time.Now()
 			for ; ; time.Sleep(20 * time.Millisecond) {
 				sent := time.Now() // The create itself may wait for the disk.
-				if p.Create(t, `{"id":1,"name":"x"}`).Status != 200 {
-					break
+				a := s.Create(t, `{"id":1,"name":"x"}`)
+				if a.Status != 200 {
+					testkit.WantError(t, "after", a, 40106)
+					return
 				}
 				if sent.Sub(revoked) > 2*time.Second {
 					t.Fatal("the token works two seconds after it was revoked")
-				}
-			}
-			testkit.WantError(t, "revoked", p.Create(t, body), 40106)
-
-			// No token is in the log or in the database.
-			p.Kill()
-			secrets := []string{reader, expired, p.Token, strings.TrimPrefix(other, "Authorization: Bearer ")}
-			for _, secret := range secrets {
-				if strings.Contains(p.Stderr.String(), secret) {
-					t.Error("a token is in the log")
-				}
-			}
-			if e.Name == "sqlite" {
-				for _, suffix := range []string{"", "-wal"} {
-					content, _ := os.ReadFile(db + suffix)
-					for _, secret := range secrets {
-						if strings.Contains(string(content), secret) || strings.Contains(string(content), secret[6:36]) {
-							t.Errorf("a token is in the database file%s", suffix)
-						}
-					}
 				}
 			}
 		})
