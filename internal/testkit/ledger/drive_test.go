@@ -45,6 +45,13 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
+// locked runs do while no request is being served.
+func (f *fake) locked(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,19 +151,24 @@ func TestDrive(t *testing.T) {
 	if len(l.attempts) != 124 { // Each client ends with the first attempt that gets no response.
 		t.Errorf("%d attempts, want 124: %v", len(l.attempts), counts)
 	}
-	if i := slices.IndexFunc(f.requests, func(r string) bool { return r != "Bearer secret application/json" }); i >= 0 {
-		t.Errorf("a request has %q", f.requests[i])
-	}
-
-	f.dieAfter = 0
+	f.locked(func() {
+		f.dieAfter = 0
+		for _, r := range f.requests {
+			if r != "Bearer secret application/json" {
+				t.Errorf("a request has %q", r)
+			}
+		}
+	})
 	var out bytes.Buffer
 	if err := run([]string{"verify", "--url", f.http.URL, "--ledger", path}, "secret", &out); err != nil {
 		t.Errorf("verify: %v\n%s", err, out.String())
 	}
-	for id := range f.plants {
-		delete(f.plants, id)
-		break
-	}
+	f.locked(func() {
+		for id := range f.plants {
+			delete(f.plants, id)
+			break
+		}
+	})
 	err = run([]string{"verify", "--url", f.http.URL, "--ledger", path}, "secret", &out)
 	if err == nil || !strings.Contains(err.Error(), "1 violations, the first: ") {
 		t.Errorf("verify without a plant: %v", err)
@@ -193,9 +205,11 @@ func TestDriveNeedsItsFile(t *testing.T) {
 	if err := drive(f.service, l, 2); err == nil {
 		t.Error("no error with a closed file")
 	}
-	if f.creates != 0 {
-		t.Errorf("%d requests without an intent on disk", f.creates)
-	}
+	f.locked(func() {
+		if f.creates != 0 {
+			t.Errorf("%d requests without an intent on disk", f.creates)
+		}
+	})
 }
 
 func TestRunRefuses(t *testing.T) {

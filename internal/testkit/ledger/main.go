@@ -27,6 +27,7 @@ func main() {
 
 func run(args []string, token string, out io.Writer) error {
 	f := flag.NewFlagSet("ledger", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // The error is returned.
 	url := f.String("url", "", "`address` of the service")
 	path := f.String("ledger", "", "`path` of the ledger, which is created if it does not exist")
 	clients := f.Int("clients", 32, "number of concurrent clients")

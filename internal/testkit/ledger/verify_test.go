@@ -123,9 +123,12 @@ func TestVerify(t *testing.T) {
 	if got := fmt.Sprintf("%+v", *r); got != want {
 		t.Errorf("report %s", got)
 	}
-	if f.plants[3] != three || len(f.plants) != 3 {
-		t.Errorf("stored %v, want the absent plant", f.plants)
-	}
+	f.locked(func() {
+		if f.plants[3] != three || len(f.plants) != 3 {
+			t.Errorf("stored %v, want the absent plant too", f.plants)
+		}
+		delete(f.plants, 3)
+	})
 	// The next one has nothing to count, but still finds an old plant that is lost.
 	l, err = open(l.file.Name())
 	if err != nil {
@@ -135,7 +138,6 @@ func TestVerify(t *testing.T) {
 	if len(l.verified) != len(l.attempts) || len(l.verified) != 4 { // the repetitions, which alone were written
 		t.Errorf("%d of %d attempts are verified, want 4 of 4", len(l.verified), len(l.attempts))
 	}
-	delete(f.plants, 3)
 	r, err = verify(f.service, l, time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -172,12 +174,12 @@ func TestVerifyNeedsAList(t *testing.T) {
 		{status: 200, body: `[{"id":1,"name":"a"},{"id":1,"name":"a"}]`},
 		{status: 200, body: `[]`, header: http.Header{"Link": {"</plants>"}}},
 	} {
-		f.list = &plants
+		f.locked(func() { f.list = &plants })
 		if r, err := verify(f.service, ledgerWith(t), time.Minute); err == nil {
 			t.Errorf("with the list %d %s: %+v, want an error", plants.status, plants.body, r)
 		}
 	}
-	f.list = nil
+	f.locked(func() { f.list = nil })
 	f.http.Close()
 	if _, err := verify(f.service, ledgerWith(t), time.Minute); err == nil {
 		t.Error("without a service: no error")
