@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	pollInterval  = time.Millisecond      // between looks at the accept queue
+	pollInterval  = time.Millisecond      // between checks of the accept queue
 	evictInterval = 50 * time.Millisecond // between searches that found no connection to evict: each visits all
 	logInterval   = time.Second           // between reports of refused connections
 	maxPause      = time.Second           // after an error of accept
@@ -108,7 +108,7 @@ func (l *Listener) evictLocked(now time.Time) bool {
 	return l.evict(now)
 }
 
-// isRefusing reports whether a connection was refused lately.
+// isRefusing reports whether a connection was refused within about refusingFor.
 func (l *Listener) isRefusing() bool { return l.lastRefusal.Load() != 0 }
 
 // pollInOverload lets the goroutines of requests share the work of acceptAll while connections are refused: in an
@@ -168,7 +168,7 @@ func (l *Listener) admit(now time.Time, open func() (net.Conn, error)) bool {
 	}
 	accepted, err := open()
 	if err != nil {
-		return true // it was closed meanwhile
+		return true // the client has closed it
 	}
 	if c := l.track(accepted); !l.deliver(c) {
 		c.Close()

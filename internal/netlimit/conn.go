@@ -50,7 +50,7 @@ func (c *conn) move(to phase, since time.Time) bool {
 
 // evict closes a connection that is in the given state, and reports false if it is in another by now, or has sent
 // something that was not read yet. While a handler runs, unread bytes do not count: otherwise a client that sends
-// requests ahead and reads no response would never be evicted. A client that has sent nothing is told why; any other
+// requests ahead and reads no response would never be evicted. A client that has sent nothing gets a refusal; any other
 // might take a refusal for the response to a request that is being handled.
 func (c *conn) evict(was state) bool {
 	if unread, _ := peek(c.Conn); unread && was.phase() != handling {
@@ -130,7 +130,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	if before == fresh || before == idle {
 		now := time.Now()
-		// Unless a handler was called meanwhile: a background read for a pipelined request began before it.
+		// Unless the handler was called in between: this is the background read of a pipelined request.
 		c.state.CompareAndSwap(int64(was), int64(newState(receiving, now.Sub(c.listener.start))))
 		c.listener.pollInOverload(now)
 	}

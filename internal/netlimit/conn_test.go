@@ -92,8 +92,8 @@ func TestErrorResponseIsOptional(t *testing.T) {
 	}
 }
 
-// While a handler runs, a real net/http finds neither the next request nor a disconnect, and what was sent meanwhile
-// is the next request.
+// While a handler runs, a real net/http finds neither the next request nor a disconnect, and what was sent during
+// that time is the next request.
 func TestBackgroundRead(t *testing.T) {
 	started, proceed := make(chan context.Context), make(chan struct{})
 	l, _ := serve(t, listenTCP(t), 10, func(_ http.ResponseWriter, r *http.Request) {

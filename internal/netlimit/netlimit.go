@@ -43,7 +43,7 @@ type Config struct {
 	Log func(message string, attrs ...any)
 }
 
-// Listener accepts connections and limits them as the package comment says.
+// Listener accepts connections and limits them as described in the package comment.
 type Listener struct {
 	net.Listener
 	cfg       Config
@@ -205,7 +205,7 @@ func (l *Listener) stopped(reason error) {
 	l.signalEmpty()
 }
 
-// signalEmpty tells Drain when the last connection is closed. The caller holds mu.
+// signalEmpty notifies Drain when the last connection is closed. The caller holds mu.
 func (l *Listener) signalEmpty() {
 	if l.closed && len(l.conns) == 0 {
 		select {

@@ -25,7 +25,7 @@ type owner struct {
 func (l *Listener) Owners() int { return int(l.owners.count.Load()) }
 
 // Identify records whose request the connection of ctx carries. It reports true when the connection is to be closed
-// after the response: while connections are refused, an owner of more than half of them makes room for others.
+// after the response: while connections are refused, an owner of more than half of the slots loses some to others.
 func (l *Listener) Identify(ctx context.Context, key [32]byte) (last bool) {
 	c := connOf(ctx)
 	if c == nil {
@@ -44,7 +44,7 @@ func (l *Listener) Identify(ctx context.Context, key [32]byte) (last bool) {
 func (l *Listener) assign(c *conn, key [32]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, open := l.conns[c]; !open { // closed meanwhile: it counts for none
+	if _, open := l.conns[c]; !open { // already closed: it counts for none
 		c.owner = &owner{key: key}
 		return
 	}
