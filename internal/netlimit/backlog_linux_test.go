@@ -213,6 +213,14 @@ func TestTakeIsBounded(t *testing.T) {
 	}
 }
 
+// A listener without a file has no backlog.
+func TestTakeWithoutFile(t *testing.T) {
+	b := newBacklog(newPipes(), nil, 3, new(sync.Mutex))
+	if admitted, refused := b.take(time.Now(), 1, nil); b.canRefuse() || admitted != 0 || refused != 0 {
+		t.Errorf("take() = %d, %d", admitted, refused)
+	}
+}
+
 // Only connections that wait for their client are evicted, the longest wait first, and none whose request was received
 // but not read yet.
 func TestEvictOrder(t *testing.T) {
