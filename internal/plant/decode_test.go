@@ -40,6 +40,7 @@ func TestDecodeAllowed(t *testing.T) {
 		{`{"\u0069d":1,"n\u0061me":"x"}`, plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
 		{`{"id":1,"name":"\ud83c\udf35\n\u0001","tag":"\u00e9"}`,
 			plant.New{ID: 1, Plant: plant.Plant{Name: "🌵\n\x01", Tag: tag("é")}}},
+		{`{"x":"tag","id":1,"y":"name","name":"x","z":"id"}`, plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
 		{`{"id":1,"name":"x","ID":"other","Name":null,"more":{"id":[{}]},"":0}`,
 			plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
 		{`{"id":1,"name":"x","more":` + strings.Repeat("[", 9_999) + strings.Repeat("]", 9_999) + `}`,

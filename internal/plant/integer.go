@@ -34,7 +34,7 @@ func parseInt64(number []byte) (int64, Reason) {
 	if int64(len(digits))+exponent > most {
 		return 0, OutOfRange
 	}
-	literal := make([]byte, 0, most+1)
+	var literal []byte
 	if negative {
 		literal = append(literal, '-')
 	}
