@@ -30,6 +30,8 @@ var streams = []struct {
 	{"a header that is shorter", start + "Content: 1\r\nTransfer: 2\r\n\r\n" + get, true},
 	{"a similar header of the same length", start + "Content-Lengti: 7\r\nTransfer-Encodinh: y\r\n\r\n" + get, true},
 	{"a length with white space", start + "Content-Length: \t 2 \t\r\n\r\nab" + get, true},
+	{"header names without a colon", start + "Content-Length\r\nTransfer-Encoding\r\n\r\n" + get, true},
+	{"a length with a zero", start + "Content-Length: 10\r\n\r\n0123456789" + get, true},
 	{"the largest length", start + "Content-Length: 999999999999999999\r\n\r\n" + get + "\n", true},
 
 	{"a transfer coding, then a length", chunked + "Content-Length: 5\r\n\r\n", false},
