@@ -15,16 +15,16 @@
 package testkit
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"plantstore/internal/testkit/missing"
 )
 
-// Deadline is how long a test waits for something that must happen. It is generous, since the machine may be busy:
-// no test checks how fast it is.
+// Deadline is how long a test waits for something that must happen. It is generous, since the machine may be busy.
 const Deadline = 60 * time.Second
 
 // WaitFor waits until a condition holds and ends the test if it does not within the deadline.
@@ -47,21 +47,10 @@ func Must(t testing.TB, do func() error) func() {
 	}
 }
 
-// Unavailable ends a test that needs something the machine does not have: with a failure in CI, and otherwise with
-// a skip that make test reports at its end.
-func Unavailable(t *testing.T, format string, args ...any) {
+// Unavailable is missing.Report.
+func Unavailable(t testing.TB, format string, args ...any) {
 	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatalf(format, args...)
-	}
-	message := fmt.Sprintf("NOT TESTED: %s: %s", t.Name(), fmt.Sprintf(format, args...))
-	// go test shows the output of a package only if it fails, so make test prints this file.
-	list := os.Getenv("PLANTSTORE_NOT_TESTED")
-	if f, err := os.OpenFile(list, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err == nil {
-		fmt.Fprintln(f, message)
-		f.Close()
-	}
-	t.Skip(message)
+	missing.Report(t, format, args...)
 }
 
 // DeployFile returns the text of a file in deploy/.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"plantstore/internal/testkit/missing"
 )
 
 // User is the superuser of every server. It needs the password over TCP, but not over the Unix socket.
@@ -89,7 +91,7 @@ func binaries(t testing.TB) string {
 	if dir := findBinaries("/usr/lib/postgresql/*/bin"); dir != "" {
 		return dir
 	}
-	reportMissing(t, os.Getenv("CI"))
+	missing.Report(t, "PostgreSQL is not installed on this machine: install the package postgresql, as `make test` does")
 	return ""
 }
 
@@ -113,12 +115,4 @@ func findBinaries(pattern string) (dir string) {
 func versionOf(bin string) (version int) {
 	fmt.Sscan(filepath.Base(filepath.Dir(bin)), &version)
 	return version
-}
-
-func reportMissing(t testing.TB, ci string) {
-	t.Helper()
-	if ci != "" {
-		t.Fatal("PostgreSQL is not installed on this machine: install the package postgresql")
-	}
-	t.Skip("NOT TESTED: PostgreSQL is not installed on this machine; `make test` installs it")
 }

@@ -170,40 +170,6 @@ func TestFreePort(t *testing.T) {
 	}
 }
 
-// recorder is a test that records how it ended.
-type recorder struct {
-	testing.TB
-	end string
-}
-
-func (r *recorder) Helper() {}
-
-func (r *recorder) Fatal(args ...any) {
-	r.end = "failed: " + fmt.Sprint(args...)
-	runtime.Goexit()
-}
-
-func (r *recorder) Skip(args ...any) {
-	r.end = "skipped: " + fmt.Sprint(args...)
-	runtime.Goexit()
-}
-
-// Without PostgreSQL a test is skipped with NOT TESTED, and fails in CI.
-func TestMissing(t *testing.T) {
-	for ci, want := range map[string]string{"": "skipped: NOT TESTED: ", "true": "failed: PostgreSQL is not installed"} {
-		r := &recorder{TB: t}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			reportMissing(r, ci)
-		}()
-		<-done
-		if !strings.HasPrefix(r.end, want) {
-			t.Errorf("with CI=%q the test %s, want %s", ci, r.end, want)
-		}
-	}
-}
-
 // pg_config is asked first; the newest of the other versions is preferred.
 func TestFindBinaries(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
