@@ -28,7 +28,7 @@ clean: ## remove bin/ and artifacts/
 
 # PostgreSQL, the end-to-end tests and the browser take longer; make test runs them.
 SLOW := /e2e|/store/postgres|/testkit
-check: ## vet and run the fast tests without the race detector: for the edit loop
+check: lines ## vet and run the fast tests without the race detector: for the edit loop
 	go vet -pgo=off ./...
 	go test -pgo=off -vet=off $$(go list ./... | grep -vE '$(SLOW)')
 
@@ -39,10 +39,11 @@ check: ## vet and run the fast tests without the race detector: for the edit loo
 RACE := -race -pgo=off -gcflags=modernc.org/sqlite/lib=-race=false
 TEST  = GOFLAGS="$(GOFLAGS) -pgo=off" PLANTSTORE_NOT_TESTED=$(CURDIR)/bin/not-tested \
 	go test $(RACE) -vet=off -ldflags=-w -count=1 -timeout 9m
-test: prepare ## run every test with the race detector
+# One after the other run the packages that restart servers on their ports or put load on the machine.
+test: lines prepare ## run every test with the race detector
 	@mkdir -p bin && rm -f bin/not-tested
-	$(TEST) $$(go list ./... | grep -v /e2e)
-	$(TEST) -p 1 ./internal/e2e/...
+	$(TEST) $$(go list ./... | grep -vE '/e2e|/store/postgres')
+	$(TEST) -p 1 ./internal/store/postgres/... ./internal/e2e/...
 	@if [ -s bin/not-tested ]; then cat bin/not-tested; fi
 
 # Compiling needs the processors and installing waits for the network, so both run at the same time.

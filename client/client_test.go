@@ -112,21 +112,23 @@ func TestHTTPClientIsCopied(t *testing.T) {
 // seen is what a request carried.
 type seen struct{ method, uri, body, ifMatch, prefer, contentType, authorization string }
 
+func (s *seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	*s = seen{r.Method, r.RequestURI, string(body), r.Header.Get("If-Match"), r.Header.Get("Prefer"),
+		r.Header.Get("Content-Type"), r.Header.Get("Authorization")}
+	switch {
+	case r.Method == http.MethodDelete:
+		w.WriteHeader(204)
+	case strings.Contains(r.RequestURI, "limit"):
+		reply(200, "[]", "Plants-Count: 1234567890")(w, r)
+	default:
+		stored(w, r)
+	}
+}
+
 func TestRequests(t *testing.T) {
 	var got seen
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		got = seen{r.Method, r.RequestURI, string(body), r.Header.Get("If-Match"), r.Header.Get("Prefer"),
-			r.Header.Get("Content-Type"), r.Header.Get("Authorization")}
-		switch {
-		case r.Method == http.MethodDelete:
-			w.WriteHeader(204)
-		case strings.Contains(r.RequestURI, "limit"):
-			reply(200, "[]", "Plants-Count: 1234567890")(w, r)
-		default:
-			stored(w, r)
-		}
-	}))
+	server := httptest.NewServer(&got)
 	defer server.Close()
 	ctx, empty, after := t.Context(), "", int64(-19)
 	list := func(page client.Page) func(*client.Client) error {

@@ -75,7 +75,7 @@ type response struct {
 }
 
 // do sends a request until it succeeds or must not be sent again. The error of the last attempt does
-// not tell whether an earlier attempt made the change, so do keeps track of that.
+// not show whether an earlier attempt made the change, so do keeps track of that.
 func (c *Client) do(ctx context.Context, req request) (response, error) {
 	unknown := false
 	for attempt := 1; ; attempt++ {

@@ -96,33 +96,8 @@ func TestTokenIssueInvalid(t *testing.T) {
 	}
 }
 
-func TestTokenList(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "plants.db")
-	st, err := sqlite.Open(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for _, add := range []token.Token{
-		{Name: "ci", Hash: token.HashOf("1"), Store: "main", Scopes: token.AllScopes, Tail: "wxyz", Created: created},
-		{Name: "old", Hash: token.HashOf("2"), Store: "s", Scopes: token.Read, Tail: "abcd", Created: created.Add(time.Hour),
-			Expires: created.Add(48 * time.Hour), Rate: rate.Limit{Count: 30, Per: time.Minute, Burst: 4}},
-	} {
-		if err := st.AddToken(t.Context(), add); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(st.RevokeToken(t.Context(), "old", created.Add(24*time.Hour)), st.Close()); err != nil {
-		t.Fatal(err)
-	}
-	plantstore(t, variables{"PLANTSTORE_DB": db}, "token", "list").want(t, "token list", 0, ""+
-		"NAME  STORE  SCOPES                                  RATE  BURST  CREATED              "+
-		"EXPIRES              REVOKED              LAST 4\n"+
-		"ci    main   plants:create plants:read plants:write  -     -      2026-01-02 03:04:05  "+
-		"-                    -                    …wxyz\n"+
-		"old   s      plants:read                             30/m  4      2026-01-02 04:04:05  "+
-		"2026-01-04 03:04:05  2026-01-03 03:04:05  …abcd\n", "")
-	const want = `[
+// tokenListJSON is the output of token list --json in TestTokenList.
+const tokenListJSON = `[
   {
     "name": "ci",
     "store": "main",
@@ -149,8 +124,35 @@ func TestTokenList(t *testing.T) {
   }
 ]
 `
+
+func TestTokenList(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "plants.db")
+	st, err := sqlite.Open(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, add := range []token.Token{
+		{Name: "ci", Hash: token.HashOf("1"), Store: "main", Scopes: token.AllScopes, Tail: "wxyz", Created: created},
+		{Name: "old", Hash: token.HashOf("2"), Store: "s", Scopes: token.Read, Tail: "abcd", Created: created.Add(time.Hour),
+			Expires: created.Add(48 * time.Hour), Rate: rate.Limit{Count: 30, Per: time.Minute, Burst: 4}},
+	} {
+		if err := st.AddToken(t.Context(), add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(st.RevokeToken(t.Context(), "old", created.Add(24*time.Hour)), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	plantstore(t, variables{"PLANTSTORE_DB": db}, "token", "list").want(t, "token list", 0, ""+
+		"NAME  STORE  SCOPES                                  RATE  BURST  CREATED              "+
+		"EXPIRES              REVOKED              LAST 4\n"+
+		"ci    main   plants:create plants:read plants:write  -     -      2026-01-02 03:04:05  "+
+		"-                    -                    …wxyz\n"+
+		"old   s      plants:read                             30/m  4      2026-01-02 04:04:05  "+
+		"2026-01-04 03:04:05  2026-01-03 03:04:05  …abcd\n", "")
 	got := plantstore(t, nil, "token", "list", "--db", db, "--json")
-	got.want(t, "token list --json", 0, want, "")
+	got.want(t, "token list --json", 0, tokenListJSON, "")
 	if !json.Valid([]byte(got.stdout)) {
 		t.Error("token list --json is not JSON")
 	}

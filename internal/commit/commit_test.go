@@ -98,19 +98,19 @@ func (c *clients) took(name string, want time.Duration, do func()) {
 	}
 }
 
-// story runs a test with a controlled clock on a Committer that commits to s.
-func story(t *testing.T, s commit.Store, o commit.Options, tell func(c *clients)) {
+// withClock runs a test with a controlled clock on a Committer that commits to s.
+func withClock(t *testing.T, s commit.Store, o commit.Options, test func(c *clients)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c, stop := run(s, o)
 		defer stop()
-		tell(&clients{t: t, c: c})
+		test(&clients{t: t, c: c})
 	})
 }
 
 func TestWaitingPlantsAreTheNextBatch(t *testing.T) {
 	s := &slowStore{takes: time.Millisecond}
-	story(t, s, commit.Options{Batch: 8}, func(c *clients) {
+	withClock(t, s, commit.Options{Batch: 8}, func(c *clients) {
 		c.took("four commits of 1 ms without a timer", 4*time.Millisecond, func() {
 			c.create(100, nil)
 			for id := range int64(20) {
@@ -123,7 +123,7 @@ func TestWaitingPlantsAreTheNextBatch(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	s := &slowStore{takes: 40 * time.Millisecond, first: map[int64]time.Duration{9: time.Hour}}
-	story(t, s, commit.Options{}, func(c *clients) {
+	withClock(t, s, commit.Options{}, func(c *clients) {
 		if got := c.c.Queue(); got != 4096 {
 			t.Errorf("Queue() = %d, want 4096", got)
 		}
@@ -140,14 +140,14 @@ func TestDefaults(t *testing.T) {
 
 func TestLanes(t *testing.T) {
 	s := &slowStore{takes: time.Second}
-	story(t, s, commit.Options{Lanes: 3, Batch: 1}, func(c *clients) {
+	withClock(t, s, commit.Options{Lanes: 3, Batch: 1}, func(c *clients) {
 		c.took("six batches in three lanes", 2*time.Second, func() { c.createN(6) })
 	})
 }
 
 func TestFewPlantsWaitForABusyLane(t *testing.T) {
 	s := &slowStore{takes: 40 * time.Millisecond}
-	story(t, s, commit.Options{Lanes: 2, Large: 3}, func(c *clients) {
+	withClock(t, s, commit.Options{Lanes: 2, Large: 3}, func(c *clients) {
 		c.took("three commits", 120*time.Millisecond, func() {
 			c.createN(1) // the first lane
 			c.createN(3) // large: the second lane
@@ -162,7 +162,7 @@ func TestFewPlantsWaitForABusyLane(t *testing.T) {
 
 func TestAsManyAsInFlightTakeAnotherLane(t *testing.T) {
 	s := &slowStore{takes: 40 * time.Millisecond}
-	story(t, s, commit.Options{Lanes: 2, Large: 3}, func(c *clients) {
+	withClock(t, s, commit.Options{Lanes: 2, Large: 3}, func(c *clients) {
 		c.took("two commits and a fifth plant", 90*time.Millisecond, func() {
 			c.createN(1) // the first lane
 			c.createN(3) // the second lane
@@ -180,7 +180,7 @@ func TestAsManyAsInFlightTakeAnotherLane(t *testing.T) {
 // After a large batch a single lane waits for three quarters as many plants, for at most half a millisecond.
 func TestPlantsAreExpectedAfterALargeBatch(t *testing.T) {
 	s := &slowStore{takes: time.Millisecond}
-	story(t, s, commit.Options{Large: 4}, func(c *clients) {
+	withClock(t, s, commit.Options{Large: 4}, func(c *clients) {
 		c.took("one plant, and eight that join meanwhile", 2*time.Millisecond, func() { c.createN(9) })
 		c.took("three quarters of those", 1200*time.Microsecond, func() {
 			c.createN(5)
@@ -200,7 +200,7 @@ func TestPlantsAreExpectedAfterALargeBatch(t *testing.T) {
 // A lane that is blocked delays plants in other lanes by 50 ms at most, each time.
 func TestABlockedLane(t *testing.T) {
 	s := &slowStore{takes: 5 * time.Second}
-	story(t, s, commit.Options{Lanes: 3}, func(c *clients) {
+	withClock(t, s, commit.Options{Lanes: 3}, func(c *clients) {
 		c.took("three commits of 5 s in three lanes", 5*time.Second+110*time.Millisecond, func() {
 			c.createN(2)
 			time.Sleep(60 * time.Millisecond)
@@ -214,7 +214,7 @@ func TestABlockedLane(t *testing.T) {
 // Plants that are overdue while all lanes are busy start in the lane that is free next.
 func TestABlockedLaneAndABusyOne(t *testing.T) {
 	s := &slowStore{takes: 60 * time.Millisecond, first: map[int64]time.Duration{1: 8 * time.Second}}
-	story(t, s, commit.Options{Lanes: 2, Large: 3}, func(c *clients) {
+	withClock(t, s, commit.Options{Lanes: 2, Large: 3}, func(c *clients) {
 		c.create(1, nil)
 		for range 3 {
 			c.create(2, nil)
@@ -228,7 +228,7 @@ func TestABlockedLaneAndABusyOne(t *testing.T) {
 }
 
 func TestFullQueue(t *testing.T) {
-	story(t, &slowStore{takes: time.Second}, commit.Options{Queue: 2, Batch: 1}, func(c *clients) {
+	withClock(t, &slowStore{takes: time.Second}, commit.Options{Queue: 2, Batch: 1}, func(c *clients) {
 		c.createN(3) // one in flight, two waiting
 		start := time.Now()
 		if _, err := c.c.Create(context.Background(), record(9)); !errors.Is(err, store.ErrBusy) || time.Since(start) != 0 {
@@ -259,7 +259,7 @@ func TestStopCommitsWhatIsWaiting(t *testing.T) {
 // behind it are busy and never start.
 func TestTimeout(t *testing.T) {
 	s := &slowStore{takes: time.Minute}
-	story(t, s, commit.Options{Timeout: time.Second, Batch: 1}, func(c *clients) {
+	withClock(t, s, commit.Options{Timeout: time.Second, Batch: 1}, func(c *clients) {
 		c.took("the wait", time.Second, func() {
 			c.create(1, store.ErrUnknown)
 			c.create(2, store.ErrBusy)
@@ -272,7 +272,7 @@ func TestTimeout(t *testing.T) {
 // A create that comes after a waiting batch has expired is not part of that batch.
 func TestCreateAfterAnExpiredBatch(t *testing.T) {
 	s := &slowStore{takes: 1200 * time.Millisecond}
-	story(t, s, commit.Options{Timeout: time.Second}, func(c *clients) {
+	withClock(t, s, commit.Options{Timeout: time.Second}, func(c *clients) {
 		c.create(1, store.ErrUnknown)
 		time.Sleep(100 * time.Millisecond)
 		c.create(2, store.ErrBusy)
@@ -289,7 +289,7 @@ func TestCreateAfterAnExpiredBatch(t *testing.T) {
 
 func TestErrorsReachTheWholeBatch(t *testing.T) {
 	s := &slowStore{takes: time.Second, err: store.ErrFull}
-	story(t, s, commit.Options{}, func(c *clients) {
+	withClock(t, s, commit.Options{}, func(c *clients) {
 		for id := range int64(3) {
 			c.create(id, store.ErrFull)
 		}
@@ -322,7 +322,7 @@ func TestBrokenStore(t *testing.T) {
 
 func TestContextEnds(t *testing.T) {
 	s := &slowStore{takes: time.Second}
-	story(t, s, commit.Options{}, func(c *clients) {
+	withClock(t, s, commit.Options{}, func(c *clients) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
 		if out, err := c.c.Create(ctx, record(1)); err != nil || out != plant.Created {

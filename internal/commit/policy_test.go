@@ -19,19 +19,19 @@ func TestPolicyStarts(t *testing.T) {
 		{"more than expected", one, state{waiting: 13, expected: 12}, true},
 		{"fewer than expected while closing", one, state{waiting: 1, expected: 12, closed: true}, true},
 
-		{"less than a large batch beside a busy lane", four, state{waiting: 15, active: 1, inFlight: 1}, false},
-		{"a large batch beside a busy lane", four, state{waiting: 16, active: 1, inFlight: 1}, true},
+		{"less than a large batch while another lane is busy", four, state{waiting: 15, active: 1, inFlight: 1}, false},
+		{"a large batch while another lane is busy", four, state{waiting: 16, active: 1, inFlight: 1}, true},
 		{"less than the average in flight", four, state{waiting: 39, active: 2, inFlight: 80}, false},
 		{"the average in flight", four, state{waiting: 40, active: 2, inFlight: 80}, true},
 		{"the average in flight, rounded down", four, state{waiting: 40, active: 2, inFlight: 81}, true},
 		{"the average of one lane", four, state{waiting: 79, active: 1, inFlight: 80}, false},
-		{"a large batch beside a full one", four, state{waiting: 511, active: 1, inFlight: 512}, false},
-		{"a full batch beside a full one", four, state{waiting: 512, active: 1, inFlight: 512}, true},
-		{"expected does not count beside a busy lane", four, state{waiting: 16, active: 1, inFlight: 1, expected: 17}, true},
+		{"a large batch while another is full", four, state{waiting: 511, active: 1, inFlight: 512}, false},
+		{"a full batch while another is full", four, state{waiting: 512, active: 1, inFlight: 512}, true},
+		{"expected does not count then", four, state{waiting: 16, active: 1, inFlight: 1, expected: 17}, true},
 
-		{"overdue beside a busy lane", four, state{waiting: 1, active: 3, inFlight: 300, overdue: true}, true},
+		{"overdue while another lane is busy", four, state{waiting: 1, active: 3, inFlight: 300, overdue: true}, true},
 		{"overdue with nothing waiting", four, state{active: 1, inFlight: 1, overdue: true}, false},
-		{"closing beside a busy lane", four, state{waiting: 1, active: 1, inFlight: 1, closed: true}, true},
+		{"closing while another lane is busy", four, state{waiting: 1, active: 1, inFlight: 1, closed: true}, true},
 		{"closing with nothing waiting", four, state{closed: true}, false},
 	} {
 		if got := test.policy.starts(test.state); got != test.want {

@@ -74,7 +74,7 @@ func TestCredentialFailures(t *testing.T) {
 	}
 }
 
-// An error of the look-up is not shown to the client.
+// An error of the lookup is not shown to the client.
 func TestLookupFails(t *testing.T) {
 	auth := authenticator(func(string) (*token.Token, error) { return nil, errors.New("secret") })
 	a, _ := newAPI(Config{}, Dependencies{Auth: auth})

@@ -8,7 +8,7 @@ import (
 
 const maxLimited = 10_000 // tokens whose requests are counted
 
-// limitRate counts a request against the rate of its token. Headers tell the client what is left of it, as in
+// limitRate counts a request against the rate of its token. Headers report what remains of it, as in
 // draft-ietf-httpapi-ratelimit-headers-10: r requests may follow at once, and one more in t seconds. Each process
 // counts for itself: where several serve one database, a token may use its rate on each.
 func (a *API) limitRate(x *exchange) error {

@@ -13,25 +13,25 @@ import (
 	"plantstore/internal/plant"
 )
 
-// stuck is a database whose writes do not return before release is closed.
-type stuck struct{ entered, release chan struct{} }
+// blocking is a database whose writes do not return before release is closed.
+type blocking struct{ entered, release chan struct{} }
 
-func (s stuck) write() {
+func (s blocking) write() {
 	s.entered <- struct{}{}
 	<-s.release
 }
 
-func (s stuck) Create(context.Context, plant.Record) (plant.Outcome, error) {
+func (s blocking) Create(context.Context, plant.Record) (plant.Outcome, error) {
 	s.write()
 	return plant.Created, nil
 }
 
-func (s stuck) Replace(context.Context, string, int64, plant.Plant, *plant.Plant) error {
+func (s blocking) Replace(context.Context, string, int64, plant.Plant, *plant.Plant) error {
 	s.write()
 	return nil
 }
 
-func (s stuck) Remove(context.Context, string, int64, *plant.Plant) error {
+func (s blocking) Remove(context.Context, string, int64, *plant.Plant) error {
 	s.write()
 	return nil
 }
@@ -48,7 +48,7 @@ func (o *owners) Owners() int { return int(o.n.Load()) }
 type writers struct {
 	t                    *testing.T
 	api                  *API
-	db                   stuck
+	db                   blocking
 	method, target, body string
 	waiting              sync.WaitGroup
 }
@@ -84,7 +84,7 @@ func TestQueuesAreShared(t *testing.T) {
 		{"DELETE", "/plants/1", ``, maxEdits},
 	} {
 		t.Run(test.method, func(t *testing.T) {
-			db := stuck{make(chan struct{}), make(chan struct{})}
+			db := blocking{make(chan struct{}), make(chan struct{})}
 			conns := new(owners)
 			conns.n.Store(1)
 			a, _ := newAPI(Config{}, Dependencies{

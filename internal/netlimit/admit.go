@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	pollInterval  = time.Millisecond      // between checks of the accept queue
+	pollInterval  = time.Millisecond      // between polls of the accept queue
 	evictInterval = 50 * time.Millisecond // between searches that found no connection to evict: each visits all
 	logInterval   = time.Second           // between reports of refused connections
 	maxPause      = time.Second           // after an error of accept

@@ -19,7 +19,7 @@ func (*backlog) take(time.Time, int, func(open func() (net.Conn, error)) bool) (
 	return 0, 0
 }
 
-// peek can't tell here.
+// peek is not supported here.
 func peek(net.Conn) (unread, closed bool) { return false, false }
 
 func isOutOfFiles(error) bool { return false }

@@ -107,7 +107,7 @@ func (l *Listener) connState(nc net.Conn, s http.ConnState) {
 	}
 }
 
-// Read also serves net/http's background read: while a handler runs, it reads one byte to learn of a disconnect. That
+// Read also serves net/http's background read: while a handler runs, it reads one byte to detect a disconnect. That
 // read ends at once, with no byte and no error, which net/http takes for nothing. A batch is committed whether or not
 // its clients are still connected, and the background read would cost 4.8 µs for each request, 12 % of the CPU time of
 // a create: a system call, a goroutine that is parked, a wake-up. CancelOnDisconnect is for handlers that want to know.
@@ -192,7 +192,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 // deadline is the one that is set, in ns since 1970.
 type deadline int64
 
-// covers reports whether t needs not be set, and otherwise records it.
+// covers reports whether t need not be set, and otherwise records it.
 func (d *deadline) covers(t time.Time) bool {
 	if later := t.UnixNano() - int64(*d); t.IsZero() || later >= 0 && later < int64(time.Second) {
 		return true

@@ -153,7 +153,7 @@ func TestCancelOnDisconnect(t *testing.T) {
 	select {
 	case <-left.Done():
 	case <-time.After(waitLimit):
-		t.Error("the client has disconnected, its context goes on")
+		t.Error("the client has disconnected, its context was not cancelled")
 	}
 	time.Sleep(3 * disconnectCheck)
 	if err := stayed.Err(); err != nil {
@@ -177,7 +177,7 @@ func TestCancelOnDisconnect(t *testing.T) {
 
 func TestPeek(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("it can't tell")
+		t.Skip("peek is supported on Linux only")
 	}
 	c, client := pair(t)
 	check := func(what string, wantUnread, wantClosed bool) {

@@ -11,24 +11,27 @@ import (
 	"time"
 )
 
+const drainLimit = 10 * time.Second
+
+var drains = map[string]struct {
+	sent     []string // by each client
+	takes    time.Duration
+	cut      int
+	took     time.Duration
+	response int // of the first client
+}{
+	"no connections":     {nil, 0, 0, 0, 0},
+	"nothing sent":       {[]string{""}, 0, 0, time.Second, 0},
+	"short requests":     {[]string{get, get}, time.Second / 2, 0, time.Second / 2, 200},
+	"a request and idle": {[]string{get, ""}, 3 * time.Second, 0, 3 * time.Second, 200},
+	"half a request":     {[]string{"GET", "", "GET"}, 0, 2, drainLimit, 0},
+	"a long request":     {[]string{get, "GET"}, time.Minute, 2, drainLimit, 0},
+}
+
 // Connections without a request are closed after a second, requests get their response, and what is left at the end
 // is cut off and counted.
 func TestDrain(t *testing.T) {
-	const limit = 10 * time.Second
-	for name, c := range map[string]struct {
-		sent     []string // by each client
-		takes    time.Duration
-		cut      int
-		took     time.Duration
-		response int // of the first client
-	}{
-		"no connections":     {nil, 0, 0, 0, 0},
-		"nothing sent":       {[]string{""}, 0, 0, time.Second, 0},
-		"short requests":     {[]string{get, get}, time.Second / 2, 0, time.Second / 2, 200},
-		"a request and idle": {[]string{get, ""}, 3 * time.Second, 0, 3 * time.Second, 200},
-		"half a request":     {[]string{"GET", "", "GET"}, 0, 2, limit, 0},
-		"a long request":     {[]string{get, "GET"}, time.Minute, 2, limit, 0},
-	} {
+	for name, c := range drains {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPipes()
@@ -53,7 +56,7 @@ func TestDrain(t *testing.T) {
 				if l.Draining() {
 					t.Error("draining before Drain")
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				ctx, cancel := context.WithTimeout(t.Context(), drainLimit)
 				defer cancel()
 				start := time.Now()
 				if cut := l.Drain(ctx); cut != c.cut {

@@ -137,7 +137,7 @@ const disconnectCheck = 100 * time.Millisecond
 
 // CancelOnDisconnect returns a context that also ends when the client of the request whose context ctx is closes its
 // connection. net/http does that for every request, which is too expensive for a create: see conn.Read. Handlers
-// of long reads ask for it. Where the system can't tell, the context ends only with ctx.
+// of long reads use it. Where disconnects can't be detected, the context ends only with ctx.
 func (l *Listener) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
 	c := connOf(ctx)
 	ctx, cancel := context.WithCancel(ctx)

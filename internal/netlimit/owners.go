@@ -25,7 +25,7 @@ type owner struct {
 func (l *Listener) Owners() int { return int(l.owners.count.Load()) }
 
 // Identify records whose request the connection of ctx carries. It reports true when the connection is to be closed
-// after the response: while connections are refused, an owner of more than half of the slots loses some to others.
+// after the response: while connections are refused, an owner of more than half of the slots frees a slot for others.
 func (l *Listener) Identify(ctx context.Context, key [32]byte) (last bool) {
 	c := connOf(ctx)
 	if c == nil {

@@ -26,8 +26,8 @@ const (
 // inRequest reports whether a request has started whose response is not written yet.
 func (p phase) inRequest() bool { return p >= receiving && p <= receivingBody }
 
-// patience is how long a connection may wait for its client in a phase while others wait for a slot.
-func (p phase) patience() time.Duration {
+// waitTimeout is how long a connection may wait for its client in a phase while others wait for a slot.
+func (p phase) waitTimeout() time.Duration {
 	switch p {
 	case fresh:
 		return 100 * time.Millisecond
@@ -54,5 +54,5 @@ func (s state) since() time.Duration { return time.Duration(s >> phaseBits) }
 
 // overdue reports whether the wait for the client has lasted longer than its phase allows.
 func (s state) overdue(now time.Duration) bool {
-	return s.phase() != evicted && now-s.since() >= s.phase().patience()
+	return s.phase() != evicted && now-s.since() >= s.phase().waitTimeout()
 }

@@ -19,7 +19,7 @@ var phaseNames = map[phase]string{
 
 func TestState(t *testing.T) {
 	for p, want := range map[phase]struct {
-		patience  time.Duration
+		timeout   time.Duration
 		inRequest bool
 	}{
 		fresh: {100 * time.Millisecond, false}, idle: {time.Second, false}, receiving: {2 * time.Second, true},
@@ -29,8 +29,8 @@ func TestState(t *testing.T) {
 		if s.phase() != p || s.since() != time.Hour {
 			t.Errorf("newState(%s, 1h) = %s since %v", phaseNames[p], phaseNames[s.phase()], s.since())
 		}
-		if s.overdue(time.Hour+want.patience-1) || !s.overdue(time.Hour+want.patience) {
-			t.Errorf("%s: not overdue after exactly %v", phaseNames[p], want.patience)
+		if s.overdue(time.Hour+want.timeout-1) || !s.overdue(time.Hour+want.timeout) {
+			t.Errorf("%s: not overdue after exactly %v", phaseNames[p], want.timeout)
 		}
 		if p.inRequest() != want.inRequest {
 			t.Errorf("%s: inRequest() = %v", phaseNames[p], p.inRequest())
@@ -110,7 +110,7 @@ func TestEvictedIsFinal(t *testing.T) {
 	if c.move(idle, time.Now()) || c.phase() != evicted {
 		t.Errorf("moved to %s", phaseNames[c.phase()])
 	}
-	if c.evict(state(c.state.Load())) != true && len(c.listener.open()) != 0 {
+	if len(c.listener.open()) != 0 {
 		t.Error("still open")
 	}
 	defer func() {

@@ -50,7 +50,7 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		var probes sync.WaitGroup
 		for range 2 {
-			probes.Go(func() { probe("/readyz", 503, "not ready: ") })
+			probes.Go(func() { probe("/readyz", 503, "has not responded") })
 		}
 		probe("/livez", 200, "alive")
 		probes.Wait()
@@ -60,18 +60,37 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 		return
 	}
 	time.Sleep(20 * time.Millisecond)
-	for range 20 { // incomplete requests are not evicted at once
+	var incomplete []net.Conn
+	for range 20 { // they requests are not evicted at once
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.health, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		incomplete = append(incomplete, c)
 		io.WriteString(c, "GET /livez")
 	}
 	line := s.logged(t, `"refused connections"`)
 	if !strings.Contains(line, `"limit":8,"reason":"all connections that health allows are in use"`) {
 		t.Errorf("the log has %s", line)
 	}
+	for _, c := range incomplete {
+		c.Close()
+	}
+	waitAlive(t, prober, s.health+"/livez")
+}
+
+// waitAlive waits until a probe is not refused.
+func waitAlive(t *testing.T, prober *http.Client, url string) {
+	t.Helper()
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if response, err := prober.Get(url); err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return
+			}
+		}
+	}
+	t.Errorf("%s is refused after %v", url, waitLimit)
 }
 
 // Readiness fails from the signal to stop on.

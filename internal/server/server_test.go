@@ -23,8 +23,8 @@ import (
 	"plantstore/internal/token"
 )
 
-// TestMixedLoad runs everything at once in one process, where the race detector sees it: creates of new and of the
-// same ids, reads, edits, clients that disconnect, and a stop.
+// TestMixedLoad runs everything at once in one process, under the race detector in make test, which does not cover the
+// code of SQLite itself: creates of new and of the same ids, reads, edits, clients that disconnect, and a stop.
 func TestMixedLoad(t *testing.T) {
 	s := start(t, server.Config{Config: httpapi.Config{AccessLog: httpapi.LogAll}}, openStore(t))
 	var clients sync.WaitGroup
@@ -92,7 +92,7 @@ func (f failing) TokenByHash(ctx context.Context, h token.Hash) (token.Token, er
 	return f.Store.TokenByHash(ctx, h)
 }
 
-// A service that can't start says why and leaves no socket open.
+// A service that can't start returns the reason and leaves no socket open.
 func TestStartFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -137,7 +137,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// A server that fails ends the service, and Run says why.
+// A server that fails ends the service, and Run returns the reason.
 func TestServerFails(t *testing.T) {
 	public, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -151,7 +151,7 @@ func TestServerFails(t *testing.T) {
 			t.Errorf("Run() = %v", err)
 		}
 	case <-time.After(waitLimit):
-		t.Error("the service runs on")
+		t.Error("the service has not stopped")
 	}
 }
 
@@ -220,7 +220,7 @@ func TestAbandonedCount(t *testing.T) {
 	select {
 	case <-abandoned.Done():
 	case <-time.After(waitLimit):
-		t.Error("the client has disconnected, its count goes on")
+		t.Error("the client has disconnected, its count was not cancelled")
 	}
 	if stays.Err() != nil {
 		t.Error("the client is connected, its count was cancelled")

@@ -17,8 +17,8 @@ type Store interface {
 	Plants
 	Tokens
 
-	// Check returns nil if a create would be accepted now, and otherwise an error that tells an
-	// operator why not.
+	// Check returns nil if a create would be accepted now, and otherwise an error that gives an
+	// operator the reason.
 	Check(ctx context.Context) error
 
 	// Lanes returns how many batches should be in flight at once.

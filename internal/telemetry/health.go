@@ -78,7 +78,7 @@ func (h *Health) ready() error {
 	}
 	elapsed := max(time.Since(run.started), readyTimeout)
 	err := fmt.Errorf("the database has not responded for %d s", elapsed/time.Second)
-	if lastErr != nil { // it may tell why
+	if lastErr != nil { // it may be the reason
 		err = fmt.Errorf("%w; the previous check failed: %w", err, lastErr)
 	}
 	return err

@@ -64,11 +64,21 @@ func TestCheckHangs(t *testing.T) {
 		if n := checks.Load(); n != 2 {
 			t.Errorf("%d checks, want 2", n)
 		}
+	})
+}
 
-		// Concurrent requests get the same result as soon as the check returns.
+// Concurrent requests get the same result as soon as the check returns.
+func TestCheckIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var checks atomic.Int32
+		results := make(chan error)
+		h := telemetry.NewHealth(func(context.Context) error {
+			checks.Add(1)
+			return <-results
+		})
 		for body, err := range map[string]error{"ready\n": nil, "not ready: no disk\n": errors.New("no disk")} {
 			before := checks.Load()
-			started = time.Now()
+			var probes sync.WaitGroup
 			for range 20 {
 				probes.Go(func() {
 					status, got, took := get(h, "/readyz")

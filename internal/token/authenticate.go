@@ -35,7 +35,7 @@ type Source interface {
 
 // Authenticator turns the Authorization header into a Token.
 //
-// It caches tokens, so that a busy client costs one look-up a second (cache.go), and limits look-ups of unknown
+// It caches tokens, so that a busy client costs one lookup a second (cache.go), and limits lookups of unknown
 // credentials, so that they cannot slow down known ones (unknown.go).
 type Authenticator struct {
 	fixed   *Token
@@ -50,7 +50,7 @@ func NewAuthenticator(lookup Lookup, fixed *Token, now func() time.Time) *Authen
 }
 
 // Authenticate returns the token of a request's Authorization headers, one of the errors above, or the error of
-// the look-up. The caller must not change the token, which other requests share.
+// the lookup. The caller must not change the token, which other requests share.
 func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from Source) (*Token, error) {
 	credential, err := bearer(headers)
 	if err != nil {

@@ -22,7 +22,7 @@ const here = from("192.0.2.1")
 
 func bearer(credential string) []string { return []string{"Bearer " + credential} }
 
-// lookup is a database with one token that counts look-ups.
+// lookup is a database with one token that counts lookups.
 type lookup struct {
 	token token.Token
 	err   error
@@ -112,7 +112,7 @@ func TestMistypedTokensAreNotLookedUp(t *testing.T) {
 		}
 	}
 	if n := l.asked.Load(); n != 0 {
-		t.Errorf("%d look-ups for a wrong checksum, want none", n)
+		t.Errorf("%d lookups for a wrong checksum, want none", n)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestExpiryAndRevocation(t *testing.T) {
 		}
 		time.Sleep(time.Until(l.token.Expires))
 		if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, token.ErrExpired) || l.asked.Load() != 1 {
-			t.Errorf("a cached token when it expires: %v after %d look-ups, want %v", err, l.asked.Load(), token.ErrExpired)
+			t.Errorf("a cached token when it expires: %v after %d lookups, want %v", err, l.asked.Load(), token.ErrExpired)
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 
 const (
 	freshFor      = time.Second     // a revocation by any process takes effect within two seconds
-	lookupTimeout = 5 * time.Second // of a look-up, and of the wait for one
-	maxCached     = 10_000          // entries; beyond that a random one is dropped, which costs it a look-up
+	lookupTimeout = 5 * time.Second // of a lookup, and of the wait for one
+	maxCached     = 10_000          // entries; beyond that a random one is dropped, which costs it a lookup
 )
 
 // cache keeps the tokens that were looked up. It looks up a hash once at a time, however many requests wait for it.
@@ -26,7 +26,7 @@ type cache struct {
 }
 
 type entry struct {
-	started time.Time     // when the look-up started
+	started time.Time     // when the lookup started
 	done    chan struct{} // closed when token and err are set
 	token   Token
 	err     error
@@ -43,7 +43,7 @@ func (c *cache) get(hash Hash) *entry {
 	return c.entries[hash]
 }
 
-// current returns the token of an entry, after another look-up if the entry is stale.
+// current returns the token of an entry, after another lookup if the entry is stale.
 //
 // A stale entry may still be loading: then the database is slow, and is not asked again before it has responded.
 func (c *cache) current(ctx context.Context, hash Hash, e *entry) (*Token, error) {
@@ -56,12 +56,12 @@ func (c *cache) current(ctx context.Context, hash Hash, e *entry) (*Token, error
 	return e.wait(ctx)
 }
 
-// isStale reports whether the look-up of an entry started too long ago. The start counts, because a look-up
+// isStale reports whether the lookup of an entry started too long ago. The start counts, because a lookup
 // may miss what has changed since then.
 func (c *cache) isStale(e *entry) bool { return c.now().Sub(e.started) > freshFor }
 
 // load returns the entry of a hash: the present one if it is fresh or loading, otherwise a new one, once its
-// look-up has ended.
+// lookup has ended.
 func (c *cache) load(ctx context.Context, hash Hash) *entry {
 	c.mu.Lock()
 	previous := c.entries[hash]
@@ -79,10 +79,10 @@ func (c *cache) load(ctx context.Context, hash Hash) *entry {
 	c.entries[hash] = e
 	c.mu.Unlock()
 
-	// Other requests wait for this look-up too, so it continues when the request that started it ends.
+	// Other requests wait for this lookup too, so it continues when the request that started it ends.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 	defer cancel()
-	e.err = errors.New("the look-up panicked")
+	e.err = errors.New("the lookup panicked")
 	defer func() {
 		if e.err != nil {
 			c.discard(hash, e, previous)
@@ -93,7 +93,7 @@ func (c *cache) load(ctx context.Context, hash Hash) *entry {
 	return e
 }
 
-// discard removes an entry whose look-up failed, so that the next request looks up again. An error of the database
+// discard removes an entry whose lookup failed, so that the next request looks up again. An error of the database
 // says nothing about the token: then the previous entry, if any, stays, and the credential is still known.
 func (c *cache) discard(hash Hash, e, previous *entry) {
 	c.mu.Lock()

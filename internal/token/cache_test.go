@@ -40,7 +40,7 @@ func TestOneLookupASecond(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := l.asked.Load(); n != test.lookups {
-				t.Errorf("%d look-ups after %v, want %d", n, test.after, test.lookups)
+				t.Errorf("%d lookups after %v, want %d", n, test.after, test.lookups)
 			}
 		}
 	})
@@ -57,7 +57,7 @@ func TestRevocationTakesEffectWithinTwoSeconds(t *testing.T) {
 	})
 }
 
-// A request that comes two seconds after a revocation is not authenticated by a look-up that started before it.
+// A request that comes two seconds after a revocation is not authenticated by a lookup that started before it.
 func TestRevocationWithSlowLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, l, header := newCached(t)
@@ -73,7 +73,7 @@ func TestRevocationWithSlowLookups(t *testing.T) {
 		}
 		ask(nil)
 		time.Sleep(500 * time.Millisecond)
-		ask(nil) // shares the look-up of the first
+		ask(nil) // shares the lookup of the first
 		synctest.Wait()
 		l.token.Revoked = time.Now()
 		time.Sleep(1999 * time.Millisecond)
@@ -82,7 +82,7 @@ func TestRevocationWithSlowLookups(t *testing.T) {
 		}
 		waiting.Wait()
 		if n := l.asked.Load(); n != 3 {
-			t.Errorf("%d look-ups, want the first, one before the revocation and one for the ten after it", n)
+			t.Errorf("%d lookups, want the first, one before the revocation and one for the ten after it", n)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestLookupTimesOut(t *testing.T) {
 	})
 }
 
-// A request whose context ends stops waiting, unless the token is cached, and does not end a shared look-up.
+// A request whose context ends stops waiting, unless the token is cached, and does not end a shared lookup.
 func TestRequestEndsDuringALookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, l, header := newCached(t)
@@ -166,12 +166,12 @@ func TestRequestEndsDuringALookup(t *testing.T) {
 		}
 		_, err = a.Authenticate(t.Context(), header, here)
 		if err != nil || time.Since(start) != 800*time.Millisecond || l.asked.Load() != 2 {
-			t.Errorf("another request: %v after %v and %d look-ups", err, time.Since(start), l.asked.Load())
+			t.Errorf("another request: %v after %v and %d lookups", err, time.Since(start), l.asked.Load())
 		}
 	})
 }
 
-// panics is a database that panics a second after the first look-up.
+// panics is a database that panics a second after the first lookup.
 type panics struct {
 	lookup *lookup
 	once   sync.Once
@@ -201,7 +201,7 @@ func TestLookupPanics(t *testing.T) {
 		synctest.Wait()
 		waiting.Go(func() {
 			if got, err := a.Authenticate(t.Context(), header, here); err == nil {
-				t.Errorf("a request that shared the look-up = %v, nil", got)
+				t.Errorf("a request that shared the lookup = %v, nil", got)
 			}
 		})
 		waiting.Wait()
@@ -240,10 +240,10 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	use(headers...)
 	if n := use(headers...); n != 0 {
-		t.Errorf("%d look-ups of %d tokens again, want none", n, most)
+		t.Errorf("%d lookups of %d tokens again, want none", n, most)
 	}
 	use(bearer(token.Generate()))
 	if n := use(headers...); n == 0 {
-		t.Errorf("no look-up of %d tokens after another, want one dropped", most)
+		t.Errorf("no lookup of %d tokens after another, want one dropped", most)
 	}
 }

@@ -1,4 +1,4 @@
-// Package token decides who may do what: it makes credentials, authenticates requests and defines scopes.
+// Package token handles credentials: it generates them, authenticates requests and defines scopes.
 package token
 
 import (
@@ -123,7 +123,7 @@ const (
 )
 
 // Generate returns a new credential: a prefix that secret scanners recognise, 30 random base62 characters
-// (178 bits) and a checksum that detects typos without a look-up.
+// (178 bits) and a checksum that detects typos without a lookup.
 func Generate() string {
 	secret := make([]byte, 0, secretLen)
 	for random := make([]byte, 2*secretLen); len(secret) < secretLen; {

@@ -9,10 +9,10 @@ import (
 	"plantstore/internal/rate"
 )
 
-// unknownLimiter limits look-ups of credentials that are not in the cache. Few run at once, and an address that
-// has sent too many wrong credentials is refused without a look-up, except in the retry slot of a credential.
+// unknownLimiter limits lookups of credentials that are not in the cache. Few run at once, and an address that
+// has sent too many wrong credentials is refused without a lookup, except in the retry slot of a credential.
 //
-// Without the slots a right token that is not cached would compete for the look-ups of its address, for example
+// Without the slots a right token that is not cached would compete for the lookups of its address, for example
 // behind the same proxy. While 100 or 1,000 wrong tokens a second came from there, a client that followed
 // Retry-After was not admitted within ten minutes in the median of 40 trials; with the slots it was after 25 s in
 // the median and 57 s at most.
@@ -31,7 +31,7 @@ const (
 	slotLength = 2 * time.Second
 )
 
-// failureLimit is generous: a credential cannot be guessed, and concurrent look-ups are limited anyway.
+// failureLimit is generous: a credential cannot be guessed, and concurrent lookups are limited anyway.
 var failureLimit = rate.Limit{Count: 10, Per: time.Second, Burst: 100}
 
 func newUnknownLimiter(now func() time.Time) *unknownLimiter {
@@ -61,7 +61,7 @@ func (l *unknownLimiter) check(credential string, hash Hash, from netip.Addr) er
 
 func (l *unknownLimiter) countFailure(from netip.Addr) { l.failures.Take(from, failureLimit) }
 
-// acquire waits until another look-up may run. The caller must release it.
+// acquire waits until another lookup may run. The caller must release it.
 func (l *unknownLimiter) acquire(ctx context.Context) error {
 	select {
 	case l.lookups <- struct{}{}:

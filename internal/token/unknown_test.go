@@ -14,7 +14,7 @@ import (
 	"plantstore/internal/token"
 )
 
-// exceed sends wrong credentials until one is refused without a look-up, and returns how many were looked up.
+// exceed sends wrong credentials until one is refused without a lookup, and returns how many were looked up.
 func exceed(t *testing.T, a *token.Authenticator, address from) int {
 	t.Helper()
 	for n := range 1000 {
@@ -30,7 +30,7 @@ func exceed(t *testing.T, a *token.Authenticator, address from) int {
 	panic("unreachable")
 }
 
-// Beyond the limit of an address, wrong credentials are refused without a look-up. Cached tokens from the same
+// Beyond the limit of an address, wrong credentials are refused without a lookup. Cached tokens from the same
 // address, even stale ones, are not affected, nor are other addresses.
 func TestFailuresAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestMistypedTokensAreLimited(t *testing.T) {
 	})
 }
 
-// The limit also holds for requests that are already waiting for their look-up when it is exceeded.
+// The limit also holds for requests that are already waiting for their lookup when it is exceeded.
 func TestWaitingRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lookup{}

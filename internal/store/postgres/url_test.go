@@ -145,7 +145,7 @@ func TestOpenErrors(t *testing.T) {
 		// The name is invalid, so that no name server is asked.
 		{"an unknown host", "postgres://postgres:not-to-be-seen@host..invalid/plants", "can't be resolved"},
 		{"a wrong password", as(pgtest.User, "not-to-be-seen-either"), "rejected the user or the password"},
-		{"an unknown user", as("stranger", pgtest.Password), "rejected the user or the password"},
+		{"an unknown user", as("unknown", pgtest.Password), "rejected the user or the password"},
 		{"an unknown database", edit(func(u *url.URL) { u.Path = "/nowhere" }), "no database of this name"},
 		{"an unknown setting", param("no_such_setting", "1"), "no_such_setting"},
 	}

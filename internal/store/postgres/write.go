@@ -109,7 +109,7 @@ type query func(ctx context.Context, conn *pgx.Conn) error
 
 // read runs a query, and once more if the connection was lost.
 //
-// When ctx ends, read stops waiting for a slot, but a query that has started runs on until its timeout: pgx
+// When ctx ends, read stops waiting for a slot, but a query that has started continues until its timeout: pgx
 // can only cancel it by closing the connection, and a new connection costs more than the rest of a query.
 func (s *Store) read(ctx context.Context, timeout time.Duration, run query) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -30,8 +30,12 @@ func (w *writer) addLarge(t *testing.T, id int64) {
 
 func (w *writer) wantLogBelow(t *testing.T, limit int64) {
 	t.Helper()
-	if log, err := os.Stat(w.path + "-wal"); err != nil || log.Size() > limit {
-		t.Errorf("the log has %d MiB, %v, want %d at most", log.Size()>>20, err, limit>>20)
+	log, err := os.Stat(w.path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if log.Size() > limit {
+		t.Errorf("the log has %d MiB, want %d at most", log.Size()>>20, limit>>20)
 	}
 }
 
@@ -59,11 +63,22 @@ func TestBusyTimeoutAfterCheckpoint(t *testing.T) {
 }
 
 func TestLogIsBounded(t *testing.T) {
-	w := newWriter(t)
-	for id := range int64(60) {
-		w.addLarge(t, id)
+	const limit, n = 24 << 20, 30 // maxWALPages are 16 MiB
+	s := newStore(t)
+	large := plant.Plant{Name: strings.Repeat("x", 1<<20)}
+	for id := range int64(n) {
+		record := plant.Record{Store: "main", New: plant.New{ID: id, Plant: large}}
+		if _, err := s.CreateBatch(t.Context(), []plant.Record{record}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	w.wantLogBelow(t, 24<<20) // maxWALPages are 16 MiB
+	s.writer.wantLogBelow(t, limit)
+	for id := range int64(n) {
+		if err := s.Replace(t.Context(), "main", id, large, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.writer.wantLogBelow(t, limit)
 }
 
 // With a reader at every moment the log does not restart by itself.

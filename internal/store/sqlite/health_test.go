@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plantstore/internal/plant"
@@ -80,23 +81,25 @@ func TestCheckInterval(t *testing.T) {
 }
 
 func TestCheckOfSlowWrite(t *testing.T) {
-	w := newWriter(t)
-	w.lock <- struct{}{}
-	for ago, want := range map[time.Duration]string{
-		slowWrite - time.Second: "", 3*time.Second + 500*time.Millisecond: "a write has waited 3 s for the disk",
-	} {
-		started := time.Now().Add(-ago)
-		w.started.Store(&started)
-		err := w.check()
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("check() %v after a write started = %v, want %q", ago, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t)
+		w.lock <- struct{}{}
+		for ago, want := range map[time.Duration]string{
+			slowWrite: "", slowWrite + 1: "a write has waited 2 s for the disk", 4*time.Second - 1: "waited 3 s",
+		} {
+			started := time.Now().Add(-ago)
+			w.started.Store(&started)
+			err := w.check()
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("check() %v after a write started = %v, want %q", ago, err, want)
+			}
 		}
-	}
-	<-w.lock
-	w.mustAdd(t, 1, "x")
-	if w.started.Load() != nil {
-		t.Error("a write that ended is in flight")
-	}
+		<-w.lock
+		w.mustAdd(t, 1, "x")
+		if w.started.Load() != nil {
+			t.Error("a write that ended is in flight")
+		}
+	})
 }
 
 // The probe of a check finds a file that another process locks, and that it is free again.

@@ -41,7 +41,7 @@ func occupy(t *testing.T, s *Store, n int) (stop func()) {
 					t.Errorf("a read whose context ended = %v, want %v", err, context.Canceled)
 				}
 			case <-time.After(30 * time.Second):
-				t.Fatal("a read goes on 30 s after its context ended")
+				t.Fatal("a read has not ended 30 s after its context")
 			}
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,7 +81,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"the next schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 3", "newer program"},
 		{"another program's file", "CREATE TABLE notes (text)", "another program"},
 		{"another program's empty file", "PRAGMA application_id = 7; VACUUM", "another program"},
-		{"a table in the way", "PRAGMA application_id = 0x504C4E54; CREATE TABLE plants (text)", "apply schema/0001"},
+		{"an existing table", "PRAGMA application_id = 0x504C4E54; CREATE TABLE plants (text)", "apply schema/0001"},
 	} {
 		path := filepath.Join(t.TempDir(), "x.db")
 		exec(t, openOther(t, path), test.statements)
@@ -228,50 +227,5 @@ func TestListSearchesByKey(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "x.db"))
 	if got, want := s.Plan(t), "SEARCH plants USING PRIMARY KEY (store=? AND id>?)"; got != want {
 		t.Errorf("the plan of a list is %q, want %q", got, want)
-	}
-}
-
-// However many edits wait, a create waits for one of them.
-func TestCreateWaitsForOneEdit(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "plants.db"))
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 0, "x", "-")}); err != nil {
-		t.Fatal(err)
-	}
-	const editors = 40
-	var edited atomic.Int64
-	stop := make(chan struct{})
-	var editing sync.WaitGroup
-	for range editors {
-		editing.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if err := s.Replace(t.Context(), "main", 0, plant.Plant{Name: "y"}, nil); err != nil {
-					t.Error(err)
-					return
-				}
-				edited.Add(1)
-			}
-		})
-	}
-	for edited.Load() < 2*editors && !t.Failed() { // all of them run
-		time.Sleep(time.Millisecond)
-	}
-	var between []int64
-	for id := range int64(50) {
-		before := edited.Load()
-		if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 1+id, "x", "-")}); err != nil {
-			t.Fatal(err)
-		}
-		between = append(between, edited.Load()-before)
-	}
-	close(stop)
-	editing.Wait()
-	slices.Sort(between)
-	if middle := between[len(between)/2]; middle > 10 {
-		t.Errorf("%d of %d edits went before a create, want one or two", middle, editors)
 	}
 }

@@ -175,3 +175,46 @@ func TestEditTimeouts(t *testing.T) {
 		}
 	})
 }
+
+// However many edits wait, a create waits for one of them: the others find its plant.
+func TestCreateWaitsForOneEdit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plants.db")
+	if err := createFile(path); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w, err := openWriter(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Store{writer: w}
+		const editors = 40
+		edits := make(chan error, editors)
+		w.lock <- struct{}{}
+		for range editors {
+			go func() { edits <- s.Replace(t.Context(), "main", 1, plant.Plant{Name: "y"}, nil) }()
+		}
+		synctest.Wait()
+		created := make(chan error, 1)
+		go func() {
+			_, err := s.CreateBatch(t.Context(), []plant.Record{{Store: "main", New: plant.New{ID: 1}}})
+			created <- err
+		}()
+		synctest.Wait()
+		<-w.lock
+		before := 0
+		for range editors {
+			if err := <-edits; errors.Is(err, plant.ErrNotFound) {
+				before++
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if err := errors.Join(<-created, w.close()); err != nil {
+			t.Error(err)
+		}
+		if before != 1 {
+			t.Errorf("%d of %d edits preceded the create, want 1", before, editors)
+		}
+	})
+}
