@@ -67,21 +67,27 @@ func whileFrozen(t *testing.T, s *testkit.Server, r *record, v *testkit.Volume, 
 	for id := range int64(200) {
 		writes.Go(func() { r.create(t, s, 100+id) })
 	}
+	written := make(chan struct{})
 	for range 8 {
 		readers.Go(func() {
 			for n := int64(0); ; n++ {
+				wantRead(t, s, n%20)
 				select {
-				case <-thawed:
+				case <-written:
 					return
 				case <-time.After(5 * time.Millisecond):
-					wantRead(t, s, n%20)
 				}
 			}
 		})
 	}
 	waitNotReady(t, s, "waited")
 	writes.Wait()
+	close(written)
+	readers.Wait() // The disk still blocks the first write.
 	wantFrozen(t, thawed)
+	if r.slowest > 30*time.Second {
+		t.Errorf("the slowest write took %v, want an end long before the thaw", r.slowest)
+	}
 	if r.responses[200] != 20 || r.responses[50301]+r.responses[50302] != len(r.sent)-20 {
 		t.Errorf("responses %v, want no 200 but the 20 before the freeze", r.responses)
 	}
@@ -92,7 +98,6 @@ func whileFrozen(t *testing.T, s *testkit.Server, r *record, v *testkit.Volume, 
 	thaw()
 	r.waitAcknowledged(t, s, 1000)
 	s.WaitReady(t, true)
-	readers.Wait()
 }
 
 // wantFrozen fails the test if the freeze has already ended: then some response came only after it.

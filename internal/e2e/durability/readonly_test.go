@@ -27,8 +27,8 @@ func TestVolumeFull(t *testing.T) {
 	if r.responses[50304] != 1 {
 		t.Fatalf("responses %v, want 200 and then one 50304", r.responses)
 	}
-	if file, err := os.Stat(db); err != nil || file.Size() < 1<<20 {
-		t.Errorf("the file has %d bytes (%v): no checkpoint ran before the disk was full", file.Size(), err)
+	if size := fileSize(t, db); size < 1<<20 {
+		t.Errorf("the file has %d bytes: no checkpoint ran before the disk was full", size)
 	}
 	waitNotReady(t, s, "full")
 	wantRead(t, s, 1)
@@ -42,12 +42,21 @@ func TestVolumeFull(t *testing.T) {
 			t.Fatalf("responses %v after space was freed", r.responses)
 		}
 	}
-	if file, err := os.Stat(db); err != nil || file.Size() < 20<<20 {
-		t.Errorf("the file has %d bytes (%v): no checkpoint ran after space was freed", file.Size(), err)
+	if size := fileSize(t, db); size < 20<<20 {
+		t.Errorf("the file has %d bytes: no checkpoint ran after space was freed", size)
 	}
 	s.Kill()
 	testkit.StartFixed(t, db)
 	r.check(t, db)
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
 }
 
 // On a file system that refuses writes for a while, creates are refused and reads work; then the service continues.

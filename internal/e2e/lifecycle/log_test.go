@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"plantstore/internal/testkit"
 )
@@ -63,8 +62,8 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// requestsLogged waits until the log has so many requests and returns all that it has: a record is written after the
-// response. Unless all are logged, slow requests are ignored, since a busy machine causes them.
+// requestsLogged waits until the log has so many requests, stops the server and returns all requests of its log. Unless
+// all are logged, slow requests are ignored, since a busy machine causes them.
 func requestsLogged(t *testing.T, s *testkit.Server, want int, all bool) (records []map[string]any) {
 	t.Helper()
 	find := func() (records []map[string]any) {
@@ -85,7 +84,7 @@ func requestsLogged(t *testing.T, s *testkit.Server, want int, all bool) (record
 		return records
 	}
 	testkit.WaitFor(t, fmt.Sprintf("%d requests in the log", want), func() bool { return len(find()) >= want })
-	time.Sleep(50 * time.Millisecond) // so that one too many would be found
+	s.Stop() // Then the log is complete.
 	return find()
 }
 

@@ -133,8 +133,10 @@ func TestFileMode(t *testing.T) {
 	p.Create(t, `{"id":1,"name":"x"}`)
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		info, err := os.Stat(db + suffix)
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("the mode of the file%s is %v, %v, want 0600", suffix, info.Mode(), err)
+		if err != nil {
+			t.Error(err)
+		} else if info.Mode().Perm() != 0o600 {
+			t.Errorf("the mode of the file%s is %v, want 0600", suffix, info.Mode())
 		}
 	}
 }

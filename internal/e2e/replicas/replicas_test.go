@@ -153,7 +153,11 @@ func TestRevokedOnEveryServer(t *testing.T) {
 		wg.Go(func() {
 			for { // A busy client keeps its token in the cache.
 				after := time.Since(revoked) // The create itself may wait for the disk.
-				a := p.Create(t, `{"id":1,"name":"x"}`)
+				a, err := p.Send("POST", "/plants", `{"id":1,"name":"x"}`)
+				if err != nil {
+					t.Errorf("server %d: %v", i, err)
+					return
+				}
 				if a.Status != 200 {
 					testkit.WantError(t, "after", a, 40106)
 					t.Logf("server %d: revoked after %v", i, after.Round(time.Millisecond))
@@ -186,7 +190,7 @@ func TestServerOfThreeIsKilled(t *testing.T) {
 		wantReady(t, p, 200)
 	}
 	for number := range tr.count() {
-		if number/100 == 503 {
+		if number/100 == 503 && number != 50301 { // A busy server may refuse a create.
 			t.Errorf("error %d: the others did not serve", number)
 		}
 	}
@@ -212,7 +216,7 @@ func TestTenStartAtOnce(t *testing.T) {
 // Servers that find no token at the same moment still issue only one.
 func TestOneFirstToken(t *testing.T) {
 	t.Parallel()
-	for range 3 {
+	for range 6 {
 		all, together := startTogether(t, 4)
 		oneFirstToken(t, all)
 		if together {
@@ -240,12 +244,12 @@ func startTogether(t *testing.T, n int) (all []*testkit.Server, together bool) {
 	waiting := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = '" +
 		testkit.DatabaseName(t, db) + "'"
 	var first time.Time // when the first one waited
-	for start := time.Now(); !together && time.Since(start) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); !together && time.Since(start) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
 		found := server.Query(t, "postgres", waiting)[0][0]
 		if together = found == strconv.Itoa(n); found != "0" && first.IsZero() {
 			first = time.Now()
 		}
-		if !first.IsZero() && time.Since(first) > time.Second {
+		if !first.IsZero() && time.Since(first) > 4*time.Second {
 			break
 		}
 	}
