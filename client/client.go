@@ -6,8 +6,8 @@
 //   - Create, Get, Plants and Count are retried after the statuses 429, 502, 503 and 504, when no
 //     connection could be made, and when a connection was lost before the response was complete.
 //   - Replace and Remove are retried only when the service cannot have made the change: after 429,
-//     after a 503 of the service that says that nothing was stored, and when no connection could
-//     be made.
+//     after a 503 whose error number means that nothing was stored, and when no connection
+//     could be made.
 //
 // Use WithRetries to configure this. A response that is not a success is an *Error. A change
 // that failed may still have been made if errors.Is(err, ErrUnknown). No error contains the token.
@@ -151,8 +151,8 @@ func (c *Client) Get(ctx context.Context, id int64) (Stored, error) {
 // Replace changes the name and the tag of an existing plant. If ifMatch is not empty, the plant is
 // changed only if it still has that ETag.
 //
-// Replace is retried only if nothing can have been changed: after 429, after a 503 of the service
-// that says that nothing was stored, and when no connection could be made. So an *Error with the
+// Replace is retried only if nothing can have been changed: after 429, after a 503
+// whose error number means that nothing was stored, and when no connection could be made. So an *Error with the
 // number 40401 (no such plant) or 41201 (a different ETag) is final: nothing was replaced.
 //
 // If errors.Is(err, ErrUnknown), the plant may have been replaced: Get it. Calling Replace again

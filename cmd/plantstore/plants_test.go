@@ -95,7 +95,7 @@ func matches(got, want string) bool {
 	return got == want || want != "" && !strings.HasSuffix(want, "\n") && strings.HasPrefix(got, want)
 }
 
-// scripted is a service that responds as the test says and records the requests.
+// scripted is a service that responds as the test specifies and records the requests.
 type scripted struct {
 	*httptest.Server
 	mu       sync.Mutex

@@ -41,11 +41,11 @@ var (
 	errExpectation     = errors.New("the Expect header must be absent or 100-continue")
 	errBadQuery        = errors.New("the query string is not well-formed")
 	errBadPrecondition = errors.New("If-Match must be * or a list of entity tags")
-	errRate            = errors.New("the token exceeded its rate")
+	errRate            = errors.New("the token exceeded its rate limit")
 )
 
 // failures maps every error of a handler to its entry of the catalogue. The first match counts; an error without a
-// match is errInternal, and the client learns nothing about it.
+// match is errInternal, and its text is not sent to the client.
 var failures = []struct {
 	err error
 	Failure

@@ -10,7 +10,7 @@ import (
 	"plantstore/internal/token"
 )
 
-// A token's own rate goes before that of the service.
+// A token's own rate takes precedence over that of the service.
 func TestRateLimit(t *testing.T) {
 	parse := func(text string, burst int64) rate.Limit {
 		l, err := rate.Parse(text, burst)

@@ -199,7 +199,7 @@ func listen(inherited net.Listener, address string) (net.Listener, error) {
 	return net.Listen("tcp", address)
 }
 
-// cause returns the last of a chain of network errors, which says what is wrong.
+// cause returns the last of a chain of network errors, the most specific one.
 func cause(err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return e.Err

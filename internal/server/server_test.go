@@ -199,7 +199,7 @@ func TestRunWaitsForCommits(t *testing.T) {
 // A count ends when its client disconnects, and not before.
 func TestAbandonedCount(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("a disconnect can't be seen")
+		t.Skip("disconnects are detected on Linux only")
 	}
 	st := &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
 	s := start(t, server.Config{}, st)

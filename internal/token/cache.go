@@ -94,7 +94,7 @@ func (c *cache) load(ctx context.Context, hash Hash) *entry {
 }
 
 // discard removes an entry whose lookup failed, so that the next request looks up again. An error of the database
-// says nothing about the token: then the previous entry, if any, stays, and the credential is still known.
+// does not concern the token: then the previous entry, if any, stays, and the credential is still known.
 func (c *cache) discard(hash Hash, e, previous *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

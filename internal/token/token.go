@@ -95,7 +95,7 @@ func StoredScopes(text string) Scope {
 // DefaultStore is the store of a token that names no other.
 const DefaultStore = "main"
 
-// CheckName returns an error if a name of a token or a store, which kind says, is hard to type or to read.
+// CheckName returns an error if a name is hard to type or to read. Its kind is token or store.
 func CheckName(kind, name string) error {
 	if len(name) == 0 || len(name) > 64 {
 		return fmt.Errorf("the %s name %q must have 1 to 64 characters", kind, name)

@@ -132,7 +132,7 @@ func TestWaitingRequestsAreLimited(t *testing.T) {
 	})
 }
 
-// A right token that is not cached is admitted when Retry-After says, while wrong ones come from its address.
+// A right token that is not cached is admitted after the time in Retry-After, while wrong ones come from its address.
 func TestRightTokenAmongFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 8 {

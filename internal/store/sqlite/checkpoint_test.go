@@ -65,7 +65,7 @@ func TestBusyTimeoutAfterCheckpoint(t *testing.T) {
 func TestLogIsBounded(t *testing.T) {
 	const limit, n = 24 << 20, 30 // maxWALPages are 16 MiB
 	s := newStore(t)
-	large := plant.Plant{Name: strings.Repeat("x", 1<<20)}
+	large, other := plant.Plant{Name: strings.Repeat("x", 1<<20)}, plant.Plant{Name: strings.Repeat("y", 1<<20)}
 	for id := range int64(n) {
 		record := plant.Record{Store: "main", New: plant.New{ID: id, Plant: large}}
 		if _, err := s.CreateBatch(t.Context(), []plant.Record{record}); err != nil {
@@ -74,7 +74,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 	s.writer.wantLogBelow(t, limit)
 	for id := range int64(n) {
-		if err := s.Replace(t.Context(), "main", id, large, nil); err != nil {
+		if err := s.Replace(t.Context(), "main", id, other, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
