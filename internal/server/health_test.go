@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -33,39 +34,26 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 	s := start(t, server.Config{}, database)
 	defer close(database.end)
 
-	prober := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: waitLimit}
-	probe := func(path string, status int, words string) {
-		response, err := prober.Get(s.health + path)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body)
-		if response.StatusCode != status || !strings.Contains(string(body), words) {
-			t.Errorf("%s = %d %q, want %d and %q", path, response.StatusCode, body, status, words)
-		}
-	}
-	for range 3 { // more in all than the limit, and few at a time: those before may not be closed yet
-		time.Sleep(20 * time.Millisecond)
+	address := strings.TrimPrefix(s.health, "http://")
+	for range 3 { // more in all than the limit
 		var probes sync.WaitGroup
 		for range 2 {
-			probes.Go(func() { probe("/readyz", 503, "has not responded") })
+			probes.Go(func() { wantProbe(t, address, "/readyz", "503", "has not responded") })
 		}
-		probe("/livez", 200, "alive")
+		wantProbe(t, address, "/livez", "200", "alive")
 		probes.Wait()
 	}
 
 	if runtime.GOOS != "linux" { // elsewhere connections wait instead of being refused
 		return
 	}
-	time.Sleep(20 * time.Millisecond)
 	var incomplete []net.Conn
-	for range 20 { // they requests are not evicted at once
-		c, err := net.Dial("tcp", strings.TrimPrefix(s.health, "http://"))
+	for range 20 { // an incomplete request is not evicted at once
+		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer c.Close()
 		incomplete = append(incomplete, c)
 		io.WriteString(c, "GET /livez")
 	}
@@ -76,21 +64,36 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 	for _, c := range incomplete {
 		c.Close()
 	}
-	waitAlive(t, prober, s.health+"/livez")
-}
-
-// waitAlive waits until a probe is not refused.
-func waitAlive(t *testing.T, prober *http.Client, url string) {
-	t.Helper()
-	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if response, err := prober.Get(url); err == nil {
-			response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return
-			}
+	deadline := time.Now().Add(waitLimit)
+	for ; !strings.Contains(probe(address, "/livez"), "alive"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("/livez after the other connections were closed: %q", probe(address, "/livez"))
 		}
 	}
-	t.Errorf("%s is refused after %v", url, waitLimit)
+}
+
+// probe returns the response, headers included, after the server has closed the connection.
+func probe(address, path string) string {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(waitLimit))
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path)
+	response, err := io.ReadAll(c)
+	if err != nil {
+		return err.Error()
+	}
+	return string(response)
+}
+
+func wantProbe(t *testing.T, address, path, status, words string) {
+	t.Helper()
+	got := probe(address, path)
+	if !strings.HasPrefix(got, "HTTP/1.1 "+status+" ") || !strings.Contains(got, words) {
+		t.Errorf("%s = %q, want %s and %q", path, got, status, words)
+	}
 }
 
 // Readiness fails from the signal to stop on.
