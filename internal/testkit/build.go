@@ -1,12 +1,15 @@
 package testkit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -27,17 +30,21 @@ func Main(m *testing.M) int {
 	return pgtest.Main(m)
 }
 
-// Build builds the product and sets Binary. All test packages share the file: go build leaves it alone where it is
+// Build builds the product and sets Binary. All test packages share the file: go build does not write it again if it is
 // up to date.
 func Build() (err error) {
 	Binary, err = BuildCommand("plantstore", "plantstore/cmd/plantstore", "-ldflags", "-X main.version=v0.0.0-test")
 	return err
 }
 
+var notInNames = regexp.MustCompile(`[^0-9A-Za-z]+`)
+
 // BuildCommand builds a command of this module as a static binary under bin/test and returns its path. Processes that
-// build at the same time wait for each other.
+// build at the same time wait for each other. Those with other GOFLAGS have a folder of their own, so that they do not
+// replace the binary.
 func BuildCommand(name, pkg string, flags ...string) (path string, err error) {
-	folder := filepath.Join(Root(), "bin", "test")
+	variant := cmp.Or(strings.Trim(notInNames.ReplaceAllString(os.Getenv("GOFLAGS"), "-"), "-"), "default")
+	folder := filepath.Join(Root(), "bin", "test", variant)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}

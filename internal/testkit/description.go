@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,8 +65,10 @@ type openapi struct {
 	schemas  map[string]*jsonschema.Schema // by pointer
 }
 
-var description = sync.OnceValue(func() *openapi {
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(api.JSON("http://plants.example")))
+var description = sync.OnceValue(func() *openapi { return newDescription(api.JSON("http://plants.example")) })
+
+func newDescription(text []byte) *openapi {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		panic(err)
 	}
@@ -74,7 +77,7 @@ var description = sync.OnceValue(func() *openapi {
 		panic(err)
 	}
 	return d
-})
+}
 
 func (d *openapi) schema(pointer string) *jsonschema.Schema {
 	d.mu.Lock()
@@ -130,6 +133,27 @@ func (n node) each(name string) (all []node) {
 	return all
 }
 
+// known has the members of each kind of object that are evaluated here, or that do not restrict anything.
+var known = map[string]string{
+	"path":        "delete get parameters post put",
+	"operation":   "description operationId parameters requestBody responses security summary tags",
+	"parameter":   "description in name required schema",
+	"requestBody": "content required",
+	"response":    "content description headers",
+	"header":      "description required schema",
+	"content":     "example schema",
+}
+
+// evaluable returns an error if n has a member that is not evaluated here.
+func (n node) evaluable(kind string) error {
+	for name := range n.members {
+		if !slices.Contains(strings.Fields(known[kind]), name) {
+			return fmt.Errorf("the tests cannot evaluate %s/%s of the description", n.pointer, name)
+		}
+	}
+	return nil
+}
+
 // validate checks a value against the schema of n. A text that is not JSON itself, as in a header, is
 // converted to the type of the schema first.
 func (n node) validate(value any) error {
@@ -156,6 +180,9 @@ func (n node) content(contentType, body string) error {
 	if !ok {
 		return fmt.Errorf("the Content-Type %s is not described", name)
 	}
+	if err := media.evaluable("content"); err != nil {
+		return err
+	}
 	if name != "application/json" {
 		return media.validate(body)
 	}
@@ -179,7 +206,7 @@ func (d *openapi) operation(r *http.Request) (operation, error) {
 		item, _ := paths.at(path)
 		op, ok := item.at(strings.ToLower(r.Method))
 		if _, matches := values(path, r.URL.Path); ok && matches {
-			return operation{op, item, path}, nil
+			return operation{op, item, path}, errors.Join(item.evaluable("path"), op.evaluable("operation"))
 		}
 	}
 	return operation{}, fmt.Errorf("%s %s is not described", r.Method, r.URL.Path)
@@ -215,6 +242,11 @@ func (op operation) request(r *http.Request, body string) error {
 			given = r.URL.Query()[name]
 		case "header":
 			given = r.Header.Values(name)
+		default:
+			return fmt.Errorf("the tests cannot evaluate the parameter %s in %v", name, p.members["in"])
+		}
+		if err := p.evaluable("parameter"); err != nil {
+			return err
 		}
 		if len(given) == 0 && p.members["required"] == true {
 			return fmt.Errorf("the parameter %s is missing", name)
@@ -225,14 +257,23 @@ func (op operation) request(r *http.Request, body string) error {
 			}
 		}
 	}
-	if _, open := op.members["security"]; !open && !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ") {
+	if op.needsCredential() && !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ") {
 		return errors.New("the credential is missing")
 	}
 	described, ok := op.at("requestBody")
 	if !ok {
 		return errors.New("no body is described")
 	}
+	if err := described.evaluable("requestBody"); err != nil {
+		return err
+	}
 	return described.content(cmp.Or(r.Header.Get("Content-Type"), "application/json"), body)
+}
+
+// needsCredential reports whether the operation does not override the general security with an empty list.
+func (op operation) needsCredential() bool {
+	own, ok := op.members["security"].([]any)
+	return !ok || len(own) > 0
 }
 
 // response returns why the description does not have a response, or nil.
@@ -241,9 +282,18 @@ func (op operation) response(a Response) error {
 	if !ok {
 		return errors.New("the status is not described")
 	}
+	if err := described.evaluable("response"); err != nil {
+		return err
+	}
 	headers, _ := described.at("headers")
 	for name := range headers.members {
 		header, _ := headers.at(name)
+		if err := header.evaluable("header"); err != nil {
+			return err
+		}
+		if header.members["required"] == true && len(a.Header.Values(name)) == 0 {
+			return fmt.Errorf("the header %s is missing", name)
+		}
 		for _, value := range a.Header.Values(name) {
 			if err := header.validate(value); err != nil {
 				return fmt.Errorf("the header %s: %w", name, err)

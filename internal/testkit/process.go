@@ -111,7 +111,7 @@ func (s *Server) ThreadStates() (states string) {
 	return states
 }
 
-// Freeze stops every thread, as a power cut stops the processor together with the disk. A process that runs on could
+// Freeze stops every thread, as a power cut stops the processor together with the disk. A process that still runs could
 // see a sync succeed that the cut made ineffective.
 func (s *Server) Freeze() {
 	s.t.Helper()

@@ -58,7 +58,7 @@ func TestBalancer(t *testing.T) {
 	}
 
 	tr := drive(t, true, b.to)
-	tr.wait(calm)
+	tr.wait(enoughCreates)
 	// At most one for each client, and one for those whose retry fails too.
 	killed := b.lose(tr, 0, "killed", func() { b.servers[0].Kill() }, 2*trafficClients)
 	if !b.servers[0].Running() {
@@ -121,7 +121,7 @@ func (b *balanced) lose(tr *traffic, i int, what string, end func(), most int) (
 	for range 2 {
 		before := tr.failed()
 		end()
-		tr.wait(5 * calm)
+		tr.wait(5 * enoughCreates)
 		if n = tr.failed() - before; n <= most {
 			return n
 		}

@@ -50,18 +50,18 @@ func TestSynchronousStandbyIsPromoted(t *testing.T) {
 	primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
 	primary.Exec(t, "SELECT pg_reload_conf()")
 	waitStandbys(t, primary, "sync_state = 'sync'", "1")
-	endure(t, p, tr, standby, database, fault{begin: testkit.Must(t, primary.Kill9), end: func() { promote(t, standby) }})
+	causeFault(t, p, tr, standby, database, fault{begin: testkit.Must(t, primary.Kill9), end: func() { promote(t, standby) }})
 }
 
 // An asynchronous standby can lack plants when it is promoted, and the record detects them.
 func TestAsynchronousStandbyLosesPlants(t *testing.T) {
 	t.Parallel()
 	primary, standby, _, tr, database := startPair(t)
-	tr.wait(calm)
+	tr.wait(enoughCreates)
 	standby.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''")
 	standby.Exec(t, "SELECT pg_reload_conf()")
 	waitStandbys(t, primary, "true", "0")
-	tr.wait(5 * calm)
+	tr.wait(5 * enoughCreates)
 	testkit.Must(t, primary.Kill9)()
 	promote(t, standby)
 	violations := tr.settle(standby.URL(database))
@@ -91,7 +91,7 @@ func losesPlants(t *testing.T) bool {
 	}
 	_, targets := startTwoTokens(t, db, "--unsafe-durability")
 	tr := drive(t, false, targets...)
-	tr.wait(5 * calm)
+	tr.wait(5 * enoughCreates)
 	testkit.Must(t, server.Kill9)()
 	testkit.Must(t, server.Start)()
 	violations := tr.settle(db + "&synchronous_commit=on")

@@ -33,7 +33,7 @@ func startTwoTokens(t *testing.T, db string, args ...string) (p *testkit.Server,
 }
 
 const (
-	calm = 100 // creates that succeed before a fault and after it
+	enoughCreates = 100 // creates that succeed before a fault and after it
 
 	maxMemory     = 200 << 20
 	maxGoroutines = 3*trafficClients + 50
@@ -46,13 +46,14 @@ type fault struct {
 	begin, end func()
 	lasts      time.Duration // after the service is not ready; 1 s if 0
 	partial    bool          // the service may continue, so its readiness is not checked
+	resets     bool          // connections without traffic are reset too
 }
 
-// endure causes a fault under traffic and checks that the service reports that it is not ready, recovers by itself and
+// causeFault causes a fault under traffic and checks that the service reports that it is not ready, recovers by itself and
 // keeps its resources bounded. Then it ends the service and compares the record with the database.
-func endure(t *testing.T, p *testkit.Server, tr *traffic, server *pgtest.Server, database string, f fault) {
+func causeFault(t *testing.T, p *testkit.Server, tr *traffic, server *pgtest.Server, database string, f fault) {
 	t.Helper()
-	tr.wait(calm)
+	tr.wait(enoughCreates)
 	wantReady(t, p, 200)
 	f.begin()
 	if !f.partial {
@@ -68,7 +69,7 @@ func endure(t *testing.T, p *testkit.Server, tr *traffic, server *pgtest.Server,
 	tr.wait(1)
 	wantReady(t, p, 200)
 	t.Logf("recovered after %v", time.Since(ended).Round(time.Millisecond))
-	tr.wait(calm)
+	tr.wait(enoughCreates)
 	tr.stop()
 	wantSessions(t, server, database)
 	wantBounded(t, p)
@@ -131,7 +132,7 @@ func TestDatabaseIsKilled(t *testing.T) {
 	p, targets := startTwoTokens(t, db)
 	tr := drive(t, false, targets...)
 	kill := fault{begin: testkit.Must(t, server.Kill9), end: testkit.Must(t, server.Start)}
-	endure(t, p, tr, server, testkit.DatabaseName(t, db), kill)
+	causeFault(t, p, tr, server, testkit.DatabaseName(t, db), kill)
 }
 
 // startProxied starts the product with a proxy between it and a database of the shared server.
@@ -153,7 +154,7 @@ func TestNetworkFails(t *testing.T) {
 		fault   fault
 		want    int // a response that clients must get during the fault, or 0 if it may come after it
 	}{
-		{"it resets every connection", proxy.Reset(proxy.Replies), fault{}, 50303},
+		{"it resets every connection", proxy.Reset(proxy.Replies), fault{resets: true}, 50303},
 		{"it is slow", proxy.Delay(proxy.Replies, 100*time.Millisecond, 50*time.Millisecond), fault{partial: true}, 200},
 		{"it is slower than any timeout", proxy.Delay(proxy.Replies, 6*time.Second, 0), fault{}, 0},
 		{"it carries no requests", proxy.Drop(proxy.Requests), fault{}, 0},
@@ -168,6 +169,9 @@ func TestNetworkFails(t *testing.T) {
 			test.fault.begin = func() {
 				before = tr.count()[test.want]
 				network.Set(test.network)
+				if test.fault.resets {
+					network.Reset()
+				}
 			}
 			test.fault.end = func() {
 				least := before + 1
@@ -179,7 +183,7 @@ func TestNetworkFails(t *testing.T) {
 				})
 				network.Set(nil)
 			}
-			endure(t, p, tr, pgtest.Shared(t), database, test.fault)
+			causeFault(t, p, tr, pgtest.Shared(t), database, test.fault)
 		})
 	}
 }
@@ -193,7 +197,7 @@ func TestDatabaseIsOutOfConnections(t *testing.T) {
 	p, targets := startTwoTokens(t, db)
 	tr := drive(t, false, targets...)
 	var others []*pgx.Conn
-	endure(t, p, tr, server, testkit.DatabaseName(t, db), fault{
+	causeFault(t, p, tr, server, testkit.DatabaseName(t, db), fault{
 		begin: func() { others = takeAllConnections(t, server, connections) },
 		end: func() {
 			for _, conn := range others {
@@ -240,5 +244,5 @@ func TestTableIsLocked(t *testing.T) {
 		return testkit.Must(t, func() error { _, err := other.Exec(t.Context(), sql); return err })
 	}
 	lock := fault{begin: run("BEGIN; LOCK TABLE plants IN ACCESS EXCLUSIVE MODE"), end: run("ROLLBACK")}
-	endure(t, p, tr, server, testkit.DatabaseName(t, db), lock)
+	causeFault(t, p, tr, server, testkit.DatabaseName(t, db), lock)
 }

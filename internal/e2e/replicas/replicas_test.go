@@ -183,9 +183,9 @@ func TestServerOfThreeIsKilled(t *testing.T) {
 		targets = append(targets, p.Target())
 	}
 	tr := drive(t, true, targets...)
-	tr.wait(calm)
+	tr.wait(enoughCreates)
 	all[1].Kill()
-	tr.wait(5 * calm)
+	tr.wait(5 * enoughCreates)
 	for _, p := range []*testkit.Server{all[0], all[2]} {
 		wantReady(t, p, 200)
 	}

@@ -96,6 +96,14 @@ func (p *Proxy) Cut() {
 	}
 }
 
+// Reset is Cut with a TCP reset.
+func (p *Proxy) Reset() {
+	for _, l := range p.open() {
+		l.client.SetLinger(0)
+		l.client.Close()
+	}
+}
+
 // Freeze makes the connections that are open pass nothing from now on, without closing them.
 func (p *Proxy) Freeze() {
 	for _, l := range p.open() {
@@ -178,7 +186,7 @@ func Close(d Direction) Fault {
 	return only(d, func(*Chunk) ([]byte, bool) { return nil, false })
 }
 
-// Reset is Close with a TCP reset for the client.
+// Reset is Close with a TCP reset for the client. Connections without traffic need the method Reset.
 func Reset(d Direction) Fault {
 	return only(d, func(c *Chunk) ([]byte, bool) {
 		c.Client.SetLinger(0)
@@ -213,7 +221,7 @@ func Limit(d Direction, bytes int) Fault {
 	})
 }
 
-// Once is a fault that only the first chunk in one direction meets.
+// Once is a fault of the first chunk in one direction only.
 func Once(d Direction, f Fault) Fault {
 	var used atomic.Bool
 	return only(d, func(c *Chunk) ([]byte, bool) {

@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -170,6 +172,18 @@ func TestRefuseAndCut(t *testing.T) {
 		if got, err := exchange(conn); err == nil {
 			t.Errorf("reply after Cut and Refuse(-1) = %q", got)
 		}
+	}
+}
+
+func TestReset(t *testing.T) {
+	p := New(t, echo(t))
+	conn := dial(t, p)
+	if _, err := exchange(conn); err != nil {
+		t.Fatal(err)
+	}
+	p.Reset()
+	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("Read() on an idle connection after Reset() = %d, %v, want a reset", n, err)
 	}
 }
 
