@@ -79,6 +79,9 @@ func (r report) cpu() time.Duration {
 	return r.Server[0].CPU
 }
 
+// perCPU is the number of creates for each second of the server's processor time.
+func (r report) perCPU() float64 { return float64(r.Count) / r.cpu().Seconds() }
+
 func (r report) String() string {
 	var refusals measure.Histogram
 	for _, took := range r.Refusals {

@@ -16,24 +16,34 @@ import (
 )
 
 // At ten times the capacity, every response is a 200 or a well-formed refusal, no acknowledged plant is lost, memory
-// stays within its bound, and the service recovers. How much it still creates depends on the machine: see
-// TestOverloadGoodput.
+// stays within its bound, a create takes the server at most twice the processor time of the peak, and the service
+// recovers. How many creates a second that is depends on the machine: see TestOverloadGoodput.
 func TestOverload(t *testing.T) {
 	s := startLimited(t, 256<<20, "")
 	capacity := load(t, s, s.Token, "-warm", "500ms", "-window", "1s")
 	t.Logf("64 clients that wait for their responses: %v", capacity)
 	o := overload{t: t, s: s, rate: 10 * capacity.rate()}
-	over, visitor := o.run("1s", 3*time.Second, 1500)
-	t.Logf("ten times the capacity: %v", over)
-	t.Logf("a client beside it: %v", visitor)
-	t.Logf("recovered after %v", waitRecovered(t, s).Round(time.Millisecond))
-	if over.Refused == 0 || visitor.Refused == 0 {
-		t.Errorf("%d and %d requests were refused, want some", over.Refused, visitor.Refused)
+	all := []report{capacity}
+	for try := 1; ; try++ { // The machine may pause.
+		peak, others := o.run("300ms", time.Second, 490)
+		t.Logf("peak: %v", peak)
+		over, visitor := o.run("1s", 3*time.Second, 1500)
+		t.Logf("ten times the capacity: %v", over)
+		t.Logf("another client: %v", visitor)
+		t.Logf("recovered after %v", waitRecovered(t, s).Round(time.Millisecond))
+		all = append(all, peak, others, over, visitor)
+		ratio := over.perCPU() / peak.perCPU()
+		t.Logf("creates for each second of the processor: %.2f of the peak", ratio)
+		if over.Refused > 0 && visitor.Refused > 0 && ratio >= 0.5 {
+			break
+		}
+		if try == 3 {
+			t.Errorf("%d and %d requests were refused and %.2f of the peak created for each second of the processor, "+
+				"want some and 0.5", over.Refused, visitor.Refused, ratio)
+			break
+		}
 	}
-	if over.Count == 0 {
-		t.Error("nothing was created under overload")
-	}
-	o.wantSound(capacity, over, visitor)
+	o.wantSound(all...)
 }
 
 // overload is a server and the rate of requests that overloads it.
@@ -115,7 +125,7 @@ func TestOverloadGoodput(t *testing.T) {
 	for range rounds {
 		over, visitor := o.run("1s", window/rounds, 2000)
 		t.Logf("ten times the capacity: %v", over)
-		t.Logf("a client beside it: %v", visitor)
+		t.Logf("another client: %v", visitor)
 		t.Logf("recovered after %v", waitRecovered(t, s).Round(time.Millisecond))
 		if over.Refused == 0 || visitor.Refused == 0 {
 			t.Fatalf("%d and %d requests were refused, want some", over.Refused, visitor.Refused)
