@@ -225,7 +225,7 @@ func TestErrors(t *testing.T) {
 		{fault, 50001, "50001: the service failed (request r1)"},
 		{reply(500, `{"error":50001,"message":"failed"}`), 50001, "50001: failed"},
 		{reply(499, "", "X-Request-Id: r1"), 0, "HTTP status 499: " + notOurs},
-		{reply(400, `{"error":40001,"message":"\u001b[31m red"}`), 40001, "40001: \x1b[31m red"},
+		{reply(400, `{"error":40001,"message":"\u001b[31m red"}`), 40001, "40001: \ufffd[31m red"},
 		{reply(400, `{"error":40101,"message":"another status"}`), 0, "HTTP status 400: " + notOurs},
 		{reply(400, `{"error":40001,`), 0, "HTTP status 400: " + notOurs},
 		{reply(404, "no such page", "Location: /elsewhere"), 0, "HTTP status 404: " + notOurs},

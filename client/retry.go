@@ -13,8 +13,10 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 )
 
 const (
@@ -47,11 +49,17 @@ type Error struct {
 }
 
 // Error returns the number and the message, and for a failure of the service also the request id, which
-// its operator needs. The message is returned as received: escape it before printing it to a terminal.
+// its operator needs. Characters of the message that a terminal would interpret are replaced by U+FFFD.
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%d: %s", e.Number, e.Message)
+	message := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, e.Message)
+	text := fmt.Sprintf("%d: %s", e.Number, message)
 	if e.Number == 0 {
-		text = fmt.Sprintf("HTTP status %d: %s", e.Status, e.Message)
+		text = fmt.Sprintf("HTTP status %d: %s", e.Status, message)
 	}
 	if e.Status >= 500 && e.RequestID != "" {
 		text += " (request " + e.RequestID + ")"

@@ -71,7 +71,8 @@ func (f *flags) parse(args []string, names ...string) ([]string, error) {
 
 // usageError prints a mistake in the command line and returns errUsage.
 func (f *flags) usageError(format string, args ...any) error {
-	fmt.Fprintf(f.env.stderr, "plantstore %s: %s\n", f.Name(), fmt.Sprintf(format, args...))
+	text := oneLine(fmt.Sprintf(format, args...))
+	fmt.Fprintf(f.env.stderr, "plantstore %s: %s\n", f.Name(), text)
 	return errUsage
 }
 

@@ -67,8 +67,7 @@ func (env environment) run(ctx context.Context, args []string) int {
 		case errors.Is(err, errUsage):
 			return 2
 		default:
-			text := strings.ReplaceAll(err.Error(), "\n", "; ") // of errors that were joined
-			fmt.Fprintf(env.stderr, "plantstore %s: %s\n", c.name, telemetry.Escape(text))
+			fmt.Fprintf(env.stderr, "plantstore %s: %s\n", c.name, telemetry.Escape(oneLine(err.Error())))
 			return 1
 		}
 	}
@@ -84,6 +83,9 @@ func (env environment) run(ctx context.Context, args []string) int {
 }
 
 // cutCommand returns the arguments after the words of a command, if args start with them.
+// oneLine returns the text of joined errors in one line.
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
+
 func cutCommand(args []string, name string) ([]string, bool) {
 	words := strings.Fields(name)
 	if len(args) < len(words) || !slices.Equal(args[:len(words)], words) {

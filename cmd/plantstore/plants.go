@@ -158,7 +158,7 @@ func (s service) open(f *flags) (*client.Client, error) {
 	return c, nil
 }
 
-// openFor also reads the one argument, an id.
+// openWithID is open for a command with one argument, an id.
 func (s service) openWithID(f *flags, args []string) (*client.Client, int64, error) {
 	rest, err := f.parse(f.flagsFirst(args), "ID")
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -71,7 +70,7 @@ func serveConfig(env environment, args []string) (cfg server.Config, db string, 
 	cfg.Origins, errs[1] = httpapi.ParseOrigins(*cors)
 	cfg.Proxies, errs[2] = httpapi.ParseProxies(*proxies)
 	cfg.Rate, errs[3] = rate.Parse(*limit, *burst)
-	if err := cmp.Or(errs[:]...); err != nil {
+	if err := errors.Join(errs[:]...); err != nil {
 		return cfg, "", false, f.usageError("%v", err)
 	}
 	if err := checkLimits(f, cfg); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ func tokenIssue(ctx context.Context, env environment, args []string) error {
 	}
 	granted, err := token.ParseScopes(*scopes)
 	allowed, rateErr := rate.Parse(*limit, *burst)
-	err = cmp.Or(token.CheckName("token", *name), token.CheckName("store", *storeName), err, rateErr)
+	err = errors.Join(token.CheckName("token", *name), token.CheckName("store", *storeName), err, rateErr)
 	now, end := time.Now(), time.Time{}
 	if *expires != "" && err == nil {
 		var lifetime time.Duration

@@ -84,8 +84,8 @@ func (c *Committer) Queue() int { return c.opts.Queue }
 // It stores nothing if ctx has ended when it is called. Later the end of ctx changes nothing: the plant is part
 // of a batch with others, and Create returns the outcome of that batch, also while the Committer stops.
 //
-// ErrBusy and ErrStopping mean that nothing was stored, ErrUnknown that the outcome is unknown; any other error
-// is that of the store.
+// ErrBusy, ErrStopping and the error of ctx mean that nothing was stored, ErrUnknown that the outcome is unknown;
+// any other error is that of the store.
 func (c *Committer) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -4,7 +4,7 @@ import "time"
 
 // policy decides when a batch starts. It is pure: the Committer owns the state, the timers and the queue.
 //
-// A batch starts as soon as a lane is free and takes everything that is waiting. The three exceptions below
+// A batch starts as soon as a lane is free and takes the plants that are waiting, as many as a batch may have. The three exceptions below
 // make batches larger where that pays, and none of them delays a single client.
 type policy struct {
 	lanes int // batches in flight at most
@@ -51,8 +51,8 @@ func (p policy) starts(s state) bool {
 // expect returns how many plants to wait for after a batch of n has started.
 //
 // The clients of a large batch send their next plants as soon as they have their responses, and a commit of the
-// first few costs as much as one of all. So a single lane waits for three quarters of them: a tenth more creates
-// at 64 connections and a third fewer syncs. Behind a full batch others are waiting already.
+// first few costs as much as one of all. So a single lane waits for three quarters of them: 3 to 10 %
+// more creates at 64 connections and 28 % fewer bytes written. Behind a full batch others are waiting already.
 func (p policy) expect(n int) int {
 	if p.lanes > 1 || n < p.large || n >= p.batch {
 		return 0

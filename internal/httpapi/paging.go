@@ -119,8 +119,8 @@ func (x *exchange) appendPlants(plants []plant.New, n int, first bool) (read int
 	return read, x.reserve(cap(x.buf))
 }
 
-// count returns how many plants the store of the request has. It ends when the client closes its connection: the
-// count of a large store takes seconds.
+// count returns how many plants the store of the request has. A large store takes seconds, so the count ends with
+// context.Canceled when the client closes its connection (on SQLite; PostgreSQL completes a query that has started).
 func (a *API) count(x *exchange) (int64, error) {
 	ctx, cancel := a.deps.Connections.CancelOnDisconnect(x.context())
 	defer cancel()

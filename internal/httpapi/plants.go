@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -82,11 +83,14 @@ func (a *API) listPlants(x *exchange) error {
 	}
 	if prefers(x.request.Header["Prefer"], "count=exact") {
 		n, err := a.count(x)
-		if err != nil {
+		switch {
+		case errors.Is(err, context.Canceled): // a client that has only closed its sending side gets the page
+		case err != nil:
 			return err
+		default:
+			x.Header().Set("Plants-Count", strconv.FormatInt(n, 10))
+			x.Header().Set("Preference-Applied", "count=exact")
 		}
-		x.Header().Set("Plants-Count", strconv.FormatInt(n, 10))
-		x.Header().Set("Preference-Applied", "count=exact")
 	}
 	writeJSON(x, http.StatusOK, x.buf)
 	return nil

@@ -215,6 +215,9 @@ func TestStoreFailures(t *testing.T) {
 		{errors.New("something else"), 50001, failed},
 	} {
 		for _, r := range requests {
+			if r.call == "Count 1" && test.err == context.Canceled {
+				continue // not a failure: see TestCountOfDisconnectedClient
+			}
 			s := ferns(7)
 			for id := range int64(150) {
 				s.plants[id] = s.plants[7]

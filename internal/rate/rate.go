@@ -32,7 +32,7 @@ func Parse(text string, burst int64) (Limit, error) {
 	per := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[unit]
 	switch {
 	case text == "":
-		return Limit{}, errors.New("a burst needs a rate: give both, or neither")
+		return Limit{}, errors.New("a burst needs a rate: give a rate too, or no burst")
 	case err != nil || per == 0 || n < 1 || n > maxCount:
 		return Limit{}, fmt.Errorf("rate %q is invalid: use 1 to %d per s, m or h, such as 100/s", text, maxCount)
 	case burst < 0 || burst > maxCount:

@@ -25,18 +25,22 @@ func escapeAttr(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindString || !strings.ContainsFunc(a.Value.String(), notInJSON) {
 		return a
 	}
-	return slog.String(a.Key, Escape(a.Value.String()))
+	return slog.String(a.Key, escape(a.Value.String(), notInJSON))
 }
 
 // Escape returns text with every character that a terminal would interpret or not display replaced by its
 // Go escape sequence. The result is for people: it cannot be converted back.
 func Escape(text string) string {
+	return escape(text, func(r rune) bool { return !strconv.IsPrint(r) })
+}
+
+func escape(text string, unsafe func(rune) bool) string {
 	var b strings.Builder
 	for _, r := range text {
-		if strconv.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
+		if unsafe(r) {
 			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
 		}
 	}
 	return b.String()

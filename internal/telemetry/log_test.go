@@ -22,7 +22,7 @@ func TestLoggerJSON(t *testing.T) {
 		{"csi \u009b31m", `"value":"csi \\u009b31m"`},
 		{"bidi \u202e", `"value":"bidi \\u202e"`},
 		{"delete \x7f", `"value":"delete \\x7f"`},
-		{"both \x1b\u009b", `"value":"both \\x1b\\u009b"`},
+		{"both \x1b\u009b", `"value":"both \u001b\\u009b"`},
 		{42, `"value":42`},
 		{errors.New("an error"), `"value":"an error"`},
 	} {
