@@ -64,7 +64,7 @@ func TestPhone(t *testing.T) {
 	fits("a failure")
 	p.scheme("dark")
 	p.screenshot("phone-dark")
-	p.wantQuiet()
+	p.wantEmptyConsole()
 }
 
 // Everything works with the keyboard alone, and the focus is visible.
@@ -128,7 +128,7 @@ func TestKeyboardAlone(t *testing.T) {
 	focusOn(row("8") + " .edit")
 	s.want(t, "7", 404, "")
 	s.want(t, "8", 200, `{"id":8,"name":"Aloe"}`)
-	p.wantQuiet()
+	p.wantEmptyConsole()
 }
 
 // axe-core finds no serious accessibility problem in any state of the console.

@@ -46,8 +46,8 @@ func TestSignIn(t *testing.T) {
 	if n := eval[int](p, `sessionStorage.length`); n != 0 {
 		t.Errorf("%d things are kept after the token was forgotten", n)
 	}
-	p.wantQuiet()
-	p.wantHome(s.URL)
+	p.wantEmptyConsole()
+	p.wantOneOrigin(s.URL)
 }
 
 // mistyped changes the last letter of a token, which is part of its checksum.
@@ -115,8 +115,8 @@ func TestPlants(t *testing.T) {
 	p.wantGone(row("7"))
 	p.wantText("#count", "1")
 	s.want(t, "7", 404, "")
-	p.wantQuiet()
-	p.wantHome(s.URL)
+	p.wantEmptyConsole()
+	p.wantOneOrigin(s.URL)
 }
 
 // message is the message of the error that a request returns.
@@ -165,7 +165,7 @@ func TestConflict(t *testing.T) {
 	p.click(row("1")+" button", "Remove")
 	p.wantGone(row("1"))
 	s.want(t, "1", 404, "")
-	p.wantQuiet()
+	p.wantEmptyConsole()
 }
 
 // A name is shown as text everywhere, whatever it contains.
@@ -206,8 +206,8 @@ func TestNamesAreText(t *testing.T) {
 	if pwned := eval[string](p, `typeof window.pwned`); pwned != "undefined" {
 		t.Errorf("window.pwned is a %s: a name ran as script", pwned)
 	}
-	p.wantQuiet()
-	p.wantHome(s.URL)
+	p.wantEmptyConsole()
+	p.wantOneOrigin(s.URL)
 }
 
 // An id is any int64, although a JavaScript number is exact only up to 53 bits.
@@ -233,7 +233,7 @@ func TestEveryInt64IsExact(t *testing.T) {
 	p.press(enter)
 	p.wantText("#list-title", "Plant "+least)
 	p.wantRow(least, "least", "")
-	p.wantQuiet()
+	p.wantEmptyConsole()
 }
 
 // Plants that other clients create appear without any action: in the count, in the chart, and as an offer to refresh
@@ -256,5 +256,5 @@ func TestLive(t *testing.T) {
 	p.click("#refresh")
 	p.wantRow("3", "c", "")
 	p.wantVisible("#refresh", "Refresh")
-	p.wantQuiet()
+	p.wantEmptyConsole()
 }

@@ -41,7 +41,7 @@ func TestReference(t *testing.T) {
 			t.Errorf("the page's console: %s", m)
 		}
 	}
-	p.wantHome(s.URL, "/docs", "/docs/scalar.js", "/openapi.json")
+	p.wantOneOrigin(s.URL, "/docs", "/docs/scalar.js", "/openapi.json")
 	cookies, local := eval[string](p, `document.cookie`), eval[string](p, `JSON.stringify({ ...localStorage })`)
 	if cookies != "" || strings.Contains(local, s.Token) {
 		t.Errorf("the page keeps the cookies %q and %s", cookies, local)

@@ -164,19 +164,19 @@ func js(values ...string) string {
 const where = `((selector, text) => [...document.querySelectorAll(selector)].find((e) =>
 	e.checkVisibility({ visibilityProperty: true }) && (text === undefined || e.textContent.trim() === text)))`
 
-func sought(selector string, text []string) string {
+func findElement(selector string, text []string) string {
 	return where + "(" + js(append([]string{selector}, text...)...) + ")"
 }
 
 func (p *page) wantVisible(selector string, text ...string) {
 	p.t.Helper()
-	p.waitFor(fmt.Sprintf("%s %q on the page", selector, text), "Boolean("+sought(selector, text)+")",
+	p.waitFor(fmt.Sprintf("%s %q on the page", selector, text), "Boolean("+findElement(selector, text)+")",
 		`document.body.innerText`)
 }
 
 func (p *page) wantGone(selector string) {
 	p.t.Helper()
-	p.waitFor(selector+" to go", "!"+sought(selector, nil), `document.body.innerText`)
+	p.waitFor(selector+" to go", "!"+findElement(selector, nil), `document.body.innerText`)
 }
 
 // wantText waits until an element has exactly this text.
@@ -217,7 +217,7 @@ func (p *page) click(selector string, text ...string) {
 			const at = { X: x + width / 2, Y: y + height / 2 };
 			const hit = document.elementFromPoint(at.X, at.Y);
 			return e.contains(hit) ? at : null;
-		})(`+sought(selector, text)+`)`)
+		})(`+findElement(selector, text)+`)`)
 		return before != nil && now != nil && *before == *now, eval[string](p, `document.body.innerText`)
 	})
 	p.do(chromedp.MouseClickXY(now.X, now.Y))
@@ -266,16 +266,16 @@ func (p *page) seen() (messages []string) {
 	return messages
 }
 
-// wantQuiet checks that the browser's console has no message: no violation of the security policy, no warning.
-func (p *page) wantQuiet() {
+// wantEmptyConsole checks that the browser's console has no message: no violation of the security policy, no warning.
+func (p *page) wantEmptyConsole() {
 	p.t.Helper()
 	if messages := p.seen(); len(messages) > 0 {
 		p.t.Errorf("the page's console: %q", messages)
 	}
 }
 
-// wantHome checks that every request of the page went to one origin, and that the paths are among them.
-func (p *page) wantHome(origin string, paths ...string) {
+// wantOneOrigin checks that every request of the page went to one origin, and that the paths are among them.
+func (p *page) wantOneOrigin(origin string, paths ...string) {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -110,11 +110,11 @@ func TestClient(t *testing.T) {
 		wantNumber(t, "replace what is removed", err, 40401)
 		wantNumber(t, "remove what is removed", c.Remove(ctx, -1, ""), 40401)
 
-		stranger, err := plants.New(p.URL, "plant_of-a-stranger")
+		unauthorized, err := plants.New(p.URL, "plant_unknown")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = stranger.Get(ctx, 0)
+		_, err = unauthorized.Get(ctx, 0)
 		wantNumber(t, "a wrong token", err, 40103)
 	})
 }

@@ -274,7 +274,7 @@ func TestDeepJSON(t *testing.T) {
 }
 
 // A name may contain commands for a terminal, a log or a database. It is stored unchanged and never executed.
-func TestNamesThatCommand(t *testing.T) {
+func TestNamesAreNeverExecuted(t *testing.T) {
 	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--access-log", "all")
 	for i, name := range []string{
 		"a\r\nSet-Cookie: evil=1\r\n\r\n<script>", "\x1b]0;owned\x07\x1b[2J\x1b[31m", "\u009b31m",

@@ -50,7 +50,8 @@ func TestSynchronousStandbyIsPromoted(t *testing.T) {
 	primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
 	primary.Exec(t, "SELECT pg_reload_conf()")
 	waitStandbys(t, primary, "sync_state = 'sync'", "1")
-	causeFault(t, p, tr, standby, database, fault{begin: testkit.Must(t, primary.Kill9), end: func() { promote(t, standby) }})
+	kill := fault{begin: testkit.Must(t, primary.Kill9), end: func() { promote(t, standby) }}
+	causeFault(t, p, tr, standby, database, kill)
 }
 
 // An asynchronous standby can lack plants when it is promoted, and the record detects them.

@@ -49,8 +49,8 @@ type fault struct {
 	resets     bool          // connections without traffic are reset too
 }
 
-// causeFault causes a fault under traffic and checks that the service reports that it is not ready, recovers by itself and
-// keeps its resources bounded. Then it ends the service and compares the record with the database.
+// causeFault causes a fault under traffic and checks that the service reports that it is not ready, recovers by itself
+// and keeps its resources bounded. Then it ends the service and compares the record with the database.
 func causeFault(t *testing.T, p *testkit.Server, tr *traffic, server *pgtest.Server, database string, f fault) {
 	t.Helper()
 	tr.wait(enoughCreates)
