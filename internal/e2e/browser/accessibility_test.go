@@ -72,63 +72,65 @@ func TestKeyboardAlone(t *testing.T) {
 	s := serve(t)
 	p := newPage(t)
 	p.goTo(s.URL + "/")
-	focusOn := func(selector string) {
-		t.Helper()
-		p.waitFor("the focus on "+selector, `document.activeElement.matches(`+js(selector)+`)`,
-			`document.activeElement.outerHTML`)
-		if !strings.HasPrefix(selector, "h1") &&
-			!eval[bool](p,
-				`document.activeElement.matches(':focus-visible') &&
-					getComputedStyle(document.activeElement).outlineStyle !== 'none'`) {
-			t.Errorf("the focus on %s is not visible", selector)
-		}
-	}
-	tabTo := func(selector string) {
-		t.Helper()
-		var passed []string
-		for range 20 {
-			p.press(tab)
-			if eval[bool](p, `document.activeElement.matches(`+js(selector)+`)`) {
-				focusOn(selector)
-				return
-			}
-			passed = append(passed, eval[string](p, `document.activeElement.outerHTML`))
-		}
-		t.Fatalf("Tab does not reach %s; it passes %q", selector, passed)
-	}
-
-	focusOn("#token")
+	p.wantFocus("#token")
 	p.press(s.Token + enter)
-	focusOn("h1")
-	tabTo("#add-id")
+	p.wantFocus("h1")
+	p.tabTo("#add-id")
 	p.press("7" + tab + "Ficus" + tab + "tree" + tab)
-	focusOn("#add button")
+	p.wantFocus("#add button")
 	p.press(enter)
 	p.wantRow("7", "Ficus", "tree")
-	focusOn("#add-id") // for the next plant
+	p.wantFocus("#add-id") // for the next plant
 	p.press("8" + tab + "Aloe" + enter)
 	p.wantRow("8", "Aloe", "")
 
-	tabTo(row("7") + " .edit")
+	p.tabTo(row("7") + " .edit")
 	p.press(enter)
-	focusOn(row("7") + " textarea")
+	p.wantFocus(row("7") + " textarea")
 	p.do(selectAll)
 	p.press("Ficus lyrata" + enter)
 	p.wantRow("7", "Ficus lyrata", "tree")
-	focusOn(row("7") + " .edit")
-	tabTo(row("7") + " .remove")
+	p.wantFocus(row("7") + " .edit")
+	p.tabTo(row("7") + " .remove")
 	p.press(enter)
-	focusOn(row("7") + " .danger")
+	p.wantFocus(row("7") + " .danger")
 	p.press(escape)
-	focusOn(row("7") + " .remove")
+	p.wantFocus(row("7") + " .remove")
 	p.press(enter)
-	focusOn(row("7") + " .danger")
+	p.wantFocus(row("7") + " .danger")
 	p.press(enter)
 	p.wantGone(row("7"))
-	focusOn(row("8") + " .edit")
+	p.wantFocus(row("8") + " .edit")
 	s.want(t, "7", 404, "")
 	s.want(t, "8", 200, `{"id":8,"name":"Aloe"}`)
 	p.wantEmptyConsole()
+}
+
+// wantFocus waits until an element has the focus, which must be visible.
+func (p *page) wantFocus(selector string) {
+	p.t.Helper()
+	p.waitFor("the focus on "+selector, `document.activeElement.matches(`+js(selector)+`)`,
+		`document.activeElement.outerHTML`)
+	const visible = `document.activeElement.matches(':focus-visible') &&
+		getComputedStyle(document.activeElement).outlineStyle !== 'none'`
+	if !strings.HasPrefix(selector, "h1") && !eval[bool](p, visible) {
+		p.t.Errorf("the focus on %s is not visible", selector)
+	}
+}
+
+// tabTo presses Tab until an element has the focus.
+func (p *page) tabTo(selector string) {
+	p.t.Helper()
+	var passed []string
+	for range 20 {
+		p.press(tab)
+		if eval[bool](p, `document.activeElement.matches(`+js(selector)+`)`) {
+			p.wantFocus(selector)
+			return
+		}
+		passed = append(passed, eval[string](p, `document.activeElement.outerHTML`))
+	}
+	p.t.Fatalf("Tab does not reach %s; it passes %q", selector, passed)
 }
 
 // axe-core finds no serious accessibility problem in any state of the console.

@@ -59,32 +59,7 @@ func newPageFor(t *testing.T, limit time.Duration) *page {
 	// Otherwise keys are lost while another window has the focus.
 	call(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 
-	var collectors sync.WaitGroup
-	messages := chromedp.Console(ctx)
-	requests := chromedp.Events(ctx, network.RequestWillBeSent)
-	dialogs := chromedp.Events(ctx, cdppage.JavascriptDialogOpening)
-	collectors.Go(func() {
-		for m, err := range messages {
-			if err == nil {
-				p.locked(func() { p.messages = append(p.messages, m) })
-			}
-		}
-	})
-	collectors.Go(func() {
-		for r, err := range requests {
-			if err == nil {
-				p.locked(func() { p.requests = append(p.requests, r.Request.URL) })
-			}
-		}
-	})
-	collectors.Go(func() {
-		for d, err := range dialogs {
-			if err == nil {
-				p.locked(func() { p.dialogs = append(p.dialogs, d.Message) })
-				chromedp.Call(ctx, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{})
-			}
-		}
-	})
+	collectors := p.collect()
 	t.Cleanup(func() {
 		if t.Failed() {
 			p.screenshot("failed-" + strings.ReplaceAll(t.Name(), "/", "-"))
@@ -104,6 +79,37 @@ func newPageFor(t *testing.T, limit time.Duration) *page {
 		}
 	})
 	return p
+}
+
+// collect records the messages, requests and dialogs of the page until its context ends.
+func (p *page) collect() *sync.WaitGroup {
+	collectors := new(sync.WaitGroup)
+	messages := chromedp.Console(p.ctx)
+	requests := chromedp.Events(p.ctx, network.RequestWillBeSent)
+	dialogs := chromedp.Events(p.ctx, cdppage.JavascriptDialogOpening)
+	collectors.Go(func() {
+		for m, err := range messages {
+			if err == nil {
+				p.locked(func() { p.messages = append(p.messages, m) })
+			}
+		}
+	})
+	collectors.Go(func() {
+		for r, err := range requests {
+			if err == nil {
+				p.locked(func() { p.requests = append(p.requests, r.Request.URL) })
+			}
+		}
+	})
+	collectors.Go(func() {
+		for d, err := range dialogs {
+			if err == nil {
+				p.locked(func() { p.dialogs = append(p.dialogs, d.Message) })
+				chromedp.Call(p.ctx, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{})
+			}
+		}
+	})
+	return collectors
 }
 
 func (p *page) locked(f func()) {

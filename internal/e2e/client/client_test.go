@@ -66,57 +66,70 @@ func TestClient(t *testing.T) {
 				t.Errorf("Get(%d) = %+v, %v", want.ID, got, err)
 			}
 		}
-		for _, size := range []int{0, 1, 2, 1000} {
-			i := 0
-			for got, err := range c.Plants(ctx, plants.Page{Size: size}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if i == len(all) || got.ID != all[i].ID || !samePlant(got.Plant, all[i].Plant) {
-					t.Fatalf("in pages of %d, plant number %d is %+v", size, i, got)
-				}
-				i++
-			}
-			if i != len(all) {
-				t.Errorf("in pages of %d there are %d plants, want %d", size, i, len(all))
-			}
-		}
-		if n, err := c.Count(ctx); n != int64(len(all)) || err != nil {
-			t.Errorf("Count = %d, %v, want %d", n, err, len(all))
-		}
-
-		_, err := c.Create(ctx, plants.NewPlant{ID: 0, Plant: plants.Plant{Name: "another"}})
-		wantNumber(t, "create a taken id", err, 40009)
-		_, err = c.Create(ctx, plants.NewPlant{ID: 5, Plant: plants.Plant{Name: "a\x00"}})
-		wantNumber(t, "create with U+0000", err, 40016)
-		for _, err := range c.Plants(ctx, plants.Page{Size: 1001}) {
-			wantNumber(t, "list in pages of 1001", err, 40026)
-		}
-
-		seen, _ := c.Get(ctx, -1)
-		changed, err := c.Replace(ctx, -1, plants.Plant{Name: "Ivy"}, seen.ETag)
-		if err != nil || changed.Name != "Ivy" || changed.Tag != nil || changed.ID != -1 || changed.ETag == seen.ETag {
-			t.Errorf("Replace = %+v, %v", changed, err)
-		}
-		_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, seen.ETag)
-		wantNumber(t, "replace what has changed", err, 41201)
-		wantNumber(t, "remove what has changed", c.Remove(ctx, -1, seen.ETag), 41201)
-		if err := c.Remove(ctx, -1, changed.ETag); err != nil {
-			t.Error(err)
-		}
-		_, err = c.Get(ctx, -1)
-		wantNumber(t, "get what is removed", err, 40401)
-		_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, "")
-		wantNumber(t, "replace what is removed", err, 40401)
-		wantNumber(t, "remove what is removed", c.Remove(ctx, -1, ""), 40401)
-
-		unauthorized, err := plants.New(p.URL, "plant_unknown")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = unauthorized.Get(ctx, 0)
-		wantNumber(t, "a wrong token", err, 40103)
+		wantList(t, c, all)
+		wantClientErrors(t, c, p)
 	})
+}
+
+// wantList lists the plants in pages of several sizes and counts them.
+func wantList(t *testing.T, c *plants.Client, all []plants.NewPlant) {
+	t.Helper()
+	ctx := t.Context()
+	for _, size := range []int{0, 1, 2, 1000} {
+		i := 0
+		for got, err := range c.Plants(ctx, plants.Page{Size: size}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i == len(all) || got.ID != all[i].ID || !samePlant(got.Plant, all[i].Plant) {
+				t.Fatalf("in pages of %d, plant number %d is %+v", size, i, got)
+			}
+			i++
+		}
+		if i != len(all) {
+			t.Errorf("in pages of %d there are %d plants, want %d", size, i, len(all))
+		}
+	}
+	if n, err := c.Count(ctx); n != int64(len(all)) || err != nil {
+		t.Errorf("Count = %d, %v, want %d", n, err, len(all))
+	}
+}
+
+// wantClientErrors checks the errors of wrong requests, and of changes of a plant that has changed or was removed.
+func wantClientErrors(t *testing.T, c *plants.Client, p *testkit.Server) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := c.Create(ctx, plants.NewPlant{ID: 0, Plant: plants.Plant{Name: "another"}})
+	wantNumber(t, "create a taken id", err, 40009)
+	_, err = c.Create(ctx, plants.NewPlant{ID: 5, Plant: plants.Plant{Name: "a\x00"}})
+	wantNumber(t, "create with U+0000", err, 40016)
+	for _, err := range c.Plants(ctx, plants.Page{Size: 1001}) {
+		wantNumber(t, "list in pages of 1001", err, 40026)
+	}
+
+	seen, _ := c.Get(ctx, -1)
+	changed, err := c.Replace(ctx, -1, plants.Plant{Name: "Ivy"}, seen.ETag)
+	if err != nil || changed.Name != "Ivy" || changed.Tag != nil || changed.ID != -1 || changed.ETag == seen.ETag {
+		t.Errorf("Replace = %+v, %v", changed, err)
+	}
+	_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, seen.ETag)
+	wantNumber(t, "replace what has changed", err, 41201)
+	wantNumber(t, "remove what has changed", c.Remove(ctx, -1, seen.ETag), 41201)
+	if err := c.Remove(ctx, -1, changed.ETag); err != nil {
+		t.Error(err)
+	}
+	_, err = c.Get(ctx, -1)
+	wantNumber(t, "get what is removed", err, 40401)
+	_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, "")
+	wantNumber(t, "replace what is removed", err, 40401)
+	wantNumber(t, "remove what is removed", c.Remove(ctx, -1, ""), 40401)
+
+	unauthorized, err := plants.New(p.URL, "plant_unknown")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = unauthorized.Get(ctx, 0)
+	wantNumber(t, "a wrong token", err, 40103)
 }
 
 // While the service is killed and restarted, every Create succeeds and stores its plant once.
@@ -179,68 +192,70 @@ func runPlants(t *testing.T, p *testkit.Server, args ...string) (stdout, stderr 
 		append([]string{"plants"}, args...)...)
 }
 
+// commandTests run one after the other. In args _ is an empty argument, ETAG the first ETag of plant 7 and OPS the
+// address of health checks. A stdout that ends with * and stderr are prefixes.
+var commandTests = []struct {
+	args, stdout, stderr string
+	code                 int
+}{
+	{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
+	{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
+	{"create --id 7 --name Fern", "",
+		"plantstore plants create: 40009: id 7 already belongs to a plant with a different name or tag", 1},
+	{"create --id -9223372036854775808 --name _ --tag _ --json",
+		`{"id":-9223372036854775808,"name":"","tag":""}` + "\n", "", 0},
+	{"create --json --id=9223372036854775807 --name=\x1b[31m<b>",
+		`{"id":9223372036854775807,"name":"\u001b[31m<b>"}` + "\n", "", 0},
+	{"create --id 9223372036854775808 --name x", "", "invalid value", 2},
+	{"create --id 1.5 --name x", "", "invalid value", 2},
+	{"create --id 1", "", "plantstore plants create: --id and --name are required\n", 2},
+	{"create --name x", "", "plantstore plants create: --id and --name are required\n", 2},
+	{"create --id 1 --name x y", "", "plantstore plants create: expected arguments: none", 2},
+	{"create --id 1 --name \xff", "", "plantstore plants create: the name and the tag must be valid UTF-8\n", 1},
+	{"get --json 7", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
+	{"get 7 --json", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
+	{"get -- -9223372036854775808", "ID                    NAME  TAG  ETAG\n-9223372036854775808  \"\"    \"\"   *",
+		"", 0},
+	{"get -9223372036854775808 --json", `{"id":-9223372036854775808,"name":"","tag":"","etag":*`, "", 0},
+	{"get 9223372036854775807",
+		"ID                   NAME           TAG  ETAG\n9223372036854775807  \"\\x1b[31m<b>\"       *", "", 0},
+	{"get 8", "", "plantstore plants get: 40401: plant 8 does not exist", 1},
+	{"get -8", "", "plantstore plants get: 40401: plant -8 does not exist", 1},
+	{"get seven", "", `plantstore plants get: id "seven" must be an integer`, 2},
+	{"get", "", "plantstore plants get: expected arguments: ID", 2},
+	{"get 7 --fish", "", "flag provided but not defined: -fish", 2},
+	{"list", "ID                    NAME           TAG\n" +
+		"-9223372036854775808  \"\"             \"\"\n" +
+		"7                     Fern           shade\n" +
+		"9223372036854775807   \"\\x1b[31m<b>\"  \n", "", 0},
+	{"list --limit 1 --after -5", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
+	{"list --after 9223372036854775807", "ID  NAME  TAG\n", "", 0},
+	{"list --after 9223372036854775807 --json", "[]\n", "", 0},
+	{"list --limit -1", "", "plantstore plants list: --limit is -1: ", 2},
+	{"replace 7 --name", "", "flag needs an argument: -name", 2},
+	{"replace 7", "", "plantstore plants replace: --name is required\n", 2},
+	{"replace 7 --name Ivy --if-match other", "", "plantstore plants replace: 41201: plant 7 does not match If-Match",
+		1},
+	{"replace 7 --name Ivy --if-match ETAG --json", `{"id":7,"name":"Ivy","etag":*`, "", 0},
+	{"replace 7 --name Oak --if-match ETAG", "", "plantstore plants replace: 41201: plant 7 does not match If-Match", 1},
+	{"remove 7 --if-match ETAG", "", "plantstore plants remove: 41201: plant 7 does not match If-Match", 1},
+	{"remove --if-match * 7", "", "", 0},
+	{"remove 7", "", "plantstore plants remove: 40401: plant 7 does not exist", 1},
+	{"remove -9223372036854775808", "", "", 0},
+	{"get 7 --token a-fixed-token-of-others", "", "plantstore plants get: 40103: ", 1},
+	{"get 7 --token _ --token-file /nowhere", "", "plantstore plants get: read the token file: ", 1},
+	{"get 7 --url http://127.0.0.1:1", "",
+		"plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: " +
+			"connect: connection refused (tried 4 times)\n", 1},
+	{"get 7 --url 127.0.0.1:1", "",
+		`plantstore plants get: base URL "127.0.0.1:1" is invalid: use one such as http://`, 2},
+	{"get 7 --url OPS", "", "plantstore plants get: HTTP status 404: the response is not from a Plant Store", 1},
+}
+
 func TestClientCommands(t *testing.T) {
 	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
 		var seen string // the first ETag of plant 7
-		for _, test := range []struct {
-			// In args _ is an empty argument and ETAG the first ETag. A stdout that ends with * and stderr are
-			// prefixes.
-			args, stdout, stderr string
-			code                 int
-		}{
-			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
-			{"create --id 7 --name Fern --tag shade", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
-			{"create --id 7 --name Fern", "",
-				"plantstore plants create: 40009: id 7 already belongs to a plant with a different name or tag", 1},
-			{"create --id -9223372036854775808 --name _ --tag _ --json",
-				`{"id":-9223372036854775808,"name":"","tag":""}` + "\n", "", 0},
-			{"create --json --id=9223372036854775807 --name=\x1b[31m<b>",
-				`{"id":9223372036854775807,"name":"\u001b[31m<b>"}` + "\n", "", 0},
-			{"create --id 9223372036854775808 --name x", "", "invalid value", 2},
-			{"create --id 1.5 --name x", "", "invalid value", 2},
-			{"create --id 1", "", "plantstore plants create: --id and --name are required\n", 2},
-			{"create --name x", "", "plantstore plants create: --id and --name are required\n", 2},
-			{"create --id 1 --name x y", "", "plantstore plants create: expected arguments: none", 2},
-			{"create --id 1 --name \xff", "", "plantstore plants create: the name and the tag must be valid UTF-8\n", 1},
-			{"get --json 7", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
-			{"get 7 --json", `{"id":7,"name":"Fern","tag":"shade","etag":ETAG}` + "\n", "", 0},
-			{"get -- -9223372036854775808", "ID                    NAME  TAG  ETAG\n-9223372036854775808  \"\"    \"\"   *",
-				"", 0},
-			{"get -9223372036854775808 --json", `{"id":-9223372036854775808,"name":"","tag":"","etag":*`, "", 0},
-			{"get 9223372036854775807",
-				"ID                   NAME           TAG  ETAG\n9223372036854775807  \"\\x1b[31m<b>\"       *", "", 0},
-			{"get 8", "", "plantstore plants get: 40401: plant 8 does not exist", 1},
-			{"get -8", "", "plantstore plants get: 40401: plant -8 does not exist", 1},
-			{"get seven", "", `plantstore plants get: id "seven" must be an integer`, 2},
-			{"get", "", "plantstore plants get: expected arguments: ID", 2},
-			{"get 7 --fish", "", "flag provided but not defined: -fish", 2},
-			{"list", "ID                    NAME           TAG\n" +
-				"-9223372036854775808  \"\"             \"\"\n" +
-				"7                     Fern           shade\n" +
-				"9223372036854775807   \"\\x1b[31m<b>\"  \n", "", 0},
-			{"list --limit 1 --after -5", "ID  NAME  TAG\n7   Fern  shade\n", "", 0},
-			{"list --after 9223372036854775807", "ID  NAME  TAG\n", "", 0},
-			{"list --after 9223372036854775807 --json", "[]\n", "", 0},
-			{"list --limit -1", "", "plantstore plants list: --limit is -1: ", 2},
-			{"replace 7 --name", "", "flag needs an argument: -name", 2},
-			{"replace 7", "", "plantstore plants replace: --name is required\n", 2},
-			{"replace 7 --name Ivy --if-match other", "", "plantstore plants replace: 41201: plant 7 does not match If-Match",
-				1},
-			{"replace 7 --name Ivy --if-match ETAG --json", `{"id":7,"name":"Ivy","etag":*`, "", 0},
-			{"replace 7 --name Oak --if-match ETAG", "", "plantstore plants replace: 41201: plant 7 does not match If-Match", 1},
-			{"remove 7 --if-match ETAG", "", "plantstore plants remove: 41201: plant 7 does not match If-Match", 1},
-			{"remove --if-match * 7", "", "", 0},
-			{"remove 7", "", "plantstore plants remove: 40401: plant 7 does not exist", 1},
-			{"remove -9223372036854775808", "", "", 0},
-			{"get 7 --token a-fixed-token-of-others", "", "plantstore plants get: 40103: ", 1},
-			{"get 7 --token _ --token-file /nowhere", "", "plantstore plants get: read the token file: ", 1},
-			{"get 7 --url http://127.0.0.1:1", "",
-				"plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: " +
-					"connect: connection refused (tried 4 times)\n", 1},
-			{"get 7 --url 127.0.0.1:1", "",
-				`plantstore plants get: base URL "127.0.0.1:1" is invalid: use one such as http://`, 2},
-			{"get 7 --url " + p.Ops, "", "plantstore plants get: HTTP status 404: the response is not from a Plant Store", 1},
-		} {
+		for _, test := range commandTests {
 			args := strings.Fields(test.args)
 			for i, arg := range args {
 				switch arg {
@@ -248,6 +263,8 @@ func TestClientCommands(t *testing.T) {
 					args[i] = ""
 				case "ETAG":
 					args[i] = seen
+				case "OPS":
+					args[i] = p.Ops
 				}
 			}
 			stdout, stderr, code := runPlants(t, p, args...)
@@ -267,24 +284,29 @@ func TestClientCommands(t *testing.T) {
 				t.Errorf("plants %q printed an escape code, the token or several lines:\n%s%s", args, stdout, stderr)
 			}
 		}
-
-		environment := []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN="}
-		_, stderr, code := testkit.Run(t, environment, "plants", "list")
-		if code != 2 || !strings.Contains(stderr, "a token is required") {
-			t.Errorf("without a token: exit %d, %s", code, stderr)
-		}
-		file := filepath.Join(t.TempDir(), "token")
-		if err := os.WriteFile(file, []byte(p.Token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, args := range [][]string{{"--token-file", file}, {"--token", p.Token}} {
-			environment[1] = "PLANTSTORE_TOKEN=a-fixed-token-of-others"
-			_, stderr, code := testkit.Run(t, environment, append([]string{"plants", "list"}, args...)...)
-			if code != 0 {
-				t.Errorf("%s: exit %d, %s", args[0], code, stderr)
-			}
-		}
+		wantTokenSources(t, p)
 	})
+}
+
+// wantTokenSources checks that a command needs a token, and that flags take precedence over the environment.
+func wantTokenSources(t *testing.T, p *testkit.Server) {
+	t.Helper()
+	environment := []string{"PLANTSTORE_URL=" + p.URL, "PLANTSTORE_TOKEN="}
+	_, stderr, code := testkit.Run(t, environment, "plants", "list")
+	if code != 2 || !strings.Contains(stderr, "a token is required") {
+		t.Errorf("without a token: exit %d, %s", code, stderr)
+	}
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(p.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--token-file", file}, {"--token", p.Token}} {
+		environment[1] = "PLANTSTORE_TOKEN=a-fixed-token-of-others"
+		_, stderr, code := testkit.Run(t, environment, append([]string{"plants", "list"}, args...)...)
+		if code != 0 {
+			t.Errorf("%s: exit %d, %s", args[0], code, stderr)
+		}
+	}
 }
 
 // A command whose outcome is unknown says so and what to do.
@@ -353,35 +375,40 @@ func TestClientLongList(t *testing.T) {
 			t.Errorf("list --limit %s: %d lines, exit %d, want %d", limit, lines, code, want+1)
 		}
 	}
-
 	for _, form := range []string{"--json", "--json=false"} {
-		cmd := exec.Command(testkit.Binary, "plants", "list", form, "--url", p.URL, "--token", p.Token)
-		stderr := new(testkit.Output)
-		cmd.Stderr = stderr
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		io.ReadFull(stdout, make([]byte, 10))
-		stdout.Close()
-		if cmd.Wait(); stderr.String() != "" || cmd.ProcessState.ExitCode() != -1 { // ended by SIGPIPE, like any filter
-			t.Errorf("list %s to a closed pipe: %v, %s", form, cmd.ProcessState, stderr)
-		}
+		wantWriteErrors(t, p, form)
+	}
+}
 
-		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd = exec.Command(testkit.Binary, "plants", "list", form, "--url", p.URL, "--token", p.Token)
-		stderr = new(testkit.Output)
-		cmd.Stdout, cmd.Stderr = full, stderr
-		cmd.Run()
-		full.Close()
-		if !strings.Contains(stderr.String(), "no space left") || cmd.ProcessState.ExitCode() != 1 {
-			t.Errorf("list %s to a full disk: %v, %s", form, cmd.ProcessState, stderr)
-		}
+// wantWriteErrors lists plants to a pipe that is closed and to a full disk.
+func wantWriteErrors(t *testing.T, p *testkit.Server, form string) {
+	t.Helper()
+	cmd := exec.Command(testkit.Binary, "plants", "list", form, "--url", p.URL, "--token", p.Token)
+	stderr := new(testkit.Output)
+	cmd.Stderr = stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	io.ReadFull(stdout, make([]byte, 10))
+	stdout.Close()
+	if cmd.Wait(); stderr.String() != "" || cmd.ProcessState.ExitCode() != -1 { // ended by SIGPIPE, like any filter
+		t.Errorf("list %s to a closed pipe: %v, %s", form, cmd.ProcessState, stderr)
+	}
+
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.Command(testkit.Binary, "plants", "list", form, "--url", p.URL, "--token", p.Token)
+	stderr = new(testkit.Output)
+	cmd.Stdout, cmd.Stderr = full, stderr
+	cmd.Run()
+	full.Close()
+	if !strings.Contains(stderr.String(), "no space left") || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("list %s to a full disk: %v, %s", form, cmd.ProcessState, stderr)
 	}
 }

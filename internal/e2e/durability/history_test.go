@@ -106,8 +106,14 @@ func visualize(t *testing.T, history []porcupine.Operation) (page string) {
 	return f.Name()
 }
 
-// The check itself, with histories made by hand: each operation has the time of its start and end.
-func TestVerdict(t *testing.T) {
+// verdictTest is a history made by hand: each operation has the time of its start and end.
+type verdictTest struct {
+	name string
+	want porcupine.CheckResult
+	done []porcupine.Operation
+}
+
+func verdictTests() []verdictTest {
 	type history = []porcupine.Operation
 	do := func(start, end int64, op operation, out outcome) porcupine.Operation {
 		return porcupine.Operation{Input: op, Output: out, Call: start, Return: end}
@@ -124,11 +130,7 @@ func TestVerdict(t *testing.T) {
 		absent           = outcome{number: 40401}
 		isA, isB         = outcome{200, "a"}, outcome{200, "b"}
 	)
-	for _, test := range []struct {
-		name string
-		want porcupine.CheckResult
-		done history
-	}{
+	return []verdictTest{
 		{"one after the other", porcupine.Ok, history{
 			do(1, 2, createA, ok), do(3, 4, get, isA), do(5, 6, createA, ok), do(7, 8, createB, taken),
 			do(9, 10, removeA, gone), do(11, 12, get, absent),
@@ -168,7 +170,11 @@ func TestVerdict(t *testing.T) {
 			do(1, 2, createA, unknown), do(3, 4, get, absent), do(5, 6, get, isA),
 		}},
 		{"never sent", porcupine.Illegal, history{do(1, 2, createA, ok), do(3, 4, get, isB)}},
-	} {
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	for _, test := range verdictTests() {
 		if got := verdict(test.done); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}

@@ -287,31 +287,7 @@ func hungUp(c net.Conn) (up bool) {
 // ignored.
 func TestPassedSockets(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "plants.db")
-	file, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	packets, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer packets.Close()
-	datagrams, err := packets.File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer datagrams.Close()
-	local, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer local.Close()
-	unix, err := local.(*net.UnixListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close()
+	file, datagrams, unix := notListeners(t)
 	one, two := newSocket(t), newSocket(t)
 	for _, test := range []struct {
 		what, env string
@@ -354,4 +330,35 @@ func TestPassedSockets(t *testing.T) {
 	if p.URL == one.url {
 		t.Error("a socket for another process is used")
 	}
+}
+
+// notListeners are files that are not TCP listeners.
+func notListeners(t *testing.T) (file, datagrams, unix *os.File) {
+	t.Helper()
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	packets, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { packets.Close() })
+	datagrams, err = packets.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { datagrams.Close() })
+	local, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { local.Close() })
+	unix, err = local.(*net.UnixListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close() })
+	return file, datagrams, unix
 }

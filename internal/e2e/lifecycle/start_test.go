@@ -12,15 +12,23 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// A start that fails prints one sentence and exits with a code.
-func TestStartFails(t *testing.T) {
+// startFailure is a command line of serve that fails.
+type startFailure struct {
+	what string
+	args []string
+	code int
+	want string // in the message
+}
+
+func startFailures(t *testing.T) []startFailure {
+	t.Helper()
 	folder := t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name) }
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer busy.Close()
+	t.Cleanup(func() { busy.Close() })
 	write := func(name, content string) string {
 		if err := os.WriteFile(path(name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -41,12 +49,7 @@ func TestStartFails(t *testing.T) {
 		return append(args, "--listen", "127.0.0.1:0", "--ops-listen", "off")
 	}
 	text := write("text.db", strings.Repeat("not a database ", 100))
-	for _, test := range []struct {
-		what string
-		args []string
-		code int
-		want string
-	}{
+	return []startFailure{
 		{"a port in use", []string{"--db", path("a.db"), "--listen", busy.Addr().String()}, 1, "in use"},
 		{"an ops port in use",
 			[]string{"--db", path("a.db"), "--listen", "127.0.0.1:0", "--ops-listen", busy.Addr().String()}, 1, "in use"},
@@ -71,7 +74,12 @@ func TestStartFails(t *testing.T) {
 		{"a URL with a query", with("--db", path("a.db"), "--base-url", "http://h/a?"), 1, "base URL"},
 		{"an empty token file", with("--db", path("a.db"), "--token-file", write("blank", " \n")), 1, "empty"},
 		{"a missing token file", with("--db", path("a.db"), "--token-file", path("none")), 1, "no such"},
-	} {
+	}
+}
+
+// A start that fails prints one sentence and exits with a code.
+func TestStartFails(t *testing.T) {
+	for _, test := range startFailures(t) {
 		out, errs, code := testkit.Run(t, nil, append([]string{"serve"}, test.args...)...)
 		if code != test.code || !strings.Contains(errs, test.want) {
 			t.Errorf("%s: exit %d, stderr %q; want exit %d and %q", test.what, code, errs, test.code, test.want)

@@ -57,91 +57,114 @@ func exchange(t *testing.T, p *testkit.Server, what, request string, more bool) 
 	}
 }
 
-// Each of these requests gets an Error or no response, and the connection is closed: a valid request that follows on it
-// is never executed.
+const (
+	auth    = "Authorization: Bearer TOKEN\r\n" // TOKEN stands for a valid token.
+	post    = "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + auth
+	get     = "GET /plants HTTP/1.1\r\nHost: x\r\n" + auth
+	body    = `{"id":1,"name":"x"}`
+	chunked = "13\r\n" + body + "\r\n0\r\n\r\n"
+	length  = "Content-Length: 19\r\n"
+)
+
+var hello = "\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03" + strings.Repeat("\x2a", 189)
+
+// closingRequests get an Error or no response, and their connection is closed.
+var closingRequests = []struct {
+	what, request string
+	numbers       []int // the possible errors, if there is a response
+	more          bool  // the server waits for more bytes
+}{
+	// Two parsers could disagree about where these end.
+	{"a length and chunks", post + length + "Transfer-Encoding: chunked\r\n\r\n" + chunked, []int{40024}, false},
+	{"chunks and a length", post + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", []int{40024},
+		false},
+	{"chunks and no length at all", post + "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n" + chunked,
+		[]int{40024}, false},
+	{"in another case", post + "transfer-ENCODING: Chunked\r\ncontent-LENGTH: 4\r\n\r\n" + chunked, []int{40024}, false},
+	{"two lengths", post + "Content-Length: 0\r\n" + length + "\r\n" + body, []int{40024}, false},
+	{"the same length twice", post + length + length + "\r\n" + body, []int{40024}, false},
+	{"a list of lengths", post + "Content-Length: 19, 19\r\n\r\n" + body, []int{40024}, false},
+	{"a length with a sign", post + "Content-Length: +19\r\n\r\n" + body, []int{40024}, false},
+	{"a negative length", post + "Content-Length: -1\r\n\r\n", []int{40024}, false},
+	{"a length in hexadecimal", post + "Content-Length: 0x13\r\n\r\n" + body, []int{40024}, false},
+	{"a huge length", post + "Content-Length: 99999999999999999999\r\n\r\n", []int{40024}, false},
+	{"a space before the colon of a length", post + "Content-Length : 19\r\n\r\n" + body, []int{40024}, false},
+	{"a space before the colon of a coding", post + "Transfer-Encoding : chunked\r\n\r\n" + chunked, []int{40024}, false},
+	{"a tab before the colon of a coding", post + "Transfer-Encoding\t: chunked\r\n\r\n" + chunked, []int{40024}, false},
+	{"two codings", post + "Transfer-Encoding: identity, chunked\r\n\r\n" + chunked, []int{50101}, false},
+	{"two coding headers", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n" + chunked,
+		[]int{50101}, false},
+	{"a coding with a vertical tab", post + "Transfer-Encoding: \x0bchunked\r\n\r\n" + chunked, []int{40024, 50101},
+		false},
+	{"a coding in quotes", post + "Transfer-Encoding: \"chunked\"\r\n\r\n" + chunked, []int{50101}, false},
+	{"a coding that is no chunked", post + "Transfer-Encoding: xchunked\r\n\r\n" + chunked, []int{50101}, false},
+	{"an empty coding", post + "Transfer-Encoding:\r\n\r\n", []int{50101}, false},
+	{"a folded coding", post + "Transfer-Encoding:\r\n chunked\r\n\r\n" + chunked, []int{40024}, false},
+	{"a folded header", get + "X: a\r\n\tb\r\n\r\n", []int{40024}, false},
+	{"a fold before any header", "GET /plants HTTP/1.1\r\n Host: x\r\n\r\n", []int{40024}, false},
+	{"LF in place of CRLF", "GET /plants HTTP/1.1\nHost: x\n\n", []int{40024}, false},
+	{"LF after a header", get + "X: a\nY: b\r\n\r\n", []int{40024}, false},
+	{"LF at the end of the head", get + "\n", []int{40024}, false},
+	{"CR alone", get + "X: a\rTransfer-Encoding: chunked\r\n\r\n", []int{40024}, false},
+	{"NUL in a value", get + "X: a\x00b\r\n\r\n", []int{40024}, false},
+	{"NUL in a name", get + "X\x00: a\r\n\r\n", []int{40024}, false},
+	{"NUL in the target", "GET /plants\x00 HTTP/1.1\r\nHost: x\r\n\r\n", []int{40024}, false},
+	{"broken chunks", post + "Transfer-Encoding: chunked\r\n\r\n5\r\nabcdefgh\r\n0\r\n\r\n", []int{40022}, false},
+	{"a negative chunk", post + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", []int{40022}, false},
+	{"a huge chunk", post + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", []int{40022}, false},
+	{"chunks in HTTP/1.0",
+		strings.Replace(post, "1.1", "1.0", 1) + "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked,
+		[]int{40001}, false},
+	{"chunks that store nothing", post + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n\r\n", []int{40002}, false},
+
+	{"HTTP/0.9", "GET /plants\r\n", []int{40024}, false},
+	{"HTTP/1.0", "GET /plants HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", []int{40101}, false},
+	{"HTTP/9.9", "GET /plants HTTP/9.9\r\nHost: x\r\n\r\n", []int{50501}, false},
+	{"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+		[]int{40024, 40402, 50501}, false},
+	{"the hello of TLS", hello, []int{40024}, true},
+	{"CONNECT", "CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n", []int{40402}, false},
+	{"CONNECT to a path", "CONNECT /plants HTTP/1.1\r\nHost: x\r\n\r\n", []int{40501}, false},
+	{"two hosts", "GET /plants HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", []int{40024}, false},
+	{"a host that is none", "GET /plants HTTP/1.1\r\nHost: x y/z\r\n\r\n", []int{40024}, false},
+	{"a space in the target", "GET /pl ants HTTP/1.1\r\nHost: x\r\n\r\n", []int{40024}, false},
+	{"no slash", "GET plants HTTP/1.1\r\nHost: x\r\n\r\n", []int{40024}, false},
+	{"a method of escapes", "\x1b[31mGET /plants HTTP/1.1\r\nHost: x\r\n\r\n", []int{40024}, false},
+	{"2 MB in one header", get + "A: " + strings.Repeat("x", 2<<20) + "\r\n\r\n", []int{43101}, false},
+	{"2 MB in many headers", get + strings.Repeat("A: b\r\n", 2<<20/6) + "\r\n", []int{43101}, false},
+	{"2 MB of a target", "GET /" + strings.Repeat("x", 2<<20) + " HTTP/1.1\r\nHost: x\r\n\r\n", []int{43101}, false},
+	{"2 MB without a line's end", strings.Repeat("x", 2<<20), []int{43101}, false},
+	{"a token of 64 KB",
+		"GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer plant_" + strings.Repeat("x", 64<<10) + "\r\n\r\n",
+		[]int{43101}, false},
+	{"a body that is not read to its end",
+		strings.Replace(post, auth, "", 1) + "Content-Length: 999999999\r\n\r\n" + body, []int{40101}, false},
+}
+
+// refusedRequests are well-formed. Each gets an Error, and its connection stays open.
+var refusedRequests = []struct {
+	what, request string
+	number        int
+}{
+	{"two credentials", get + auth + "\r\n", 40102},
+	{"a token of 20 KB",
+		"GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer plant_" + strings.Repeat("x", 20<<10) + "\r\n\r\n", 40103},
+	{"TRACE", strings.Replace(get, "GET", "TRACE", 1) + "\r\n", 40501},
+	{"a path out of the root", "GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
+	{"the same in escapes", "GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
+	{"an address of another host", "GET http://evil.example/nowhere HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
+	{"a path of escapes", "GET /%1b%5b31m%0d%0aX-Evil:%20y HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
+	{"an id of escapes", strings.Replace(get, "/plants", "/plants/%1b%5d0;x%07%c2%9b31m%0d%0a", 1) + "\r\n", 40025},
+}
+
+// A valid request that follows on the connection of one that cannot be parsed is never executed. One that follows on
+// the connection of a refused request gets its own response.
 func TestHostileRequests(t *testing.T) {
 	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--access-log", "all")
 	smuggled := p.RawCreate(canary)
-	auth := "Authorization: Bearer " + p.Token + "\r\n"
-	post := "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + auth
-	get := "GET /plants HTTP/1.1\r\nHost: x\r\n" + auth
-	body := `{"id":1,"name":"x"}`
-	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
-	length := fmt.Sprintf("Content-Length: %d\r\n", len(body))
-	hello := "\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03" + strings.Repeat("\x2a", 189)
-
-	for _, test := range []struct {
-		what, request string
-		numbers       []int // the possible errors, if there is a response
-		more          bool  // the server waits for more bytes
-	}{
-		// Two parsers could disagree about where these end.
-		{"a length and chunks", post + length + "Transfer-Encoding: chunked\r\n\r\n" + chunked, []int{40024}, false},
-		{"chunks and a length", post + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", []int{40024},
-			false},
-		{"chunks and no length at all", post + "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n" + chunked,
-			[]int{40024}, false},
-		{"in another case", post + "transfer-ENCODING: Chunked\r\ncontent-LENGTH: 4\r\n\r\n" + chunked, []int{40024}, false},
-		{"two lengths", post + "Content-Length: 0\r\n" + length + "\r\n" + body, []int{40024}, false},
-		{"the same length twice", post + length + length + "\r\n" + body, []int{40024}, false},
-		{"a list of lengths", post + "Content-Length: 19, 19\r\n\r\n" + body, []int{40024}, false},
-		{"a length with a sign", post + "Content-Length: +19\r\n\r\n" + body, []int{40024}, false},
-		{"a negative length", post + "Content-Length: -1\r\n\r\n", []int{40024}, false},
-		{"a length in hexadecimal", post + "Content-Length: 0x13\r\n\r\n" + body, []int{40024}, false},
-		{"a huge length", post + "Content-Length: 99999999999999999999\r\n\r\n", []int{40024}, false},
-		{"a space before the colon of a length", post + "Content-Length : 19\r\n\r\n" + body, []int{40024}, false},
-		{"a space before the colon of a coding", post + "Transfer-Encoding : chunked\r\n\r\n" + chunked, []int{40024}, false},
-		{"a tab before the colon of a coding", post + "Transfer-Encoding\t: chunked\r\n\r\n" + chunked, []int{40024}, false},
-		{"two codings", post + "Transfer-Encoding: identity, chunked\r\n\r\n" + chunked, []int{50101}, false},
-		{"two coding headers", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n" + chunked,
-			[]int{50101}, false},
-		{"a coding with a vertical tab", post + "Transfer-Encoding: \x0bchunked\r\n\r\n" + chunked, []int{40024, 50101},
-			false},
-		{"a coding in quotes", post + "Transfer-Encoding: \"chunked\"\r\n\r\n" + chunked, []int{50101}, false},
-		{"a coding that is no chunked", post + "Transfer-Encoding: xchunked\r\n\r\n" + chunked, []int{50101}, false},
-		{"an empty coding", post + "Transfer-Encoding:\r\n\r\n", []int{50101}, false},
-		{"a folded coding", post + "Transfer-Encoding:\r\n chunked\r\n\r\n" + chunked, []int{40024}, false},
-		{"a folded header", get + "X: a\r\n\tb\r\n\r\n", []int{40024}, false},
-		{"a fold before any header", "GET /plants HTTP/1.1\r\n Host: x\r\n\r\n", []int{40024}, false},
-		{"LF in place of CRLF", "GET /plants HTTP/1.1\nHost: x\n\n", []int{40024}, false},
-		{"LF after a header", get + "X: a\nY: b\r\n\r\n", []int{40024}, false},
-		{"LF at the end of the head", get + "\n", []int{40024}, false},
-		{"CR alone", get + "X: a\rTransfer-Encoding: chunked\r\n\r\n", []int{40024}, false},
-		{"NUL in a value", get + "X: a\x00b\r\n\r\n", []int{40024}, false},
-		{"NUL in a name", get + "X\x00: a\r\n\r\n", []int{40024}, false},
-		{"NUL in the target", "GET /plants\x00 HTTP/1.1\r\nHost: x\r\n\r\n", []int{40024}, false},
-		{"broken chunks", post + "Transfer-Encoding: chunked\r\n\r\n5\r\nabcdefgh\r\n0\r\n\r\n", []int{40022}, false},
-		{"a negative chunk", post + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", []int{40022}, false},
-		{"a huge chunk", post + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", []int{40022}, false},
-		{"chunks in HTTP/1.0",
-			strings.Replace(post, "1.1", "1.0", 1) + "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked,
-			[]int{40001}, false},
-		{"chunks that store nothing", post + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n\r\n", []int{40002}, false},
-
-		{"HTTP/0.9", "GET /plants\r\n", []int{40024}, false},
-		{"HTTP/1.0", "GET /plants HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", []int{40101}, false},
-		{"HTTP/9.9", "GET /plants HTTP/9.9\r\nHost: x\r\n\r\n", []int{50501}, false},
-		{"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
-			[]int{40024, 40402, 50501}, false},
-		{"the hello of TLS", hello, []int{40024}, true},
-		{"CONNECT", "CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n", []int{40402}, false},
-		{"CONNECT to a path", "CONNECT /plants HTTP/1.1\r\nHost: x\r\n\r\n", []int{40501}, false},
-		{"two hosts", "GET /plants HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", []int{40024}, false},
-		{"a host that is none", "GET /plants HTTP/1.1\r\nHost: x y/z\r\n\r\n", []int{40024}, false},
-		{"a space in the target", "GET /pl ants HTTP/1.1\r\nHost: x\r\n\r\n", []int{40024}, false},
-		{"no slash", "GET plants HTTP/1.1\r\nHost: x\r\n\r\n", []int{40024}, false},
-		{"a method of escapes", "\x1b[31mGET /plants HTTP/1.1\r\nHost: x\r\n\r\n", []int{40024}, false},
-		{"2 MB in one header", get + "A: " + strings.Repeat("x", 2<<20) + "\r\n\r\n", []int{43101}, false},
-		{"2 MB in many headers", get + strings.Repeat("A: b\r\n", 2<<20/6) + "\r\n", []int{43101}, false},
-		{"2 MB of a target", "GET /" + strings.Repeat("x", 2<<20) + " HTTP/1.1\r\nHost: x\r\n\r\n", []int{43101}, false},
-		{"2 MB without a line's end", strings.Repeat("x", 2<<20), []int{43101}, false},
-		{"a token of 64 KB",
-			"GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer plant_" + strings.Repeat("x", 64<<10) + "\r\n\r\n",
-			[]int{43101}, false},
-		{"a body that is not read to its end",
-			strings.Replace(post, auth, "", 1) + "Content-Length: 999999999\r\n\r\n" + body, []int{40101}, false},
-	} {
-		responses := exchange(t, p, test.what, test.request+smuggled, test.more)
+	for _, test := range closingRequests {
+		request := strings.ReplaceAll(test.request, "TOKEN", p.Token)
+		responses := exchange(t, p, test.what, request+smuggled, test.more)
 		if len(responses) > 1 {
 			t.Errorf("%s: %d responses, want at most one: %v", test.what, len(responses), responses)
 		}
@@ -154,42 +177,37 @@ func TestHostileRequests(t *testing.T) {
 		}
 	}
 
-	// These are well-formed, and their connections stay open: each is refused, and a request that follows gets its own
-	// response.
-	next := "GET /canary HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-	for _, test := range []struct {
+	nested := fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(smuggled), smuggled)
+	for _, test := range append(slices.Clone(refusedRequests), []struct {
 		what, request string
 		number        int
 	}{
-		{"two credentials", get + auth + "\r\n", 40102},
-		{"a token of 20 KB",
-			"GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer plant_" + strings.Repeat("x", 20<<10) + "\r\n\r\n", 40103},
-		{"TRACE", strings.Replace(get, "GET", "TRACE", 1) + "\r\n", 40501},
-		{"a path out of the root", "GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
-		{"the same in escapes", "GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
-		{"an address of another host", "GET http://evil.example/nowhere HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
-		{"a path of escapes", "GET /%1b%5b31m%0d%0aX-Evil:%20y HTTP/1.1\r\nHost: x\r\n\r\n", 40402},
-		{"an id of escapes", strings.Replace(get, "/plants", "/plants/%1b%5d0;x%07%c2%9b31m%0d%0a", 1) + "\r\n", 40025},
-		{"a body that holds a request", post + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(smuggled), smuggled), 40002},
-		{"a body that no method of this kind has",
-			get + fmt.Sprintf("X: y\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled), 200},
-	} {
-		responses := exchange(t, p, test.what, test.request+next, false)
-		if len(responses) != 2 || responses[1].Number() != 40402 || !strings.Contains(responses[1].Body, "canary") {
-			t.Errorf("%s: %d responses, want two, the second about the canary: %v", test.what, len(responses), responses)
-			continue
-		}
-		if test.number == 200 {
-			testkit.WantResponse(t, test.what, responses[0], 200, "[]")
-			continue
-		}
-		testkit.WantError(t, test.what, responses[0], test.number)
-		if responses[0].Header.Get("X-Evil") != "" {
-			t.Errorf("%s: a header was injected: %v", test.what, responses[0].Header)
-		}
+		{"a body that contains a request", post + nested, 40002},
+		{"a body of a method without one", get + "X: y\r\n" + nested, 200},
+	}...) {
+		wantRefusedAlone(t, p, test.what, strings.ReplaceAll(test.request, "TOKEN", p.Token), test.number)
 	}
 	testkit.WantResponse(t, "the stored plants", p.Do(t, "GET", "/plants", ""), 200, "[]")
 	wantCleanLog(t, p)
+}
+
+// wantRefusedAlone sends a request and another on the same connection, which must get its own response.
+func wantRefusedAlone(t *testing.T, p *testkit.Server, what, request string, number int) {
+	t.Helper()
+	const next = "GET /canary HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	responses := exchange(t, p, what, request+next, false)
+	if len(responses) != 2 || responses[1].Number() != 40402 || !strings.Contains(responses[1].Body, "canary") {
+		t.Errorf("%s: %d responses, want two, the second about the canary: %v", what, len(responses), responses)
+		return
+	}
+	if number == 200 {
+		testkit.WantResponse(t, what, responses[0], 200, "[]")
+		return
+	}
+	testkit.WantError(t, what, responses[0], number)
+	if responses[0].Header.Get("X-Evil") != "" {
+		t.Errorf("%s: a header was injected: %v", what, responses[0].Header)
+	}
 }
 
 // wantCleanLog ends the service and checks its log: one JSON record on each line, nothing that a client has forged, and

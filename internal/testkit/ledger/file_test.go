@@ -17,28 +17,7 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	for n := range int64(100) {
-		wg.Go(func() {
-			a := compose(n+1, nil)
-			if err := l.writeIntent(a); err != nil {
-				t.Error(err)
-			}
-			text, err := os.ReadFile(path)
-			if err != nil || !strings.Contains(string(text), fmt.Sprintf("INTENT %d ", a.n)) {
-				t.Errorf("intent %d is not in the file: %v", a.n, err)
-			}
-			if a.outcome, a.response = acked, `{"name":"a b"}`; n%2 == 0 {
-				a.outcome, a.response = unknown, none
-			}
-			if n%4 > 0 { // The others have no outcome in the file.
-				if err := l.writeOutcome(a); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	writeAttempts(t, l, path)
 	if err := l.write("VERIFIED\nINTENT 101 fresh 5 {}\nREFUSED 1 50301\nACK 10"); err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +52,33 @@ func TestFile(t *testing.T) {
 	if err := l.write("VERIFIED\n"); err == nil {
 		t.Error("a write to a closed file succeeds")
 	}
+}
+
+// writeAttempts writes a hundred attempts at the same time, three quarters of them with an outcome.
+func writeAttempts(t *testing.T, l *ledger, path string) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for n := range int64(100) {
+		wg.Go(func() {
+			a := compose(n+1, nil)
+			if err := l.writeIntent(a); err != nil {
+				t.Error(err)
+			}
+			text, err := os.ReadFile(path)
+			if err != nil || !strings.Contains(string(text), fmt.Sprintf("INTENT %d ", a.n)) {
+				t.Errorf("intent %d is not in the file: %v", a.n, err)
+			}
+			if a.outcome, a.response = acked, `{"name":"a b"}`; n%2 == 0 {
+				a.outcome, a.response = unknown, none
+			}
+			if n%4 > 0 { // The others have no outcome in the file.
+				if err := l.writeOutcome(a); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestFileIsInvalid(t *testing.T) {

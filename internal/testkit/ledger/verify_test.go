@@ -9,8 +9,15 @@ import (
 	"time"
 )
 
-// Each way to break a promise is reported, and a service that keeps them all is not.
-func TestCompare(t *testing.T) {
+type compareTest struct {
+	name      string
+	ledger    []attempt
+	stored    string // as plant 1, or "" if there is none
+	violation string // "" if there is none
+	lost      int
+}
+
+func compareTests() []compareTest {
 	one, other, empty := encode(1, "a", nil), encode(1, "b", nil), encode(1, "", nil)
 	const body = `{"name":"a"}` // of the response to one
 	ack := attempt{kind: fresh, body: one, outcome: acked, response: body}
@@ -21,13 +28,7 @@ func TestCompare(t *testing.T) {
 	takenBy := func(o outcome, response string) attempt {
 		return attempt{kind: taken, body: other, outcome: o, response: response}
 	}
-	for _, test := range []struct {
-		name      string
-		ledger    []attempt
-		stored    string // as plant 1, or "" if there is none
-		violation string // "" if there is none
-		lost      int
-	}{
+	return []compareTest{
 		{"stored", attempts(ack), one, "", 0},
 		{"lost", attempts(ack), "", "acknowledged and is lost", 1},
 		{"changed", attempts(ack), other, "acknowledged and is stored differently", 1},
@@ -60,7 +61,12 @@ func TestCompare(t *testing.T) {
 		{"taken, refused as wrong", attempts(ack, takenBy(refused, "40011")), one, "got REFUSED", 0},
 		{"taken over", attempts(ack, takenBy(unknown, none)), other, "stored differently", 1},
 		{"taken and acknowledged", attempts(ack, takenBy(acked, `{"name":"b"}`)), one, "got ACK", 0},
-	} {
+	}
+}
+
+// Each way to break a promise is reported, and a service that keeps them all is not.
+func TestCompare(t *testing.T) {
+	for _, test := range compareTests() {
 		t.Run(test.name, func(t *testing.T) {
 			all, stored := map[int64]*attempt{}, map[int64]string{}
 			for i, a := range test.ledger {
