@@ -57,6 +57,7 @@ var storeNames = map[string]func(name string) bool{
 var libraries = map[string]string{
 	"github.com/go-json-experiment/json": "internal/plant internal/httpapi cmd/plantstore",
 	"zombiezen.com/go/sqlite":            "internal/store/sqlite",
+	"modernc.org/sqlite":                 "internal/store/sqlite",
 	"golang.org/x/sys":                   "internal/store/sqlite",
 	"github.com/jackc/pgx/v5":            "internal/store/postgres internal/store/postgres/pgtest",
 }

@@ -55,7 +55,8 @@ func (p *pool) query(ctx context.Context, text string, args ...any) iter.Seq2[*s
 	}
 }
 
-// get waits for an idle connection. Until it is put back, the end of ctx interrupts what it runs.
+// get waits for an idle connection. Until it is put back, the end of ctx interrupts what it runs, except in the
+// microseconds in which a statement starts: SQLite drops an interrupt while none is running.
 func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 	select {
 	case conn := <-p.idle:

@@ -1,7 +1,11 @@
 // Package sqlite keeps plants and tokens in one SQLite file: the default engine.
 //
 // One connection writes (writer.go), a pool of others reads (pool.go). The file is in WAL mode with
-// synchronous=FULL: COMMIT returns after the write-ahead log is on disk.
+// synchronous=FULL: COMMIT returns after the write-ahead log (WAL) is on disk.
+//
+// The engine is called through zombiezen.com/go/sqlite, not database/sql. That costs a create 1.7 % more processor
+// time than calls of modernc's C interface with reused memory would (batches of 16 rows, without the disk), and a get
+// a third less than through database/sql.
 package sqlite
 
 import (
@@ -12,15 +16,20 @@ import (
 	"runtime"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
 	"zombiezen.com/go/sqlite"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
-// SQLite before 3.53.4 can corrupt a file when the log restarts. With an older version this constant is
+// SQLite before 3.53.4 can corrupt a file when the WAL restarts. With an older version this constant is
 // negative and the package does not compile.
 const _ = uint(sqlite.VersionNumber - 3_053_004)
+
+// modernc's own driver makes this call, zombiezen's does not. Without it SQLite assumes pages of 4 KiB on linux/arm64,
+// and a kernel with pages of 64 KiB refuses to map the index of the WAL.
+func init() { sqlite3.PatchIssue199() }
 
 // pragmas are the settings of every connection.
 var pragmas = []string{
@@ -99,7 +108,7 @@ func (s *Store) checkRead(ctx context.Context) error {
 	return nil
 }
 
-// Close implements store.Store. Its last connection copies the log into the file and removes it.
+// Close implements store.Store. Usually its last connection copies the WAL into the file and removes it.
 func (s *Store) Close() error {
 	var errs []error
 	for _, p := range []*pool{s.readers, s.lookups} {
