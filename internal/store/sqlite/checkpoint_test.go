@@ -14,12 +14,12 @@ import (
 	"plantstore/internal/plant"
 )
 
-// addLarge stores a plant of 1 MiB that the engine makes itself, which is faster than to pass it.
+// addLarge stores a plant of 1 MiB that SQLite generates, which is faster than passing it as a parameter.
 func (w *writer) addLarge(t *testing.T, id int64) {
 	t.Helper()
 	const size = 1 << 20
 	err := w.tx(func() error {
-		w.walPages += size / pageSize
+		w.walBytes += size
 		return exec(w.conn, "INSERT INTO plants (store, id, name) VALUES ('main', ?, CAST(zeroblob(?) AS TEXT))",
 			id, int64(size))
 	})
@@ -28,14 +28,14 @@ func (w *writer) addLarge(t *testing.T, id int64) {
 	}
 }
 
-func (w *writer) wantLogBelow(t *testing.T, limit int64) {
+func (w *writer) wantWALBelow(t *testing.T, limit int64) {
 	t.Helper()
-	log, err := os.Stat(w.path + "-wal")
+	wal, err := os.Stat(w.path + "-wal")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if log.Size() > limit {
-		t.Errorf("the log has %d MiB, want %d at most", log.Size()>>20, limit>>20)
+	if wal.Size() > limit {
+		t.Errorf("the WAL has %d MiB, want %d at most", wal.Size()>>20, limit>>20)
 	}
 }
 
@@ -52,18 +52,18 @@ func TestBusyTimeoutAfterCheckpoint(t *testing.T) {
 	for id := range int64(restartPages*pageSize>>20 + 2) {
 		w.addLarge(t, id)
 	}
-	w.walPages = maxWALPages
+	w.walBytes = maxWALBytes
 	w.checkpoint() // it waits for the reader in vain
-	if w.walPages != 0 || w.stopped {
-		t.Errorf("after a checkpoint %d pages are counted, stopped: %v", w.walPages, w.stopped)
+	if w.walBytes != 0 || w.stopped {
+		t.Errorf("after a checkpoint %d bytes are counted, stopped: %v", w.walBytes, w.stopped)
 	}
 	if ms, err := w.number("PRAGMA busy_timeout"); err != nil || ms != busyTimeout.Milliseconds() {
 		t.Errorf("after a checkpoint busy_timeout is %d, %v", ms, err)
 	}
 }
 
-func TestLogIsBounded(t *testing.T) {
-	const limit, n = 24 << 20, 30 // maxWALPages are 16 MiB
+func TestWALIsBounded(t *testing.T) {
+	const limit, n = 24 << 20, 30 // maxWALBytes is 16 MiB
 	s := newStore(t)
 	large, other := plant.Plant{Name: strings.Repeat("x", 1<<20)}, plant.Plant{Name: strings.Repeat("y", 1<<20)}
 	for id := range int64(n) {
@@ -72,17 +72,17 @@ func TestLogIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.writer.wantLogBelow(t, limit)
+	s.writer.wantWALBelow(t, limit)
 	for id := range int64(n) {
 		if err := s.Replace(t.Context(), "main", id, other, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.writer.wantLogBelow(t, limit)
+	s.writer.wantWALBelow(t, limit)
 }
 
-// With a reader at every moment the log does not restart by itself.
-func TestLogIsBoundedDuringReads(t *testing.T) {
+// With a reader at every moment the WAL does not restart by itself.
+func TestWALIsBoundedDuringReads(t *testing.T) {
 	w := newWriter(t)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -111,11 +111,11 @@ func TestLogIsBoundedDuringReads(t *testing.T) {
 	}
 	close(stop)
 	readers.Wait()
-	w.wantLogBelow(t, 90<<20) // about 48 MiB; a slow reader can prevent a restart
+	w.wantWALBelow(t, 90<<20) // about 48 MiB; a slow reader can prevent a restart
 }
 
-// The log of a killed process counts toward the next checkpoint.
-func TestLogOfKilledProcess(t *testing.T) {
+// The WAL of a killed process counts toward the next checkpoint.
+func TestWALOfKilledProcess(t *testing.T) {
 	w := newWriter(t)
 	w.addLarge(t, 1)
 	killed := filepath.Join(t.TempDir(), "plants.db")
@@ -133,52 +133,53 @@ func TestLogOfKilledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer next.close()
-	if pages := next.walPages; pages < 256 || pages > 300 {
-		t.Errorf("a log with a plant of 256 pages counts as %d pages", pages)
+	if pages := next.walBytes / pageSize; pages < 256 || pages > 300 {
+		t.Errorf("a WAL with a plant of 256 pages counts as %d pages", pages)
 	}
 }
 
-// Names and tags count, of creates and of replaces.
-func TestCountPagesOfStore(t *testing.T) {
+// Names and tags count, of creates and of replaces, whether or not they fill a page.
+func TestCountBytes(t *testing.T) {
 	s := newStore(t)
-	large := strings.Repeat("x", 10*pageSize)
-	count := func(what string, want int, err error) {
+	s.writer.walBytes = 0
+	count := func(what string, want int64, err error) {
 		t.Helper()
-		if err != nil || s.writer.walPages != want {
-			t.Errorf("%s counts as %d pages, %v, want %d", what, s.writer.walPages, err, want)
+		if err != nil || s.writer.walBytes != want {
+			t.Errorf("%s counts as %d bytes, %v, want %d", what, s.writer.walBytes, err, want)
 		}
-		s.writer.walPages = 0
+		s.writer.walBytes = 0
 	}
-	s.writer.walPages = 0
-	record := plant.Record{Store: "main", New: plant.New{Plant: plant.Plant{Name: large, Tag: &large}}}
-	_, err := s.CreateBatch(t.Context(), []plant.Record{record})
-	count("a create", 22, err)
-	count("a replace", 22, s.Replace(t.Context(), "main", 0, record.Plant, nil))
-	count("a remove", 1, s.Remove(t.Context(), "main", 0, nil))
+	for _, size := range []int{0, 1, 3000, pageSize, 10 * pageSize} {
+		text := strings.Repeat("x", size)
+		records := make([]plant.Record, 3)
+		for i := range records {
+			records[i] = plant.Record{Store: "main", New: plant.New{ID: int64(i), Plant: plant.Plant{Name: text, Tag: &text}}}
+		}
+		_, err := s.CreateBatch(t.Context(), records)
+		count("a create of 3", int64(4*pageSize+6*size), err)
+		count("a replace", int64(2*pageSize+2*size), s.Replace(t.Context(), "main", 0, records[0].Plant, nil))
+		for i := range records {
+			count("a remove", pageSize, s.Remove(t.Context(), "main", int64(i), nil))
+		}
+	}
 }
 
-func TestCountPages(t *testing.T) {
+func TestCheckpointAtLimit(t *testing.T) {
 	w := newWriter(t)
-	for size, want := range map[int]int{0: 1, pageSize - 1: 1, pageSize: 2, 10 * pageSize: 11} {
-		w.walPages = 0
-		w.countPages(plant.Plant{Name: strings.Repeat("x", size)})
-		if w.walPages != want {
-			t.Errorf("a plant of %d bytes counts as %d pages, want %d", size, w.walPages, want)
+	const add = 2*pageSize + 1 // of one plant with a name of one byte
+	for id, test := range []struct{ before, want int64 }{
+		{maxWALBytes - add - 1, maxWALBytes - 1},
+		{maxWALBytes - add, 0},
+	} {
+		w.walBytes = test.before
+		w.mustAdd(t, int64(id), "x")
+		if w.walBytes != test.want {
+			t.Errorf("after %d bytes and a commit %d are counted, want %d", test.before, w.walBytes, test.want)
 		}
-	}
-	w.walPages = 0
-	w.mustAdd(t, 1, "x")
-	if w.walPages != 2 {
-		t.Errorf("a commit of one plant counts as %d pages, want 2", w.walPages)
-	}
-	w.walPages = maxWALPages - 2
-	w.mustAdd(t, 2, "x")
-	if w.walPages != 0 {
-		t.Errorf("at %d pages there was no checkpoint", maxWALPages)
 	}
 }
 
-// After a commit, the index of the log has a read mark for it: readers find it and need not write one.
+// After a commit, the index of the WAL has a read mark for it: readers find it and need not write one.
 func TestReadMark(t *testing.T) {
 	w := newWriter(t)
 	w.mustAdd(t, 1, "x")

@@ -13,12 +13,12 @@ import (
 func translate(err error) error {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultFull:
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
+		return fmt.Errorf("%w: %w", store.ErrFull, describe(err))
 	case sqlite.ResultNotADB, sqlite.ResultCorrupt:
 		return fmt.Errorf("%w: the file is damaged or is not a SQLite database; restore a backup or name another file: %w",
-			store.ErrUnavailable, err)
+			store.ErrUnavailable, describe(err))
 	case sqlite.ResultBusy, sqlite.ResultLocked:
-		return fmt.Errorf("%w: another process keeps it locked: %w", store.ErrUnavailable, err)
+		return fmt.Errorf("%w: another process keeps it locked: %w", store.ErrUnavailable, describe(err))
 	case sqlite.ResultReadOnly, sqlite.ResultCantOpen, sqlite.ResultIOErr, sqlite.ResultPerm, sqlite.ResultNoMem,
 		sqlite.ResultTooBig:
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, describe(err))
@@ -26,16 +26,17 @@ func translate(err error) error {
 	return err
 }
 
-// describe adds what failed to an error that SQLite reports as "disk I/O error".
+// describe adds the result code to an error of SQLite, and what failed to one that reads "disk I/O error".
 func describe(err error) error {
-	switch code := sqlite.ErrCode(err); code {
+	code := sqlite.ErrCode(err)
+	err = fmt.Errorf("%w (%v)", err, code)
+	switch code {
 	case sqlite.ResultIOErrFsync:
 		return fmt.Errorf("the disk failed to sync: %w", err)
 	case sqlite.ResultIOErrWrite:
 		return fmt.Errorf("a file can't be written: %w", err)
 	case sqlite.ResultIOErrRead, sqlite.ResultIOErrShortRead:
 		return fmt.Errorf("a file can't be read: %w", err)
-	default:
-		return fmt.Errorf("%w (%v)", err, code)
 	}
+	return err
 }

@@ -49,6 +49,57 @@ func TestBrokenTables(t *testing.T) {
 	}
 }
 
+// A value that the schema does not allow means that the file is damaged.
+func TestDamagedValues(t *testing.T) {
+	s := newStore(t)
+	var hash token.Hash
+	put := func(statement string, args ...any) {
+		t.Helper()
+		if err := s.writer.tx(func() error { return exec(s.writer.conn, statement, args...) }); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	put("DROP TABLE plants")
+	put("DROP TABLE tokens")
+	put("CREATE TABLE plants (store, id, name, tag, UNIQUE (store, id))")
+	put("CREATE TABLE tokens (name, hash, store, scopes, tail, created, expires, revoked, rate, burst)")
+	wantDamaged := func(what, column string, err error) {
+		t.Helper()
+		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "the file is damaged") ||
+			!strings.Contains(err.Error(), "column "+column+" is ") {
+			t.Errorf("%s = %v, want that the file is damaged in column %s", what, err, column)
+		}
+	}
+	ctx := t.Context()
+	put("INSERT INTO plants (store, id) VALUES ('main', 1)")
+	_, err := s.CreateBatch(ctx, []plant.Record{{Store: "main", New: plant.New{ID: 1}}})
+	wantDamaged("CreateBatch", "name", err)
+	_, err = s.Get(ctx, "main", 1)
+	wantDamaged("Get", "name", err)
+	_, err = s.List(ctx, "main", nil, 1)
+	wantDamaged("List", "name", err)
+	wantDamaged("Replace", "name", s.Replace(ctx, "main", 1, plant.Plant{}, nil))
+	put("INSERT INTO plants (store, id, name) VALUES ('other', 'x', 'x')")
+	_, err = s.List(ctx, "other", nil, 1)
+	wantDamaged("List", "id", err)
+
+	for _, column := range []string{"name", "hash", "store", "scopes", "tail", "created"} {
+		put("DELETE FROM tokens")
+		put("INSERT INTO tokens (name, hash, store, scopes, tail, created) VALUES ('x', ?, 'x', '', 'x', 1)",
+			hash[:])
+		if _, err := s.TokenByHash(ctx, hash); err != nil {
+			t.Fatal(err)
+		}
+		put("UPDATE tokens SET " + column + " = NULL")
+		_, err := s.Tokens(ctx)
+		wantDamaged("Tokens", column, err)
+		if column != "hash" {
+			_, err = s.TokenByHash(ctx, hash)
+			wantDamaged("TokenByHash", column, err)
+		}
+	}
+}
+
 func TestTranslate(t *testing.T) {
 	for code, want := range map[sqlite.ResultCode]string{
 		sqlite.ResultFull:         "the disk of the database is full",
@@ -73,8 +124,9 @@ func TestTranslate(t *testing.T) {
 		if code == sqlite.ResultFull {
 			wantErr = store.ErrFull
 		}
-		if !errors.Is(err, wantErr) || !strings.Contains(err.Error(), want) || sqlite.ErrCode(err) != code {
-			t.Errorf("translate(%v) = %v, want %v with %q", code, err, wantErr, want)
+		if !errors.Is(err, wantErr) || !strings.Contains(err.Error(), want) || sqlite.ErrCode(err) != code ||
+			strings.Count(err.Error(), "("+code.String()+")") != 1 {
+			t.Errorf("translate(%v) = %v, want %v with %q and its code once", code, err, wantErr, want)
 		}
 	}
 	for _, err := range []error{nil, plant.ErrNotFound, sqlite.ResultConstraint.ToError()} {

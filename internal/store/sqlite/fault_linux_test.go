@@ -67,7 +67,7 @@ func TestWritesFail(t *testing.T) {
 		t.Run(test.by, func(t *testing.T) {
 			w := newWriter(t)
 			w.mustAdd(t, 1, "x")
-			if err := exec(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil { // reads need no log
+			if err := exec(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil { // reads need no WAL
 				t.Fatal(err)
 			}
 			undo := substitute(t, w.path+"-wal", test.by)
@@ -100,8 +100,8 @@ func TestCheckpointFails(t *testing.T) {
 			w := newWriter(t)
 			w.mustAdd(t, 1, "x")
 			defer substitute(t, w.path, by)()
-			w.walPages = maxWALPages
-			w.mustAdd(t, 2, "x") // it is in the log
+			w.walBytes = maxWALBytes
+			w.mustAdd(t, 2, "x") // it is in the WAL
 			if w.stopped != stopped {
 				t.Errorf("after the checkpoint the writer is stopped: %v, %v, want %v", w.stopped, w.lastFailure(), stopped)
 			}

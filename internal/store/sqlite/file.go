@@ -37,10 +37,10 @@ func syncDirectory(path string) error {
 	return withoutPath(errors.Join(directory.Sync(), directory.Close()))
 }
 
-// syncLog makes durable what an earlier process left in the log. If that process was killed, the log may contain
+// syncWAL makes durable what an earlier process left in the WAL. If that process was killed, the WAL may contain
 // plants that were written and not synced. They are visible, so creating one again returns Same, which promises
 // that it is on disk.
-func syncLog(path string) error {
+func syncWAL(path string) error {
 	f, err := os.OpenFile(path+"-wal", os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -49,7 +49,7 @@ func syncLog(path string) error {
 		return withoutPath(err)
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync its log: %w", withoutPath(err))
+		return fmt.Errorf("sync its WAL: %w", withoutPath(err))
 	}
 	return syncDirectory(path) // SQLite does this too, but ignores failures
 }

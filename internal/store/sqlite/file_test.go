@@ -26,8 +26,8 @@ func TestFileErrors(t *testing.T) {
 		{"createFile of a directory", createFile(folder), syscall.EISDIR},
 		{"syncDirectory", syncDirectory(path), nil},
 		{"syncDirectory of a directory that does not exist", syncDirectory(missing), fs.ErrNotExist},
-		{"syncLog without a log", syncLog(missing), nil},
-		{"syncLog of a directory", syncLog(path), syscall.EISDIR},
+		{"syncWAL without a WAL", syncWAL(missing), nil},
+		{"syncWAL of a directory", syncWAL(path), syscall.EISDIR},
 	} {
 		if !errors.Is(test.got, test.want) || test.got != nil && strings.Contains(test.got.Error(), folder) {
 			t.Errorf("%s = %v, want %v without the path", test.what, test.got, test.want)

@@ -23,7 +23,7 @@ func (w *writer) checkWritable() error {
 		return w.stop(fileRemoved)
 	}
 	// Removing a directory that does not exist requires a writable file system, and waits while it is frozen, as a
-	// system call. SQLite would wait in a page fault of the memory-mapped index of the log, where Go can't stop the
+	// system call. SQLite would wait in a page fault of the memory-mapped index of the WAL, where Go can't stop the
 	// thread for a garbage collection: the whole process would hang.
 	if err := syscall.Rmdir(w.path + "-none"); errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)

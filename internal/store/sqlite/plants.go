@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"zombiezen.com/go/sqlite"
+
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
@@ -114,7 +116,7 @@ func (w *writer) insert(rows ...*plant.Record) (int, error) {
 		if p.Tag != nil {
 			stmt.BindText(4*i+4, *p.Tag)
 		}
-		w.countPages(p.Plant)
+		w.countBytes(p.Plant)
 	}
 	if _, err := stmt.Step(); err != nil {
 		return 0, err
@@ -128,9 +130,17 @@ func (w *writer) plant(storeName string, id int64) (plant.Plant, error) {
 		if err != nil {
 			return plant.Plant{}, err
 		}
-		return plant.Plant{Name: row.ColumnText(0), Tag: textOrNil(row, 1)}, nil
+		return plantOf(row)
 	}
 	return plant.Plant{}, plant.ErrNotFound
+}
+
+// plantOf reads a row of getPlant.
+func plantOf(row *sqlite.Stmt) (plant.Plant, error) {
+	if err := checkTypes(row, sqlite.TypeText); err != nil {
+		return plant.Plant{}, err
+	}
+	return plant.Plant{Name: row.ColumnText(0), Tag: textOrNil(row, 1)}, nil
 }
 
 // Get implements store.Plants.
@@ -139,7 +149,8 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 		if err != nil {
 			return plant.New{}, err
 		}
-		return plant.New{ID: id, Plant: plant.Plant{Name: row.ColumnText(0), Tag: textOrNil(row, 1)}}, nil
+		p, err := plantOf(row)
+		return plant.New{ID: id, Plant: p}, translate(err)
 	}
 	return plant.New{}, plant.ErrNotFound
 }
@@ -155,6 +166,9 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 	for row, err := range s.readers.query(ctx, listPlants, storeName, first, int64(limit)) {
 		if err != nil {
 			return nil, err
+		}
+		if err := checkTypes(row, sqlite.TypeInteger, sqlite.TypeText); err != nil {
+			return nil, translate(err)
 		}
 		p := plant.New{ID: row.ColumnInt64(0), Plant: plant.Plant{Name: row.ColumnText(1), Tag: textOrNil(row, 2)}}
 		page = append(page, p)
@@ -179,7 +193,7 @@ func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error
 // Replace implements store.Plants.
 func (s *Store) Replace(_ context.Context, storeName string, id int64, to plant.Plant, seen *plant.Plant) error {
 	return s.writer.change(storeName, id, seen, func() error {
-		s.writer.countPages(to)
+		s.writer.countBytes(to)
 		return exec(s.writer.conn, replacePlant, to.Name, to.Tag, storeName, id)
 	})
 }

@@ -114,11 +114,11 @@ func TestOpenRefusesFiles(t *testing.T) {
 	}
 	wantRefusal(t, text, "a text", "damaged", store.ErrUnavailable)
 
-	log := filepath.Join(folder, "log")
-	if err := os.Mkdir(log+"-wal", 0o700); err != nil {
+	wal := filepath.Join(folder, "wal")
+	if err := os.Mkdir(wal+"-wal", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	wantRefusal(t, log, "a directory in place of the log", "", store.ErrUnavailable)
+	wantRefusal(t, wal, "a directory in place of the WAL", "", store.ErrUnavailable)
 }
 
 // A damaged table is reported by Open, not to the first client that reads it.

@@ -73,6 +73,10 @@ func (s *Store) Tokens(ctx context.Context) ([]token.Token, error) {
 
 // tokenOf reads a row of tokenColumns.
 func tokenOf(row *sqlite.Stmt) (token.Token, error) {
+	if err := checkTypes(row, sqlite.TypeText, sqlite.TypeBlob, sqlite.TypeText, sqlite.TypeText, sqlite.TypeText,
+		sqlite.TypeInteger); err != nil {
+		return token.Token{}, translate(err)
+	}
 	hash := make([]byte, row.ColumnLen(1))
 	row.ColumnBytes(1, hash)
 	return token.Row{

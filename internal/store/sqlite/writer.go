@@ -14,7 +14,7 @@ import (
 )
 
 // writer is the one connection that changes the file: this file has its transactions, checkpoint.go the copying
-// of the log into the file, health.go what is known about whether writes succeed.
+// of the WAL into the file, health.go what is known about whether writes succeed.
 //
 // After a commit that may or may not be on disk (a failed fsync), it never writes again: the kernel may have
 // dropped the pages, so that a second fsync would succeed without them. See stop and dropPageCache.
@@ -28,7 +28,7 @@ type writer struct {
 	lock     chan struct{} // contains an element while a write is in flight; guards the fields below
 	conn     *sqlite.Conn
 	checked  time.Time // when checkWritable last ran
-	walPages int       // pages appended to the log since the last checkpoint, approximately
+	walBytes int64     // appended to the WAL since the last checkpoint, approximately
 	stopped  bool
 }
 
@@ -51,11 +51,11 @@ func openWriter(path string) (*writer, error) {
 	}
 	w := &writer{path: path, file: file, lock: make(chan struct{}, 1), editLock: make(chan struct{}, 1), conn: conn}
 	err = w.migrate()
-	if log, err := os.Stat(path + "-wal"); err == nil { // a killed process leaves its log
-		w.walPages = int(log.Size() / pageSize)
+	if wal, err := os.Stat(path + "-wal"); err == nil { // a killed process leaves its WAL
+		w.walBytes = wal.Size()
 	}
 	if err == nil {
-		if err = syncLog(path); err != nil {
+		if err = syncWAL(path); err != nil {
 			w.stop("a sync failed")
 		}
 	}
@@ -140,7 +140,7 @@ func (w *writer) commit(do func() error) error {
 	}
 	if err := do(); err != nil {
 		w.rollback()
-		if sqlite.ErrCode(err) == sqlite.ResultIOErrFsync { // a large batch starts the log before COMMIT
+		if sqlite.ErrCode(err) == sqlite.ResultIOErrFsync { // a large batch starts the WAL before COMMIT
 			w.stop(fmt.Sprintf("a write failed (%v)", describe(err)))
 		}
 		return translate(err)
@@ -148,7 +148,7 @@ func (w *writer) commit(do func() error) error {
 	if err := exec(w.conn, "COMMIT"); err != nil {
 		return w.commitFailed(err)
 	}
-	if w.walPages++; w.walPages >= maxWALPages {
+	if w.walBytes += pageSize; w.walBytes >= maxWALBytes {
 		w.checkpoint()
 	}
 	w.updateReadMark()
@@ -163,14 +163,14 @@ func (w *writer) commitFailed(err error) error {
 	case code == sqlite.ResultIOErrWrite, code.ToPrimary() == sqlite.ResultBusy, code.ToPrimary() == sqlite.ResultFull:
 		w.checked = time.Time{} // the next write may find a more exact reason
 		return translate(err)
-	case isSharedMemory(code): // the log is written and synced, but its index could not grow
+	case isSharedMemory(code): // the WAL is written and synced, but its index could not grow
 	default:
 		w.stop(fmt.Sprintf("a commit failed (%v)", describe(err)))
 	}
 	return fmt.Errorf("commit: %w: %w", store.ErrUnknown, describe(err))
 }
 
-// isSharedMemory reports whether a code is about the shared memory that indexes the log.
+// isSharedMemory reports whether a code is about the shared memory that indexes the WAL.
 func isSharedMemory(code sqlite.ResultCode) bool {
 	switch code {
 	case sqlite.ResultIOErrSHMOpen, sqlite.ResultIOErrSHMSize, sqlite.ResultIOErrSHMLock, sqlite.ResultIOErrSHMMap:
