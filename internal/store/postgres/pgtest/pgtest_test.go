@@ -18,10 +18,10 @@ func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
 func TestDatabases(t *testing.T) {
 	one, two := Database(t), Database(t)
-	if one == two || Shared(t) != Shared(t) {
+	s, again := Shared(t), Shared(t)
+	if one == two || s != again {
 		t.Errorf("Database() = %s and %s, want different databases of one server", one, two)
 	}
-	s := Shared(t)
 	for name, address := range map[string]string{
 		"URL":       s.URL("test_1"),
 		"SocketURL": s.SocketURL("test_1"),
