@@ -31,7 +31,7 @@ type instance struct {
 type contest struct {
 	t         *testing.T
 	first     int                         // the lowest id
-	servers   []*atomic.Pointer[instance] // the instance that runs in the place of each server
+	servers   []*atomic.Pointer[instance] // the instance that runs for each server
 	started   time.Time
 	clients   []*worker
 	end       chan struct{}

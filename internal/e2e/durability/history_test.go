@@ -85,7 +85,7 @@ func step(now string, op operation) (correct outcome, next string) {
 	return outcome{number: 204}, "" // DELETE
 }
 
-// verdict says whether the history is linearizable: whether an order of the operations explains every response.
+// verdict reports whether the history is linearizable: whether an order of the operations explains every response.
 func verdict(history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(plantModel.ToModel(), history, checkLimit)
 }

@@ -223,10 +223,10 @@ func TestOneFirstToken(t *testing.T) {
 			return
 		}
 	}
-	testkit.Unavailable(t, "the machine is too busy: the servers never looked for a token at the same time")
+	testkit.Unavailable(t, "the machine is too busy: the servers never searched for a token at the same time")
 }
 
-// startTogether starts servers that a lock delays before they look for a token, and reports whether all waited for it
+// startTogether starts servers that a lock delays before they search for a token, and reports whether all waited for it
 // at the same time. On a slow machine the first would give up before the last has started.
 func startTogether(t *testing.T, n int) (all []*testkit.Server, together bool) {
 	t.Helper()
