@@ -129,7 +129,7 @@ func decode(body []byte, p *Plant, id *int64) error {
 	return nil
 }
 
-// memberOf returns the unescaped name of a member. The names of a plant need no allocation.
+// memberOf returns the name of a member, unescaped, or "" if it is none of a plant. Only an escaped name allocates.
 func memberOf(raw jsontext.Value) string {
 	switch string(raw) {
 	case `"id"`:
@@ -138,6 +138,9 @@ func memberOf(raw jsontext.Value) string {
 		return "name"
 	case `"tag"`:
 		return "tag"
+	}
+	if bytes.IndexByte(raw, '\\') < 0 { // not escaped, so none of ours
+		return ""
 	}
 	name, err := jsontext.AppendUnquote(nil, raw)
 	if err != nil {

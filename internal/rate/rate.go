@@ -28,7 +28,7 @@ func Parse(text string, burst int64) (Limit, error) {
 		return Limit{}, nil
 	}
 	count, unit, _ := strings.Cut(text, "/")
-	n, err := strconv.ParseUint(count, 10, 63)
+	n, err := strconv.ParseUint(count, 10, 0)
 	per := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[unit]
 	switch {
 	case text == "":

@@ -160,3 +160,26 @@ func BenchmarkTake(b *testing.B) {
 		table.Take([32]byte{1}, l)
 	}
 }
+
+// A full table drops one key for a new one, and only keys in use if all are in use.
+func TestEvict(t *testing.T) {
+	for range 50 { // the order of a map is random
+		now := time.Unix(0, 0)
+		table := NewTable[string](2, func() time.Time { return now })
+		short, long := limit(t, "1/s", 1), limit(t, "1/h", 1)
+		table.Take("x", short)
+		table.Take("y", short)
+		now = now.Add(time.Second)
+		table.Take("z", short) // drops x and y
+		table.Take("a", long)
+		now = now.Add(time.Second)
+		table.Take("b", long) // drops z
+		if s := table.Look("a", long); s.OK {
+			t.Fatal("a key in use was dropped, want the one that is not")
+		}
+		table.Take("c", long)
+		if a, b := table.Look("a", long), table.Look("b", long); a.OK == b.OK {
+			t.Fatalf("Look() = %+v and %+v, want one of two keys dropped", a, b)
+		}
+	}
+}

@@ -29,12 +29,11 @@ var mayImport = map[string]string{
 	"internal/token":           "internal/rate",
 	"internal/store":           "internal/plant internal/token",
 	"internal/store/storetest": "internal/plant internal/rate internal/store internal/token",
-	"internal/store/sqlite":    "internal/plant internal/rate internal/store internal/token",
-	"internal/store/postgres":  "internal/plant internal/rate internal/store internal/token",
+	"internal/store/sqlite":    "internal/plant internal/store internal/token",
+	"internal/store/postgres":  "internal/plant internal/store internal/token",
 	"internal/commit":          "internal/plant internal/store",
 	"internal/netlimit":        "internal/framing internal/machine",
-	"internal/httpapi": "internal/plant internal/rate internal/share internal/store internal/telemetry " +
-		"internal/token",
+	"internal/httpapi":         "internal/plant internal/rate internal/share internal/store internal/token",
 	"internal/server": "api internal/commit internal/console internal/httpapi internal/machine internal/netlimit " +
 		"internal/store internal/telemetry internal/token",
 }

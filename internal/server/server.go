@@ -177,13 +177,14 @@ func (s *service) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Drain)
 	defer cancel()
 	if cut := s.conns.Drain(ctx); cut > 0 {
-		return fmt.Errorf("stopped after %v with %d requests cut off", s.cfg.Drain, cut)
+		return fmt.Errorf("stopped after %v; requests cut off: %d", s.cfg.Drain, cut)
 	}
 	s.cfg.Log.Info("stopped")
 	return nil
 }
 
-// close ends everything that start has started, and waits: nothing uses the store any more.
+// close ends everything that start has started, and waits for the commits. A read or an edit that the drain has
+// cut off may still use the store: an engine refuses it once it is closed.
 func (s *service) close() {
 	for i := range s.cleanup {
 		s.cleanup[len(s.cleanup)-1-i]()

@@ -191,7 +191,7 @@ func TestRunWaitsForCommits(t *testing.T) {
 	if !st.returned.Load() {
 		t.Error("Run() returned during a commit")
 	}
-	if err == nil || err.Error() != "stopped after 10ms with 1 requests cut off" {
+	if err == nil || err.Error() != "stopped after 10ms; requests cut off: 1" {
 		t.Errorf("Run() = %v", err)
 	}
 }
