@@ -15,7 +15,8 @@ import (
 
 var errFraming = errors.New("ambiguous HTTP framing")
 
-// conn is an open connection. Only its own goroutine of http.Server reads and writes it.
+// conn is an open connection. The goroutine of http.Server that serves it reads and writes it. Two other goroutines may
+// at the same time: one that evicts it writes a refusal and closes it, and net/http's background read calls Read.
 type conn struct {
 	net.Conn
 	listener *Listener
@@ -112,8 +113,7 @@ func (l *Listener) connState(nc net.Conn, s http.ConnState) {
 // its clients are still connected, and the background read would cost 4.8 µs for each request, 12 % of the CPU time of
 // a create: a system call, a goroutine that is parked, a wake-up. CancelOnDisconnect is for handlers that want to know.
 func (c *conn) Read(b []byte) (int, error) {
-	was := state(c.state.Load())
-	before := was.phase()
+	before := c.phase()
 	if len(b) == 1 && (before == parsed || before == handling) {
 		return 0, nil
 	}
@@ -130,8 +130,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	if before == fresh || before == idle {
 		now := time.Now()
-		// Unless the handler was called in between: this is the background read of a pipelined request.
-		c.state.CompareAndSwap(int64(was), int64(newState(receiving, now.Sub(c.listener.start))))
+		c.move(receiving, now)
 		c.listener.pollInOverload(now)
 	}
 	if c.phase() == evicted {
@@ -144,9 +143,13 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 // Write replaces what net/http writes by itself: everything that is not written for a handler. net/http has no hook
-// for its own responses. The check costs nothing measurable.
+// for its own responses. The check costs nothing measurable. Nothing is written after an eviction: net/http takes the
+// read that failed for a malformed request, and its client would get a 400 for a request that is not.
 func (c *conn) Write(b []byte) (int, error) {
-	if c.phase() >= handling {
+	switch c.phase() {
+	case evicted:
+		return 0, net.ErrClosed
+	case handling, receivingBody:
 		return c.Conn.Write(b)
 	}
 	const code = len("HTTP/1.1 ")

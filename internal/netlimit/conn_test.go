@@ -130,7 +130,7 @@ func TestBackgroundRead(t *testing.T) {
 	eventually(t, "the connection is closed", func() bool { return l.count.Load() == 0 })
 }
 
-// The context ends when the client disconnects, also after it sent requests ahead, and not before.
+// The context ends when the client disconnects, and not before.
 func TestCancelOnDisconnect(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("disconnects are detected on Linux only")

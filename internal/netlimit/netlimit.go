@@ -37,7 +37,7 @@ type Config struct {
 	// Refusal returns a whole response for a connection that is not admitted.
 	Refusal func() []byte
 	// ErrorResponse returns the response to send in place of one with this status that net/http sends by itself,
-	// without calling a handler. Nil sends net/http's.
+	// without calling a handler. If it returns nil, net/http's is sent.
 	ErrorResponse func(status int, client net.Addr) []byte
 
 	Log func(message string, attrs ...any)
@@ -76,7 +76,8 @@ func New(l net.Listener, cfg Config) *Listener {
 	return limited
 }
 
-// Serve is s.Serve on this listener. It sets the hooks of s that it needs; s must have all time-outs.
+// Serve is s.Serve on this listener. It sets the hooks of s that it needs; s must have all time-outs, and set
+// DisableGeneralOptionsHandler, so that its handler is called for every request.
 func (l *Listener) Serve(s *http.Server) error {
 	s.ConnState, s.ConnContext, s.Handler = l.connState, connContext, whileHandling(s.Handler)
 	return s.Serve(l)
@@ -137,7 +138,8 @@ const disconnectCheck = 100 * time.Millisecond
 
 // CancelOnDisconnect returns a context that also ends when the client of the request whose context ctx is closes its
 // connection. net/http does that for every request, which is too expensive for a create: see conn.Read. Handlers
-// of long reads use it. Where disconnects can't be detected, the context ends only with ctx.
+// of long reads use it. A disconnect is not detected while bytes of the client are unread, such as those of a pipelined
+// request. Where disconnects can't be detected at all, the context ends only with ctx.
 func (l *Listener) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
 	c := connOf(ctx)
 	ctx, cancel := context.WithCancel(ctx)

@@ -5,11 +5,12 @@ import "time"
 // phase is what a connection is doing. These are all the transitions:
 //
 //	fresh, idle              → receiving      the first byte of a request was read
-//	fresh, idle, receiving   → parsed         net/http has read the head, or found it malformed
-//	idle, parsed             → handling       the handler was called (idle: pipelined, so no byte was read for it)
+//	idle, receiving          → parsed         net/http has the head, or found it malformed (idle: all of it was read
+//	                                          together with the request before)
+//	parsed                   → handling       the handler was called
 //	handling                 ⇄ receivingBody  the handler waits for more of the body
-//	handling, parsed         → idle           the response was written
-//	handling, parsed         → receiving      it was, and a part of the next request was read before
+//	handling                 → idle           the response was written
+//	handling                 → receiving      it was, and a part of the next request was read before
 //	every one                → evicted        the connection was closed in favour of another
 type phase uint8
 

@@ -163,17 +163,35 @@ func TestEvictWhileReading(t *testing.T) {
 	}
 }
 
-// A background read that net/http starts for a pipelined request just before the handler does not change the phase:
-// the response of the handler would be taken for one of net/http.
-func TestHandlerStartsWhileReading(t *testing.T) {
-	c, client := pair(t)
-	c.move(idle, time.Now())
-	c.Conn = late{c.Conn, func() { c.move(handling, time.Time{}) }}
-	io.WriteString(client, "G")
-	if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil || c.phase() != handling {
-		t.Errorf("Read() = %d, %v; the phase is %s", n, err, phaseNames[c.phase()])
+// Nothing is sent after an eviction: net/http takes the read that failed for a malformed request.
+func TestWriteAfterEviction(t *testing.T) {
+	for p := fresh; p < evicted; p++ {
+		c, client := pair(t)
+		inner := c.Conn
+		c.Conn = unclosed{inner} // as if the eviction had not closed it yet
+		c.move(p, time.Now())
+		if !c.evict(state(c.state.Load())) {
+			t.Fatalf("%s: not evicted", phaseNames[p])
+		}
+		n, err := io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request")
+		if n != 0 || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: Write() = %d, %v", phaseNames[p], n, err)
+		}
+		inner.Close()
+		want := ""
+		if p == fresh {
+			want = "refused"
+		}
+		if text, err := io.ReadAll(client); err != nil || string(text) != want {
+			t.Errorf("%s: the client got %q, %v, want %q", phaseNames[p], text, err, want)
+		}
 	}
 }
+
+// unclosed is a connection that stays open.
+type unclosed struct{ net.Conn }
+
+func (unclosed) Close() error { return nil }
 
 // deadlines records the deadlines that are set.
 type deadlines struct {
