@@ -120,7 +120,7 @@ func (v *finder) walk(n ast.Node, results *ast.FieldList) {
 		case *ast.ImportSpec:
 			return false
 		case *ast.ReturnStmt:
-			v.returned(c, results)
+			return v.returned(c, results)
 		case ast.Stmt:
 			v.statement(c)
 		case ast.Expr:
@@ -130,19 +130,27 @@ func (v *finder) walk(n ast.Node, results *ast.FieldList) {
 	})
 }
 
-// returned replaces an error by nil and removes an early return.
-func (v *finder) returned(s *ast.ReturnStmt, results *ast.FieldList) {
+// returned replaces an error by nil and removes an early return. It reports whether the results are to be mutated
+// too: a number that is returned with an error means nothing.
+func (v *finder) returned(s *ast.ReturnStmt, results *ast.FieldList) bool {
 	if len(s.Results) == 0 {
 		v.add(s.Pos(), s.End(), "")
-		return
+		return true
 	}
 	last := s.Results[len(s.Results)-1]
 	if results == nil || v.text(last) == "nil" || len(s.Results) != results.NumFields() {
-		return
+		return true
 	}
-	if t, ok := results.List[len(results.List)-1].Type.(*ast.Ident); ok && t.Name == "error" {
-		v.add(last.Pos(), last.End(), "nil")
+	if t, ok := results.List[len(results.List)-1].Type.(*ast.Ident); !ok || t.Name != "error" {
+		return true
 	}
+	v.add(last.Pos(), last.End(), "nil")
+	for _, result := range s.Results {
+		if _, ok := result.(*ast.BasicLit); !ok {
+			v.walk(result, results)
+		}
+	}
+	return false
 }
 
 // statement removes a statement or a body, and negates a condition.
