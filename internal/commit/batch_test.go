@@ -1,0 +1,37 @@
+package commit
+
+import (
+	"context"
+	"testing"
+
+	"plantstore/internal/plant"
+)
+
+type emptyStore struct{}
+
+func (emptyStore) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
+	return make([]plant.Outcome, len(plants)), nil
+}
+
+// The timers of a finished batch are stopped: they would keep its plants in memory until they fire. The size of the
+// batch is recorded for the policy.
+func TestFinishedBatch(t *testing.T) {
+	c := New(emptyStore{}, Options{Lanes: 2})
+	ctx, cancel := context.WithCancel(t.Context())
+	b, _, err := c.join(plant.Record{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go c.Run(ctx)
+	<-b.done
+	cancel()
+	if b.timeout.Stop() {
+		t.Error("the time-out of a finished batch is still running")
+	}
+	if b.overdue.Stop() {
+		t.Error("a finished batch can still become overdue")
+	}
+	if got := c.lastBatch.Load(); got != 1 {
+		t.Errorf("the last batch had %d plants, want 1", got)
+	}
+}
