@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -78,6 +79,79 @@ func TestRefusalIsLogged(t *testing.T) {
 		return messages.String() ==
 			"refused connections connections 1 limit 1 reason all connections that --most allows are in use\n"
 	})
+}
+
+// queued is a listener with one connection in its accept queue, and the client of that. A Unix socket is in the queue
+// as soon as it is connected.
+func queued(t *testing.T) (net.Listener, net.Conn) {
+	t.Helper()
+	l, err := net.Listen("unix", t.TempDir()+"/socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	client, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	client.SetDeadline(time.Now().Add(waitLimit))
+	return l, client
+}
+
+// Requests poll the accept queue until a second after the last refusal.
+func TestPollInOverload(t *testing.T) {
+	inner, _ := queued(t)
+	cfg, _ := testConfig(1)
+	synctest.Test(t, func(t *testing.T) {
+		l := New(inner, cfg)
+		l.count.Store(1)
+		time.Sleep(time.Hour)
+		now := time.Now()
+		check := func(when string, at time.Time, refusing bool, refused int) {
+			t.Helper()
+			l.pollInOverload(at)
+			if n := len(l.backlog.refusing); l.isRefusing() != refusing || n != refused {
+				t.Errorf("%s: isRefusing() = %v, %d refused, want %v and %d", when, l.isRefusing(), n, refusing, refused)
+			}
+		}
+		check("before any refusal", now, false, 0)
+		l.lastRefusal.Store(int64(time.Hour - refusingFor - 1))
+		check("more than a second after a refusal", now, false, 0)
+		l.lastRefusal.Store(int64(time.Hour - refusingFor))
+		check("a second after a refusal", now, true, 1)
+		l.backlog.advance(now.Add(refusingFor))
+		check("a second after the next refusal", now.Add(refusingFor), true, 0)
+		check("more than a second after it", now.Add(refusingFor+1), false, 0)
+	})
+}
+
+// A refusal is completed also when the accept queue is not polled any more.
+func TestRefusalWithoutPolls(t *testing.T) {
+	inner, client := queued(t)
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		b := newBacklog(inner, func() []byte { return []byte("refused") }, 3, &mu)
+		mu.Lock()
+		b.take(time.Now(), 1, func(func() (net.Conn, error)) bool { return false })
+		mu.Unlock()
+		for _, step := range []struct {
+			wait            time.Duration
+			open, responded bool
+		}{{0, true, false}, {2 * refusalDelay, true, true}, {refusalTimeout, false, false}} {
+			time.Sleep(step.wait)
+			synctest.Wait()
+			mu.Lock()
+			open := len(b.refusing) == 1
+			if open != step.open || open && b.refusing[0].responded != step.responded {
+				t.Errorf("after another %v: %+v", step.wait, b.refusing)
+			}
+			mu.Unlock()
+		}
+	})
+	if text, err := io.ReadAll(client); err != nil || string(text) != "refused" {
+		t.Errorf("the client got %q, %v", text, err)
+	}
 }
 
 // A connection that waits in the queue gets the slot of an idle one, which is not closed before another needs it.

@@ -130,6 +130,26 @@ func TestBackgroundRead(t *testing.T) {
 	eventually(t, "the connection is closed", func() bool { return l.count.Load() == 0 })
 }
 
+// A read of one byte while a request is parsed or handled is net/http's background read, which reads nothing.
+func TestReadOfOneByte(t *testing.T) {
+	for p := fresh; p < evicted; p++ {
+		c, client := pair(t)
+		io.WriteString(client, "GET")
+		c.move(p, time.Now())
+		want := 1
+		if p == parsed || p == handling {
+			want = 0
+		}
+		b := make([]byte, 2)
+		if n, err := c.Read(b[:1]); n != want || err != nil {
+			t.Errorf("%s: Read() = %d, %v, want %d", phaseNames[p], n, err, want)
+		}
+		if n, err := c.Read(b); string(b[:n]) != "GET"[want:want+2] || err != nil {
+			t.Errorf("%s: the next Read() = %q, %v", phaseNames[p], b[:n], err)
+		}
+	}
+}
+
 // The context ends when the client disconnects, and not before.
 func TestCancelOnDisconnect(t *testing.T) {
 	if runtime.GOOS != "linux" {
