@@ -4,8 +4,8 @@ import "time"
 
 // policy decides when a batch starts. It is pure: the Committer owns the state, the timers and the queue.
 //
-// A batch starts as soon as a lane is free and takes the plants that are waiting, as many as a batch may have. The three exceptions below
-// make batches larger where that pays, and none of them delays a single client.
+// A batch starts as soon as a lane is free and takes the plants that are waiting, as many as a batch may have. The
+// three exceptions below make batches larger where that pays, and none of them delays a single client.
 type policy struct {
 	lanes int // batches in flight at most
 	batch int // plants in a batch at most
