@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: help run build clean check test lint generate needs vet lines prepare
+.PHONY: help run build clean check test lint compat generate needs vet lines prepare product
 .PHONY: fuzz linear soak restarts slow overload mutate bench profile screenshot
 
 help:
@@ -39,25 +39,32 @@ check: lines ## vet and run the fast tests without the race detector: for the ed
 RACE := -race -pgo=off -gcflags=modernc.org/sqlite/lib=-race=false
 TEST  = GOFLAGS="$(GOFLAGS) -pgo=off" PLANTSTORE_NOT_TESTED=$(CURDIR)/bin/not-tested \
 	go test $(RACE) -vet=off -ldflags=-w -count=1 -timeout 9m
-# One after the other run the packages that restart servers on their ports or put load on the machine.
+# Packages that restart servers on their ports, or put load on the machine, run one after the other.
+ALONE := ./internal/store/postgres/... ./internal/e2e/durability ./internal/e2e/lifecycle \
+	./internal/e2e/overload ./internal/e2e/replicas
 test: lines prepare ## run every test with the race detector
 	@mkdir -p bin && rm -f bin/not-tested
-	$(TEST) $$(go list ./... | grep -vE '/e2e|/store/postgres')
-	$(TEST) -p 1 ./internal/store/postgres/... ./internal/e2e/...
+	$(TEST) $$(go list ./... | grep -vxF "$$(go list $(ALONE))")
+	$(TEST) -p 1 $(ALONE)
 	@if [ -s bin/not-tested ]; then cat bin/not-tested; fi
 
-# Compiling needs the processors and installing waits for the network, so both run at the same time.
+# Installing waits for the network, and both builds have to wait for their largest package, so all of
+# them run at the same time. The tests find the product in the build cache.
 prepare:
-	@$(MAKE) --no-print-directory -j2 needs vet
+	@$(MAKE) --no-print-directory -j3 needs vet product
+
+product:
+	CGO_ENABLED=0 go build -trimpath -pgo=off -o bin/test/ ./cmd/plantstore
 
 # Programs that the tests run. Those that are missing are installed where apt can do it.
 needs:
 	@.ci/install
 
-# The toolchain of go.mod vets everything. The machine's own Go must be able to compile the product and
-# the client; the result is not used, so it is not optimised.
 vet:
 	go vet $(RACE) ./...
+
+# The result is not used, so it is not optimised.
+compat: ## build the product and the client with the machine's own Go in place of that of go.mod
 	GOTOOLCHAIN=local CGO_ENABLED=0 go build -pgo=off -gcflags='all=-N -l' ./cmd/plantstore ./client
 
 lint: vet lines ## vet, staticcheck, govulncheck, line lengths
