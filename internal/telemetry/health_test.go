@@ -121,3 +121,24 @@ func TestChecksEnd(t *testing.T) {
 		}
 	})
 }
+
+func TestReadiness(t *testing.T) {
+	var failure error
+	h := telemetry.NewHealth(func(context.Context) error { return failure })
+	want := func(status int, body string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		h.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+		contentType, cache := w.Header().Get("Content-Type"), w.Header().Get("Cache-Control")
+		if w.Code != status || w.Body.String() != body || contentType != "text/plain; charset=utf-8" || cache != "no-store" {
+			t.Errorf("/readyz = %d %q %s %s, want %d %q", w.Code, w.Body, contentType, cache, status, body)
+		}
+	}
+	want(200, "ready\n")
+	failure = errors.New("the disk is full")
+	want(503, "not ready: the disk is full\n")
+	h.Stopping()
+	want(503, "not ready: the service is stopping\nnot ready: the disk is full\n")
+	failure = nil
+	want(503, "not ready: the service is stopping\n")
+}
