@@ -3,19 +3,18 @@ package client_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"plantstore/client"
+	"plantstore/internal/testkit/proxy"
 )
 
 type steps = []http.HandlerFunc
@@ -183,26 +182,8 @@ func TestAttempts(t *testing.T) {
 
 // A refused connection has sent nothing, so even a replace is retried.
 func TestRefusedConnection(t *testing.T) {
-	wantNotSent(t, "a refused connection", t.Context(), dial(t, "http://"+closedAddress(t)), "refused (tried 4 times)")
-}
-
-// closedAddress returns an address on which nothing listens and nothing can start to listen during the test:
-// a socket that does not listen is bound to it.
-func closedAddress(t *testing.T) string {
-	t.Helper()
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { syscall.Close(socket) })
-	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	address, err := syscall.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", address.(*syscall.SockaddrInet4).Port)
+	refused := dial(t, "http://"+proxy.ClosedAddress(t))
+	wantNotSent(t, "a refused connection", t.Context(), refused, "refused (tried 4 times)")
 }
 
 // Without a connection the outcome is never unknown, even after a timeout.

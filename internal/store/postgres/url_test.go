@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/testkit/proxy"
 )
 
 func TestIsURL(t *testing.T) {
@@ -99,25 +99,6 @@ func TestDisplayURL(t *testing.T) {
 	}
 }
 
-// unusedAddress returns an address where no server listens, and where no other process can start to: a
-// socket is bound to it and does not listen.
-func unusedAddress(t *testing.T) string {
-	t.Helper()
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { syscall.Close(socket) })
-	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	address, err := syscall.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", address.(*syscall.SockaddrInet4).Port)
-}
-
 func TestOpenErrors(t *testing.T) {
 	address := pgtest.Database(t)
 	edit := func(edit func(u *url.URL)) string {
@@ -140,7 +121,7 @@ func TestOpenErrors(t *testing.T) {
 		{"an invalid sslmode", param("sslmode", "maybe"), "URL is invalid"},
 		{"a missing file", param("sslmode", "verify-full") + "&sslrootcert=/not/there", "URL is invalid"},
 		{"a server without TLS", param("sslmode", "require"), "refused TLS"},
-		{"a wrong port", edit(func(u *url.URL) { u.Host = unusedAddress(t) }), "no server listens"},
+		{"a wrong port", edit(func(u *url.URL) { u.Host = proxy.ClosedAddress(t) }), "no server listens"},
 		{"a wrong socket", "postgres://postgres:not-to-be-seen@/plants?host=/not/there", "no server listens"},
 		// The name is invalid, so that no name server is asked.
 		{"an unknown host", "postgres://postgres:not-to-be-seen@host..invalid/plants", "can't be resolved"},
