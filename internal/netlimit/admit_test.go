@@ -361,3 +361,16 @@ func TestOwners(t *testing.T) {
 		t.Errorf("%d connections and %d owners are left", n, len(l.owners.all))
 	}
 }
+
+// After a lack of files accept is tried again at once if there is a slot, also when no connection could be closed.
+func TestWaitForSlotWithoutFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, _ := testConfig(2)
+		l := New(newPipes(), cfg)
+		l.track(newPipe())
+		start := time.Now()
+		if l.waitForSlot(true); time.Since(start) != 0 {
+			t.Errorf("waited %v", time.Since(start))
+		}
+	})
+}

@@ -107,7 +107,7 @@ func (r *refusal) advance(now time.Time, response func() []byte) bool {
 	for reads := 0; n == len(b) && reads < 16; reads++ {
 		n, err = syscall.Read(r.fd, b[:])
 	}
-	open := n > 0 || err == syscall.EAGAIN || err == syscall.EINTR
+	open := n > 0 || err == syscall.EAGAIN
 	if !r.responded && (received || open && now.Sub(r.since) > refusalDelay) {
 		syscall.Write(r.fd, response()) // the buffer of a new socket takes all of it
 		syscall.Shutdown(r.fd, syscall.SHUT_WR)
@@ -154,7 +154,7 @@ func peek(c net.Conn) (unread, closed bool) {
 	}); controlErr != nil {
 		return false, true
 	}
-	return n > 0, n == 0 || err != nil && err != syscall.EAGAIN && err != syscall.EINTR
+	return n > 0, n == 0 || err != nil && err != syscall.EAGAIN
 }
 
 func isOutOfFiles(err error) bool {

@@ -393,3 +393,20 @@ func TestUnreadResponseIsEvicted(t *testing.T) {
 		t.Error("not evicted although its response is not read")
 	}
 }
+
+// The socket of a connection is closed with it: no duplicate stays open.
+func TestFileConnHasNoDuplicate(t *testing.T) {
+	server, client := socketPair(t)
+	defer syscall.Close(client)
+	c, err := fileConn(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := syscall.Read(client, make([]byte, 1)); err != syscall.EAGAIN {
+		t.Errorf("read: %d, %v, want that it is open", n, err)
+	}
+	c.Close()
+	if n, err := syscall.Read(client, make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("read: %d, %v, want the end", n, err)
+	}
+}

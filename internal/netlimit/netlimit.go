@@ -154,7 +154,6 @@ func (l *Listener) CancelOnDisconnect(ctx context.Context) (context.Context, con
 			case <-check.C:
 				if _, closed := peek(c.Conn); closed {
 					cancel()
-					return
 				}
 			case <-ctx.Done():
 				return

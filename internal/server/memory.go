@@ -1,7 +1,6 @@
 package server
 
 import (
-	"math"
 	"os"
 	"runtime/debug"
 )
@@ -25,7 +24,7 @@ func tuneCollector(memory int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	if memory < math.MaxInt64/2 && os.Getenv("GOMEMLIMIT") == "" {
+	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memory / 2)
 	}
 }

@@ -152,7 +152,7 @@ func TestTuneCollector(t *testing.T) {
 		wantLimit   int64
 	}{
 		{"", "", 1 << 30, 400, 1 << 29},
-		{"", "", math.MaxInt64, 400, math.MaxInt64},
+		{"", "", math.MaxInt64, 400, math.MaxInt64 / 2}, // no limit in effect
 		{"50", "1GiB", 1 << 30, 100, math.MaxInt64},
 		{"50", "", 1 << 30, 100, 1 << 29},
 	} {

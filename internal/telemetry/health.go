@@ -69,12 +69,10 @@ func (h *Health) Handler() http.Handler {
 // readyTimeout after the start of the check: waiting requests would use up the connections that /livez needs.
 func (h *Health) ready() error {
 	run, lastErr := h.startOrJoin()
-	timer := time.NewTimer(time.Until(run.started.Add(readyTimeout)))
-	defer timer.Stop()
 	select {
 	case <-run.done:
 		return run.err
-	case <-timer.C:
+	case <-time.After(time.Until(run.started.Add(readyTimeout))):
 	}
 	elapsed := max(time.Since(run.started), readyTimeout)
 	err := fmt.Errorf("the database has not responded for %d s", elapsed/time.Second)

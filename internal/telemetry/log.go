@@ -22,10 +22,19 @@ func NewLogger(w io.Writer) *slog.Logger {
 // characters, such as U+009B and U+202E, as they are.
 func escapeAttr(_ []string, a slog.Attr) slog.Attr {
 	notInJSON := func(r rune) bool { return r >= 0x7f && !strconv.IsPrint(r) }
-	if a.Value.Kind() != slog.KindString || !strings.ContainsFunc(a.Value.String(), notInJSON) {
+	text := ""
+	switch a.Value.Kind() {
+	case slog.KindString:
+		text = a.Value.String()
+	case slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			text = err.Error()
+		}
+	}
+	if !strings.ContainsFunc(text, notInJSON) {
 		return a
 	}
-	return slog.String(a.Key, escape(a.Value.String(), notInJSON))
+	return slog.String(a.Key, escape(text, notInJSON))
 }
 
 // Escape returns text with every character that a terminal would interpret or not display replaced by its

@@ -25,6 +25,7 @@ func TestLoggerJSON(t *testing.T) {
 		{"both \x1b\u009b", `"value":"both \u001b\\u009b"`},
 		{42, `"value":42`},
 		{errors.New("an error"), `"value":"an error"`},
+		{errors.New("bidi \u202e"), `"value":"bidi \\u202e"`},
 	} {
 		var b bytes.Buffer
 		telemetry.NewLogger(&b).Info("message", "value", test.value)
