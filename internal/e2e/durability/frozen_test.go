@@ -27,7 +27,7 @@ func TestFrozen(t *testing.T) {
 			for id := range int64(20) {
 				r.want(t, s, id, 200)
 			}
-			if first == "POST" { // The first write after a start is special: it starts the log.
+			if first == "POST" { // The first write after a start is special: it starts the WAL.
 				s.Stop()
 				s = testkit.StartAgain(t, s, db)
 				time.Sleep(150 * time.Millisecond) // The writer checks its file ten times a second.

@@ -12,7 +12,7 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// On a disk that fills up, first a checkpoint fails and then the log cannot grow. Neither loses a plant or ends the
+// On a disk that fills up, first a checkpoint fails and then the WAL cannot grow. Neither loses a plant or ends the
 // service, and it continues when space is free again.
 func TestVolumeFull(t *testing.T) {
 	t.Parallel()

@@ -28,11 +28,11 @@ func TestSyncFails(t *testing.T) {
 		reason   string
 		end      func(*testkit.Server)
 	}{
-		{"of the start of the log", "-wal", 10, 0, 50302, "a commit failed (the disk failed to sync", stop},
+		{"of the start of the WAL", "-wal", 10, 0, 50302, "a commit failed (the disk failed to sync", stop},
 		{"of a commit", "-wal", 10, 3, 50302, "a commit failed (the disk failed to sync", stop},
 		{"of a commit, then a crash", "-wal", 10, 3, 50302, "a commit failed (the disk failed to sync", kill},
 		{"of a checkpoint", "", 60_000, 235, 200, "a checkpoint failed (the disk failed to sync", stop},
-		{"of a large create that starts the log", "-wal", 3 << 20, 0, 50303, "a write failed (the disk failed to sync", stop},
+		{"of a large create that starts the WAL", "-wal", 3 << 20, 0, 50303, "a write failed (the disk failed to sync", stop},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
