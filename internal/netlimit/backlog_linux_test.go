@@ -120,6 +120,9 @@ func TestPollInOverload(t *testing.T) {
 		check("more than a second after a refusal", now, false, 0)
 		l.lastRefusal.Store(int64(time.Hour - refusingFor))
 		check("a second after a refusal", now, true, 1)
+		if l.pacer.budget != refusalBurst-1 {
+			t.Errorf("the pacer allows %d refusals after one, want %d", l.pacer.budget, refusalBurst-1)
+		}
 		l.backlog.advance(now.Add(refusingFor))
 		check("a second after the next refusal", now.Add(refusingFor), true, 0)
 		check("more than a second after it", now.Add(refusingFor+1), false, 0)
@@ -199,6 +202,7 @@ func TestRefusal(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"a request at once": {{0, 10, false, true, true}, {100 * time.Millisecond, 0, false, true, true},
 			{111 * time.Millisecond, 0, false, false, true}},
+		"a byte at once":  {{0, 1, false, true, true}},
 		"a request later": {{0, 0, false, true, false}, {5 * time.Millisecond, 10, false, true, true}},
 		"no request": {{0, 0, false, true, false}, {20 * time.Millisecond, 0, false, true, false},
 			{20*time.Millisecond + 1, 0, false, true, true}},

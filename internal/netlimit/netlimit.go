@@ -147,11 +147,9 @@ func (l *Listener) CancelOnDisconnect(ctx context.Context) (context.Context, con
 		return ctx, cancel
 	}
 	go func() {
-		check := time.NewTicker(disconnectCheck)
-		defer check.Stop()
 		for {
 			select {
-			case <-check.C:
+			case <-time.After(disconnectCheck):
 				if _, closed := peek(c.Conn); closed {
 					cancel()
 				}

@@ -271,3 +271,14 @@ func TestProtocolErrors(t *testing.T) {
 		}
 	}
 }
+
+// Headers of up to 32 KiB are accepted. net/http adds 4 KiB to the limit.
+func TestHeaderLimit(t *testing.T) {
+	s := start(t, server.Config{}, openStore(t))
+	for size, want := range map[int]int{31 << 10: 200, 40 << 10: 431} {
+		status, err := s.send(t.Context(), "GET", "/plants", "", "X-Filler", strings.Repeat("x", size))
+		if err != nil || status != want {
+			t.Errorf("a header of %d bytes: status %d, %v, want %d", size, status, err, want)
+		}
+	}
+}
