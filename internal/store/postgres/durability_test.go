@@ -247,6 +247,12 @@ func writeWithoutStandby(t *testing.T, s *Store, server *pgtest.Server, cancel b
 		"CreateBatch of a new plant": {createOne(1), store.ErrUnknown},
 		// It would be wrong to report that an existing plant is not stored.
 		"CreateBatch of the same plant": {createOne(0), store.ErrUnknown},
+		"CreateBatch of a new plant and a taken id": {func() error {
+			taken := record(2)
+			taken.ID = 0
+			_, err := s.CreateBatch(t.Context(), []plant.Record{taken, record(3)})
+			return err
+		}, store.ErrUnknown},
 		// A replace that waits keeps its row locked, so it is one that no other write needs.
 		"Replace": {func() error { return s.Replace(t.Context(), "main", 2, record(2).Plant, nil) }, store.ErrUnknown},
 		"Check":   {func() error { return s.Check(t.Context()) }, store.ErrUnavailable},
