@@ -48,12 +48,17 @@ func startFailures(t *testing.T) []startFailure {
 	with := func(args ...string) []string {
 		return append(args, "--listen", "127.0.0.1:0", "--ops-listen", "off")
 	}
+	if err := syscall.Mkfifo(path("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	text := write("text.db", strings.Repeat("not a database ", 100))
 	return []startFailure{
 		{"a port in use", []string{"--db", path("a.db"), "--listen", busy.Addr().String()}, 1, "in use"},
 		{"an ops port in use",
 			[]string{"--db", path("a.db"), "--listen", "127.0.0.1:0", "--ops-listen", busy.Addr().String()}, 1, "in use"},
 		{"a folder as the database", with("--db", folder), 1, "directory"},
+		{"a FIFO as the database", with("--db", path("fifo")), 1, "not a regular file"},
+		{"a device as the database", with("--db", "/dev/null"), 1, "not a regular file"},
 		{"a database in a missing folder", with("--db", path("no/such/x.db")), 1, "no such"},
 		{"not a database", with("--db", text), 1, "damaged or is not"},
 		{"a damaged database", with("--db", write("damaged.db", string(damaged))), 1, "damaged"},

@@ -8,11 +8,16 @@ import (
 	"path/filepath"
 )
 
+var errNotRegular = errors.New("it is not a regular file; --db must be the path of a file")
+
 // createFile creates the database file, readable by its owner only, and makes its directory entry durable.
 // If the file exists, createFile checks that it can be written.
 func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			return errNotRegular // reading a FIFO would wait for a writer
+		}
 		f, err = os.OpenFile(path, os.O_RDWR, 0)
 		if err == nil {
 			err = f.Close()

@@ -16,6 +16,10 @@ func TestFileErrors(t *testing.T) {
 	if err := os.Mkdir(path+"-wal", 0o700); err != nil {
 		t.Fatal(err)
 	}
+	fifo := filepath.Join(folder, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		what      string
 		got, want error
@@ -24,6 +28,8 @@ func TestFileErrors(t *testing.T) {
 		{"createFile of a file that exists", createFile(path), nil},
 		{"createFile in a directory that does not exist", createFile(missing), fs.ErrNotExist},
 		{"createFile of a directory", createFile(folder), syscall.EISDIR},
+		{"createFile of a FIFO", createFile(fifo), errNotRegular},
+		{"createFile of a device", createFile("/dev/null"), errNotRegular},
 		{"syncDirectory", syncDirectory(path), nil},
 		{"syncDirectory of a directory that does not exist", syncDirectory(missing), fs.ErrNotExist},
 		{"syncWAL without a WAL", syncWAL(missing), nil},
