@@ -148,8 +148,12 @@ func (c *Client) Get(ctx context.Context, id int64) (Stored, error) {
 	return c.stored(ctx, request{method: http.MethodGet, url: c.plantURL(id), success: http.StatusOK, idempotent: true})
 }
 
-// Replace changes the name and the tag of an existing plant. If ifMatch is not empty, the plant is
-// changed only if it still has that ETag.
+// Any is the ifMatch of a Replace or Remove that changes the plant whatever its content is.
+const Any = "*"
+
+// Replace changes the name and the tag of an existing plant if it still has the ETag ifMatch, or any
+// if ifMatch is Any. An empty ifMatch is an error: an ETag that was not read must not overwrite
+// another client's change.
 //
 // Replace is retried only if nothing can have been changed: after 429, after a 503
 // whose error number means that nothing was stored, and when no connection could be made. So an *Error with the
@@ -160,6 +164,9 @@ func (c *Client) Get(ctx context.Context, id int64) (Stored, error) {
 // may be caused by the first call's own change, and 40401 means only that the plant no longer exists.
 func (c *Client) Replace(ctx context.Context, id int64, to Plant, ifMatch string) (Stored, error) {
 	body, err := encode(to, to)
+	if err == nil {
+		err = checkIfMatch(ifMatch)
+	}
 	if err != nil {
 		return Stored{}, err
 	}
@@ -173,6 +180,9 @@ func (c *Client) Replace(ctx context.Context, id int64, to Plant, ifMatch string
 // If errors.Is(err, ErrUnknown), the plant may have been removed: Get it; 40401 means that it no
 // longer exists. Calling Remove again could remove a plant that was created since.
 func (c *Client) Remove(ctx context.Context, id int64, ifMatch string) error {
+	if err := checkIfMatch(ifMatch); err != nil {
+		return err
+	}
 	_, err := c.do(ctx, request{
 		method: http.MethodDelete, url: c.plantURL(id), ifMatch: ifMatch, success: http.StatusNoContent,
 	})
@@ -225,6 +235,13 @@ func (c *Client) Count(ctx context.Context) (int64, error) {
 		return 0, errNotPlantStore
 	}
 	return n, nil
+}
+
+func checkIfMatch(ifMatch string) error {
+	if strings.TrimSpace(ifMatch) == "" {
+		return errors.New("ifMatch is empty: use the ETag of the plant, or client.Any")
+	}
+	return nil
 }
 
 func (c *Client) plantURL(id int64) *url.URL {

@@ -182,10 +182,24 @@ func TestInvalidText(t *testing.T) {
 	bad := "\xff"
 	for _, p := range []client.Plant{{Name: bad}, {Name: "x", Tag: &bad}} {
 		_, createErr := c.Create(t.Context(), client.NewPlant{ID: 1, Plant: p})
-		_, replaceErr := c.Replace(t.Context(), 1, p, "")
+		_, replaceErr := c.Replace(t.Context(), 1, p, client.Any)
 		for _, err := range []error{createErr, replaceErr} {
 			if err == nil || err.Error() != "the name and the tag must be valid UTF-8" {
 				t.Errorf("text that is not UTF-8: %v", err)
+			}
+		}
+	}
+	s.wantRequests(t, 0)
+}
+
+// An ETag that a caller failed to read is not a change without a precondition.
+func TestEmptyIfMatch(t *testing.T) {
+	c, s := start(t, stored)
+	for _, empty := range []string{"", " ", "\t"} {
+		_, err := c.Replace(t.Context(), 7, fern.Plant, empty)
+		for _, err := range []error{err, c.Remove(t.Context(), 7, empty)} {
+			if err == nil || err.Error() != "ifMatch is empty: use the ETag of the plant, or client.Any" {
+				t.Errorf("with the ifMatch %q: %v", empty, err)
 			}
 		}
 	}
@@ -196,7 +210,7 @@ func TestResults(t *testing.T) {
 	c, _ := start(t, reply(200, `{"id":-7,"name":"Fern","tag":"","more":1}`, `ETag: "x"`))
 	plant, createErr := c.Create(t.Context(), fern)
 	got, getErr := c.Get(t.Context(), -7)
-	replaced, replaceErr := c.Replace(t.Context(), -7, fern.Plant, "")
+	replaced, replaceErr := c.Replace(t.Context(), -7, fern.Plant, client.Any)
 	if err := errors.Join(createErr, getErr, replaceErr); err != nil {
 		t.Fatal(err)
 	}

@@ -51,10 +51,10 @@ func half(w http.ResponseWriter, r *http.Request) {
 // The calls, each reduced to its error.
 func create(ctx context.Context, c *client.Client) error { _, err := c.Create(ctx, fern); return err }
 func get(ctx context.Context, c *client.Client) error    { _, err := c.Get(ctx, 7); return err }
-func remove(ctx context.Context, c *client.Client) error { return c.Remove(ctx, 7, "") }
+func remove(ctx context.Context, c *client.Client) error { return c.Remove(ctx, 7, client.Any) }
 func count(ctx context.Context, c *client.Client) error  { _, err := c.Count(ctx); return err }
 func replace(ctx context.Context, c *client.Client) error {
-	_, err := c.Replace(ctx, 7, fern.Plant, "")
+	_, err := c.Replace(ctx, 7, fern.Plant, client.Any)
 	return err
 }
 func list(ctx context.Context, c *client.Client) (err error) {

@@ -95,7 +95,7 @@ func plantsReplace(ctx context.Context, env environment, args []string) error {
 	if *name == nil {
 		return f.usageError("--name is required")
 	}
-	p, err := c.Replace(ctx, id, client.Plant{Name: **name, Tag: *tag}, quoteETag(*match))
+	p, err := c.Replace(ctx, id, client.Plant{Name: **name, Tag: *tag}, *match)
 	if err != nil {
 		return withAdvice(err, checkFirst)
 	}
@@ -110,7 +110,7 @@ func plantsRemove(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	return withAdvice(c.Remove(ctx, id, quoteETag(*match)), checkFirst)
+	return withAdvice(c.Remove(ctx, id, *match), checkFirst)
 }
 
 const checkFirst = "check with plants get before running it again"
@@ -178,13 +178,23 @@ func (f *flags) plant() (name, tag **string) {
 		optional(f, "tag", "`tag` of the plant; an empty tag differs from no tag", text)
 }
 
+// ifMatch adds a flag whose value is client.Any unless it is set. An empty ETag, such as an unset variable of a script,
+// is refused: the change would have no precondition.
 func (f *flags) ifMatch() *string {
-	return f.String("if-match", "", "`ETag` that the plant must still have; * for any")
+	match := client.Any
+	f.Func("if-match", "`ETag` that the plant must still have; * for any", func(tag string) error {
+		if strings.TrimSpace(tag) == "" {
+			return errors.New("it is empty; use the ETag that plants get prints, or * for any")
+		}
+		match = quoteETag(tag)
+		return nil
+	})
+	return &match
 }
 
 // quoteETag adds the quotes of an ETag, which a shell removes.
 func quoteETag(tag string) string {
-	if tag == "" || tag == "*" || strings.Contains(tag, `"`) {
+	if tag == "*" || strings.Contains(tag, `"`) {
 		return tag
 	}
 	return `"` + tag + `"`

@@ -167,7 +167,8 @@ func TestTokenOfClient(t *testing.T) {
 }
 
 func TestIfMatch(t *testing.T) {
-	for flag, want := range map[string]string{"": "", "*": "*", "abc": `"abc"`, `"abc"`: `"abc"`, `W/"abc"`: `W/"abc"`} {
+	for flag, want := range map[string]string{"*": "*", "abc": `"abc"`, "a,b": `"a,b"`, `"abc"`: `"abc"`,
+		`W/"abc"`: `W/"abc"`} {
 		s := script(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodDelete {
 				w.WriteHeader(http.StatusNoContent)
@@ -183,6 +184,25 @@ func TestIfMatch(t *testing.T) {
 				t.Errorf("%s with --if-match %s sent %q, want %q", r.Method, flag, got, want)
 			}
 		}
+	}
+}
+
+// An empty ETag is refused: it is an unset variable of a script, and not a change without a precondition.
+func TestEmptyIfMatch(t *testing.T) {
+	s := script(t, func(_ int, w http.ResponseWriter, r *http.Request) { io.WriteString(w, `{"id":7,"name":"x"}`) })
+	for _, args := range [][]string{{"remove", "7", "--if-match", ""}, {"replace", "7", "--name", "x", "--if-match= "}} {
+		got := s.plants(t, args...)
+		if got.code != 2 || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 ||
+			!strings.HasSuffix(got.stderr, "-if-match: it is empty; use the ETag that plants get prints, or * for any\n") {
+			t.Errorf("plants %q: %+v", args, got)
+		}
+	}
+	if n := len(s.requests()); n != 0 {
+		t.Errorf("%d requests were sent, want none", n)
+	}
+	s.plants(t, "replace", "7", "--name", "x").want(t, "replace", 0, "ID  NAME  TAG\n7   x     \n", "")
+	if got := s.requests()[0].Header.Get("If-Match"); got != "*" {
+		t.Errorf("without --if-match the command sent If-Match %q, want *", got)
 	}
 }
 

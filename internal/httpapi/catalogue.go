@@ -40,7 +40,9 @@ var (
 	errBadAfter        = errors.New("after is not an integer")
 	errExpectation     = errors.New("the Expect header must be absent or 100-continue")
 	errBadQuery        = errors.New("the query string is not well-formed")
-	errBadPrecondition = errors.New("If-Match must be * or a list of entity tags")
+	errBadPrecondition = errors.New("If-Match and If-None-Match must be * or a list of entity tags")
+	errNoPrecondition  = errors.New("If-Match and If-None-Match must not be empty")
+	errMatches         = errors.New("the plant matches If-None-Match")
 	errRate            = errors.New("the token exceeded its rate limit")
 )
 
@@ -87,11 +89,15 @@ var failures = []struct {
 	{errBadLimit, Failure{40026, "The limit is not an integer from 1 to 1000.", "Choose one in that range."}},
 	{errBadAfter, Failure{40027, "The parameter after is not a 64-bit signed integer.",
 		"Follow the Link header of the previous page."}},
-	{errBadPrecondition, Failure{40028, "The If-Match header is not a list of entity tags.",
+	{errBadPrecondition, Failure{40028, "The If-Match or If-None-Match header is not a list of entity tags.",
 		"Send the ETag of a response unchanged."}},
 	{errBadQuery, Failure{40029, "The query string is not well-formed, or has a parameter twice.",
 		"Send limit and after at most once each."}},
 	{errExpectation, Failure{40030, "The Expect header is not 100-continue.", "Omit it."}},
+	{errNoPrecondition, Failure{40031, "The If-Match or If-None-Match header of a replace or remove is empty.",
+		"Send the ETag of the plant, or omit the header to change whatever is stored."}},
+	{invalid(plant.OtherID), Failure{40032, "The id in the body differs from the id in the path.",
+		"Omit it, or send the id of the path."}},
 
 	{token.ErrMissing, Failure{40101, "The token is missing.", "Send Authorization: Bearer <ACCESS_TOKEN>."}},
 	{token.ErrMalformed, Failure{40102, "The Authorization header is repeated or has no bearer token.",
@@ -108,6 +114,8 @@ var failures = []struct {
 	{errNoRoute, Failure{40402, "The path does not exist.", "See /openapi.json for the paths of the service."}},
 	{errMethod, Failure{40501, "The path does not support the method.", "Use a method listed in the Allow header."}},
 	{plant.ErrChanged, Failure{41201, "The plant does not match If-Match.", "Read the plant again before you change it."}},
+	{errMatches, Failure{41202, "The plant matches If-None-Match, or changed while it was compared.",
+		"Omit If-None-Match to change the plant. To create one, use POST."}},
 	{errRate, Failure{42901, "The token exceeded its rate limit; the request was not executed.",
 		"Retry after the time in Retry-After; RateLimit-Policy has the limit."}},
 	{token.ErrFailures, Failure{42902,

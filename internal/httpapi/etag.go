@@ -3,6 +3,7 @@ package httpapi
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -15,48 +16,74 @@ func etag(p plant.Plant) string {
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
 
-// entityTags parses If-Match and If-None-Match. The tags of plants contain no comma, so a comma ends one.
-func entityTags(headers []string) (tags []string, err error) {
-	for tag := range strings.SplitSeq(strings.Join(headers, ","), ",") {
-		tag = strings.TrimSpace(tag)
-		opaque := strings.TrimPrefix(tag, "W/")
-		switch {
-		case tag == "":
-		case tag == "*", len(opaque) >= 2 && strings.HasPrefix(opaque, `"`) && strings.HasSuffix(opaque, `"`):
-			tags = append(tags, tag)
-		default:
-			return nil, failf(errBadPrecondition, `If-Match must be * or a list of entity tags such as "x", but has %.64q`, tag)
+// entityTags parses If-Match or If-None-Match as RFC 9110 defines it: "*", which must be alone, or a list of entity
+// tags, in which elements may be empty. A request without the header has no tags.
+func entityTags(r *http.Request, name string) (tags []string, err error) {
+	headers := r.Header[name]
+	if len(headers) == 0 {
+		return nil, nil
+	}
+	list := strings.Join(headers, ",")
+	if list == "*" {
+		return []string{"*"}, nil
+	}
+	for rest := strings.TrimLeft(list, " \t,"); rest != ""; {
+		tag, after, ok := cutEntityTag(rest)
+		after = strings.TrimLeft(after, " \t")
+		if !ok || after != "" && after[0] != ',' {
+			return nil, failf(errBadPrecondition, `%s must be * or a list of entity tags such as "x", but has %.64q`, name, rest)
 		}
+		tags = append(tags, tag)
+		rest = strings.TrimLeft(after, " \t,")
+	}
+	if len(tags) == 0 {
+		return nil, failf(errNoPrecondition, "%s is empty; send the ETag of the plant, or omit the header", name)
 	}
 	return tags, nil
 }
 
-func matches(tags []string, tag string) bool {
-	return slices.Contains(tags, "*") || slices.Contains(tags, tag)
+// cutEntityTag returns the entity tag at the start of text, and the text after it.
+func cutEntityTag(text string) (tag, after string, ok bool) {
+	opaque, ok := strings.CutPrefix(strings.TrimPrefix(text, "W/"), `"`)
+	length := strings.IndexByte(opaque, '"')
+	if !ok || length < 0 || strings.ContainsFunc(opaque[:length], func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "", "", false
+	}
+	after = opaque[length+1:]
+	return text[:len(text)-len(after)], after, true
 }
 
-// notModified reports whether If-None-Match has the entity tag, by the weak comparison of RFC 9110.
-func notModified(headers []string, tag string) bool {
-	tags, err := entityTags(headers)
-	return err == nil && (matches(tags, tag) || matches(tags, "W/"+tag))
+// matchesWeakly reports whether a value of If-None-Match has the entity tag, by the weak comparison of RFC 9110.
+func matchesWeakly(tags []string, tag string) bool {
+	return slices.Contains(tags, "*") || slices.Contains(tags, tag) || slices.Contains(tags, "W/"+tag)
 }
 
-// precondition returns the plant that If-Match allows an edit to change, or nil where it allows any. The store
-// compares again in the transaction of the edit, so a concurrent edit is not overwritten.
+// precondition returns the plant that If-Match and If-None-Match allow an edit to change, or nil where they allow any.
+// The store compares again in the transaction of the edit, so a concurrent edit is not overwritten. An edit never
+// creates a plant, so If-Match: * restricts nothing.
 func (a *API) precondition(x *exchange, id int64) (*plant.Plant, error) {
-	tags, err := entityTags(x.request.Header["If-Match"])
-	if err != nil || len(tags) == 0 {
+	match, err := entityTags(x.request, "If-Match")
+	if err != nil {
 		return nil, err
+	}
+	noneMatch, err := entityTags(x.request, "If-None-Match")
+	if err != nil {
+		return nil, err
+	}
+	anyMatch := match == nil || match[0] == "*"
+	if anyMatch && noneMatch == nil {
+		return nil, nil
 	}
 	p, err := a.deps.Reader.Get(x.context(), x.token.Store, id)
 	if err != nil {
 		return nil, err
 	}
-	if tags[0] == "*" {
-		return nil, nil
-	}
-	if !matches(tags, etag(p.Plant)) {
+	tag := etag(p.Plant)
+	switch {
+	case !anyMatch && !slices.Contains(match, tag):
 		return nil, plant.ErrChanged
+	case matchesWeakly(noneMatch, tag):
+		return nil, errMatches
 	}
 	return &p.Plant, nil
 }

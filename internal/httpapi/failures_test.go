@@ -21,7 +21,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		last = f.Number
 	}
-	for reason := plant.Empty; reason <= plant.ZeroCharacter; reason++ {
+	for reason := plant.Empty; reason <= plant.OtherID; reason++ {
 		if f, _ := classify(&plant.Invalid{Reason: reason}); f.Status() != 400 {
 			t.Errorf("reason %d of the decoder is not in the catalogue", reason)
 		}

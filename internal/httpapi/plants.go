@@ -61,7 +61,8 @@ func (a *API) getPlant(x *exchange) error {
 	}
 	tag := etag(p.Plant)
 	x.Header().Set("ETag", tag)
-	if notModified(x.request.Header["If-None-Match"], tag) {
+	// An invalid header matches nothing: the response is whole, as without the header.
+	if seen, err := entityTags(x.request, "If-None-Match"); err == nil && matchesWeakly(seen, tag) {
 		x.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -104,7 +105,7 @@ func (a *API) replacePlant(x *exchange) error {
 	if err := a.readBody(x); err != nil {
 		return err
 	}
-	to, err := plant.DecodePlant(x.buf)
+	to, err := plant.DecodePlant(x.buf, id)
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,11 @@ func (a *API) edit(x *exchange, id int64, change func(seen *plant.Plant) error) 
 		return err
 	}
 	defer claim.Release()
-	if err := change(seen); err != nil {
+	err = change(seen)
+	if errors.Is(err, plant.ErrChanged) && len(x.request.Header["If-Match"]) == 0 {
+		return failf(errMatches, "plant %d changed while it was compared with If-None-Match; retry", id)
+	}
+	if err != nil {
 		return about(id, err)
 	}
 	return nil
@@ -163,6 +168,8 @@ func about(id int64, err error) error {
 		return failf(plant.ErrNotFound, "plant %d does not exist", id)
 	case errors.Is(err, plant.ErrChanged):
 		return failf(plant.ErrChanged, "plant %d does not match If-Match; read it again before you change it", id)
+	case errors.Is(err, errMatches):
+		return failf(errMatches, "plant %d matches If-None-Match; nothing was changed", id)
 	}
 	return fmt.Errorf("plant %d: %w", id, err)
 }

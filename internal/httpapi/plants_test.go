@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 
+	"plantstore/api"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
@@ -71,6 +73,8 @@ func TestGet(t *testing.T) {
 		{"/plants/7", `"other"`, 200, `{"id":7,` + fern[1:]},
 		{"/plants/7", strings.ToLower(fernETag), 200, `{"id":7,` + fern[1:]},
 		{"/plants/7", "not a tag, " + fernETag, 200, `{"id":7,` + fern[1:]}, // an invalid list matches nothing
+		{"/plants/7", "*, " + fernETag, 200, `{"id":7,` + fern[1:]},
+		{"/plants/7", ",", 200, `{"id":7,` + fern[1:]},
 	} {
 		headers := []string{"If-None-Match", test.ifNoneMatch}
 		if test.ifNoneMatch == "" {
@@ -118,6 +122,7 @@ func TestRemove(t *testing.T) {
 func TestPrecondition(t *testing.T) {
 	const changed = "plant 7 does not match If-Match; read it again before you change it"
 	const list = `If-Match must be * or a list of entity tags such as "x", but has `
+	const empty = "If-Match is empty; send the ETag of the plant, or omit the header"
 	seen := "Remove main 7 " + fern
 	for _, test := range []struct {
 		ifMatch []string
@@ -128,13 +133,29 @@ func TestPrecondition(t *testing.T) {
 		{[]string{fernETag}, 0, "", []string{"Get main 7", seen}},
 		{[]string{` "x" , ` + fernETag + ","}, 0, "", []string{"Get main 7", seen}},
 		{[]string{`"x"`, fernETag}, 0, "", []string{"Get main 7", seen}},
-		{[]string{"*"}, 0, "", []string{"Get main 7", "Remove main 7 any"}},
-		{[]string{""}, 0, "", []string{"Remove main 7 any"}},
+		{[]string{"W/\"x\"\t,\t,, " + fernETag}, 0, "", []string{"Get main 7", seen}},
+		{[]string{`"x`, `y",` + fernETag}, 0, "", []string{"Get main 7", seen}}, // one tag, "x,y", and the ETag
+		{nil, 0, "", []string{"Remove main 7 any"}},
+		{[]string{"*"}, 0, "", []string{"Remove main 7 any"}},
+		{[]string{""}, 40031, empty, nil},
+		{[]string{","}, 40031, empty, nil},
+		{[]string{"", " ,\t,"}, 40031, empty, nil},
 		{[]string{strings.ToLower(fernETag)}, 41201, changed, []string{"Get main 7"}},
 		{[]string{strings.ToUpper(fernETag)}, 41201, changed, []string{"Get main 7"}},
 		{[]string{"W/" + fernETag}, 41201, changed, []string{"Get main 7"}}, // If-Match compares strongly
 		{[]string{`""`}, 41201, changed, []string{"Get main 7"}},
 		{[]string{`"x"`}, 41201, changed, []string{"Get main 7"}},
+		{[]string{`"a,b"`}, 41201, changed, []string{"Get main 7"}},
+		{[]string{"\"!#~\x80\xff\""}, 41201, changed, []string{"Get main 7"}},
+		{[]string{`"` + `x,` + fernETag[1:]}, 41201, changed, []string{"Get main 7"}}, // a comma in a tag ends nothing
+		{[]string{`w/"x"`}, 40028, list + `"w/\"x\""`, nil},
+		{[]string{`W/ "x"`}, 40028, list + `"W/ \"x\""`, nil},
+		{[]string{`"x" "y"`}, 40028, list + `"\"x\" \"y\""`, nil},
+		{[]string{`"x""y"`}, 40028, list + `"\"x\"\"y\""`, nil},
+		{[]string{`"a b"`}, 40028, list + `"\"a b\""`, nil},
+		{[]string{"\"\x7f\""}, 40028, list + `"\"\x7f\""`, nil},
+		{[]string{`*, "x"`}, 40028, list + `"*, \"x\""`, nil},
+		{[]string{"*", "*"}, 40028, list + `"*,*"`, nil},
 		{[]string{`"`}, 40028, list + `"\""`, nil},
 		{[]string{`W/"`}, 40028, list + `"W/\""`, nil},
 		{[]string{`"x`}, 40028, list + `"\"x"`, nil},
@@ -142,6 +163,10 @@ func TestPrecondition(t *testing.T) {
 		{[]string{fernETag + ", x"}, 40028, list + `"x"`, nil},
 		{[]string{strings.Repeat("y", 65)}, 40028, list + `"` + strings.Repeat("y", 64) + `"`, nil},
 	} {
+		allowed := test.ifMatch == nil || describedTags(t).MatchString(latin1(strings.Join(test.ifMatch, ",")))
+		if malformed := test.number/100 == 400; allowed == malformed {
+			t.Errorf("If-Match %q is allowed by the description: %v, and returns error %d", test.ifMatch, allowed, test.number)
+		}
 		for _, method := range []string{"DELETE", "PUT"} {
 			s := ferns(7)
 			r := strings.NewReader(`{"name":"Ivy"}`)
@@ -166,17 +191,97 @@ func TestPrecondition(t *testing.T) {
 	}
 }
 
+// describedTags is the pattern of If-Match and If-None-Match in the published description.
+func describedTags(t *testing.T) *regexp.Regexp {
+	_, rest, _ := strings.Cut(string(api.YAML("")), "EntityTags:")
+	_, rest, ok := strings.Cut(rest, "pattern: '")
+	pattern, _, closed := strings.Cut(rest, "'\n")
+	if !ok || !closed {
+		t.Fatal("the description has no pattern of EntityTags")
+	}
+	return regexp.MustCompile(pattern)
+}
+
+// latin1 returns the characters of a header value, one for each byte.
+func latin1(value string) string {
+	var b strings.Builder
+	for i := range len(value) {
+		b.WriteRune(rune(value[i]))
+	}
+	return b.String()
+}
+
+// An edit with If-None-Match changes a plant only if it has none of the tags.
+func TestIfNoneMatch(t *testing.T) {
+	const matches = "plant 7 matches If-None-Match; nothing was changed"
+	const list = `If-None-Match must be * or a list of entity tags such as "x", but has "x"`
+	for _, test := range []struct {
+		headers []string
+		stored  int64
+		number  int // 0 for success
+		message string
+	}{
+		{[]string{"If-None-Match", "*"}, 7, 41202, matches},
+		{[]string{"If-None-Match", fernETag}, 7, 41202, matches},
+		{[]string{"If-None-Match", `"x", W/` + fernETag}, 7, 41202, matches},
+		{[]string{"If-None-Match", "*", "If-Match", fernETag}, 7, 41202, matches},
+		{[]string{"If-None-Match", "*", "If-Match", "*"}, 7, 41202, matches},
+		{[]string{"If-None-Match", "*", "If-Match", `"x"`}, 7, 41201,
+			"plant 7 does not match If-Match; read it again before you change it"},
+		{[]string{"If-None-Match", `"x"`}, 7, 0, ""},
+		{[]string{"If-None-Match", `"x"`, "If-Match", fernETag}, 7, 0, ""},
+		{[]string{"If-None-Match", "*"}, 8, 40401, "plant 7 does not exist"}, // an edit never creates
+		{[]string{"If-None-Match", "x"}, 7, 40028, list},
+		{[]string{"If-None-Match", ""}, 7, 40031, "If-None-Match is empty; send the ETag of the plant, or omit the header"},
+	} {
+		for method, call := range map[string]string{
+			"PUT": `Replace main 7 {"name":"Ivy"} ` + fern, "DELETE": "Remove main 7 " + fern,
+		} {
+			s := ferns(test.stored)
+			w := send(newStoreAPI(s), method, "/plants/7", strings.NewReader(`{"name":"Ivy"}`), test.headers...)
+			if test.number != 0 {
+				wantError(t, w, test.number, test.message)
+				call = ""
+			} else if w.Code >= 300 {
+				t.Errorf("%s with %q: %d %s", method, test.headers, w.Code, w.Body)
+			}
+			if got := strings.TrimPrefix(strings.Join(s.calls, "|"), "Get main 7"); strings.TrimPrefix(got, "|") != call {
+				t.Errorf("%s with %q calls %s, want %s", method, test.headers, got, call)
+			}
+		}
+	}
+}
+
 // A precondition on an absent plant is 404, and the store decides when the plant changes in between.
 func TestPreconditionRaces(t *testing.T) {
-	s := ferns()
-	w := send(newStoreAPI(s), "DELETE", "/plants/7", nil, "If-Match", "*")
-	wantError(t, w, 40401, "plant 7 does not exist")
-	wantCalls(t, s, "Get main 7")
+	for _, tags := range []string{fernETag, "*"} {
+		s := ferns()
+		s.fail["Remove 1"] = plant.ErrNotFound
+		w := send(newStoreAPI(s), "DELETE", "/plants/7", nil, "If-Match", tags)
+		wantError(t, w, 40401, "plant 7 does not exist")
+	}
+	for header, want := range map[string]struct {
+		number  int
+		message string
+	}{
+		"If-Match":      {41201, "plant 7 does not match If-Match; read it again before you change it"},
+		"If-None-Match": {41202, "plant 7 changed while it was compared with If-None-Match; retry"},
+	} {
+		s := ferns(7)
+		s.fail["Remove 1"] = plant.ErrChanged
+		tag := map[string]string{"If-Match": fernETag, "If-None-Match": `"x"`}[header]
+		wantError(t, send(newStoreAPI(s), "DELETE", "/plants/7", nil, header, tag), want.number, want.message)
+	}
+}
 
-	s = ferns(7)
-	s.fail["Remove 1"] = plant.ErrChanged
-	w = send(newStoreAPI(s), "DELETE", "/plants/7", nil, "If-Match", fernETag)
-	wantError(t, w, 41201, "plant 7 does not match If-Match; read it again before you change it")
+// The id in the body of a replace is that of the path.
+func TestReplaceOtherID(t *testing.T) {
+	s := ferns(7)
+	w := send(newStoreAPI(s), "PUT", "/plants/7", strings.NewReader(`{"id":8,"name":"Ivy"}`))
+	wantError(t, w, 40032, "id must be absent or 7, the id in the path, but is 8")
+	wantCalls(t, s)
+	w = send(newStoreAPI(s), "PUT", "/plants/7", strings.NewReader(`{"id":7,"name":"Ivy"}`))
+	wantResponse(t, w, 200, `{"id":7,"name":"Ivy"}`)
 }
 
 // Every error of the store has its own response behind every handler. What happened inside is in the log and not
@@ -195,7 +300,8 @@ func TestStoreFailures(t *testing.T) {
 		{"PUT", "/plants/7", fern, "Replace 1", nil},
 		{"PUT", "/plants/7", fern, "Get 1", []string{"If-Match", fernETag}},
 		{"DELETE", "/plants/7", "", "Remove 1", nil},
-		{"DELETE", "/plants/7", "", "Get 1", []string{"If-Match", "*"}},
+		{"DELETE", "/plants/7", "", "Get 1", []string{"If-Match", fernETag}},
+		{"PUT", "/plants/7", fern, "Get 1", []string{"If-None-Match", "*"}},
 	}
 	const failed = "the service failed; report the X-Request-Id of this response to its operator"
 	for _, test := range []struct {

@@ -31,6 +31,7 @@ const (
 	OutOfRange                      // an integer that does not fit into an int64
 	NotString                       // a name or tag that is not a string
 	ZeroCharacter                   // U+0000 in a name or tag
+	OtherID                         // an id that differs from the one in the path
 )
 
 // Invalid is the error of a body that the published description forbids.
@@ -54,15 +55,15 @@ func (e *Invalid) Error() string {
 // string name and an optional string tag. Other members are ignored. Every error is an *Invalid.
 func Decode(body []byte) (New, error) {
 	var p New
-	err := decode(body, &p.Plant, &p.ID)
+	err := decode(body, &p, nil)
 	return p, err
 }
 
-// DecodePlant reads the body of a replace, which needs no id.
-func DecodePlant(body []byte) (Plant, error) {
-	var p Plant
-	err := decode(body, &p, nil)
-	return p, err
+// DecodePlant reads the body of a replace of the plant with this id, which may be in the body too.
+func DecodePlant(body []byte, id int64) (Plant, error) {
+	var p New
+	err := decode(body, &p, &id)
+	return p.Plant, err
 }
 
 type decoder struct {
@@ -76,7 +77,8 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
-func decode(body []byte, p *Plant, id *int64) error {
+// decode reads a body into p. The id is required if want is nil; otherwise it is optional and must be *want.
+func decode(body []byte, p *New, want *int64) error {
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
 	d.buf = *bytes.NewBuffer(body)
@@ -97,12 +99,12 @@ func decode(body []byte, p *Plant, id *int64) error {
 		if err != nil {
 			return diagnose(body, err)
 		}
-		switch m := memberOf(name); {
-		case m == "id" && id != nil:
-			hasID, err = true, d.readID(id)
-		case m == "name":
+		switch memberOf(name) {
+		case "id":
+			hasID, err = true, d.readID(&p.ID)
+		case "name":
 			hasName, err = true, d.readString("/name", &p.Name)
-		case m == "tag":
+		case "tag":
 			p.Tag = new(string)
 			err = d.readString("/tag", p.Tag)
 		default:
@@ -120,10 +122,12 @@ func decode(body []byte, p *Plant, id *int64) error {
 		return &Invalid{Trailing, "", fmt.Sprintf("must end after the JSON object, but has %s at byte %d",
 			excerpt(rest), len(body)-len(rest))}
 	}
-	if id != nil && !hasID {
+	switch {
+	case !hasID && want == nil:
 		return &Invalid{Missing, "/id", "is required and must be an integer"}
-	}
-	if !hasName {
+	case hasID && want != nil && p.ID != *want:
+		return &Invalid{OtherID, "/id", fmt.Sprintf("must be absent or %d, the id in the path, but is %d", *want, p.ID)}
+	case !hasName:
 		return &Invalid{Missing, "/name", "is required and must be a string"}
 	}
 	return nil

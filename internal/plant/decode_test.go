@@ -207,13 +207,29 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-func TestDecodePlantNeedsNoID(t *testing.T) {
-	p, err := plant.DecodePlant([]byte(`{"name":"x","id":"ignored","tag":"t"}`))
-	if err != nil || !p.Equal(plant.Plant{Name: "x", Tag: tag("t")}) {
-		t.Errorf("DecodePlant() = %v, %v", p, err)
-	}
-	if _, err := plant.DecodePlant([]byte(`{"id":1}`)); err == nil {
-		t.Error("DecodePlant() without a name = nil")
+func TestDecodePlant(t *testing.T) {
+	const int64s = "must be an integer from -9223372036854775808 to 9223372036854775807"
+	for body, want := range map[string]string{
+		`{"name":"x","tag":"t"}`:               "",
+		`{"name":"x","tag":"t","id":7}`:        "",
+		`{"name":"x","tag":"t","\u0069d":7e0}`: "",
+		`{"name":"x","tag":"t","ID":8}`:        "", // names are case-sensitive
+		`{"name":"x","id":8}`:                  "id must be absent or 7, the id in the path, but is 8",
+		`{"name":"x","id":-7}`:                 "id must be absent or 7, the id in the path, but is -7",
+		`{"id":8}`:                             "id must be absent or 7, the id in the path, but is 8",
+		`{"id":7}`:                             "name is required and must be a string",
+		`{"name":"x","id":"7"}`:                `id ` + int64s + `, but is the string "7"`,
+		`{"name":"x","id":null}`:               `id ` + int64s + `, but is null`,
+		`{"name":"x","id":7.5}`:                `id ` + int64s + `, but is 7.5`,
+		`{"name":"x","id":7,"id":7}`:           "id appears twice in its object; send it once",
+	} {
+		p, err := plant.DecodePlant([]byte(body), 7)
+		switch {
+		case want != "" && (err == nil || err.Error() != want):
+			t.Errorf("DecodePlant(%s, 7) = %v, want %s", body, err, want)
+		case want == "" && (err != nil || p.Name != "x" || *p.Tag != "t"):
+			t.Errorf("DecodePlant(%s, 7) = %v, %v", body, p, err)
+		}
 	}
 }
 

@@ -51,11 +51,10 @@ func (s *Server) Do(t testing.TB, method, path, body string, headers ...string) 
 	}
 	r.Header.Set("Authorization", "Bearer "+s.Token)
 	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		if value == "" {
-			r.Header.Del(name)
-		} else {
+		if name, value, ok := strings.Cut(h, ": "); ok {
 			r.Header.Set(name, value)
+		} else {
+			r.Header.Del(name)
 		}
 	}
 	a, err := roundTrip(r)

@@ -54,6 +54,46 @@ func TestReadReplaceRemove(t *testing.T) {
 	testkit.WantResponse(t, "create again", all.Create(t, `{"id":7,"name":"Elm"}`), 200, `{"name":"Elm"}`)
 }
 
+// No precondition is ignored: an empty or malformed one is refused, and the others are compared as RFC 9110 defines.
+func TestPreconditions(t *testing.T) {
+	all := testkit.StartOnEachEngine(t)
+	all.Create(t, `{"id":7,"name":"Fern"}`)
+	seen := all.Do(t, "GET", "/plants/7", "").Header.Get("ETag")
+	for _, test := range []struct {
+		headers []string
+		number  int
+	}{
+		{[]string{"If-Match: "}, 40031},
+		{[]string{"If-Match: ,"}, 40031},
+		{[]string{"If-Match: *, *"}, 40028},
+		{[]string{"If-Match: " + seen + ` "x"`}, 40028},
+		{[]string{`If-Match: "a,b"`}, 41201},
+		{[]string{`If-Match: "a,` + seen[1:]}, 41201},
+		{[]string{"If-None-Match: *"}, 41202},
+		{[]string{"If-None-Match: *", "If-Match: " + seen}, 41202},
+		{[]string{"If-None-Match: W/" + seen}, 41202},
+		{[]string{"If-None-Match: "}, 40031},
+		{[]string{"If-None-Match: x"}, 40028},
+	} {
+		what := fmt.Sprintf("with %q", test.headers)
+		replace := all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, append(test.headers, testkit.ContentJSON)...)
+		testkit.WantError(t, "replace "+what, replace, test.number)
+		testkit.WantError(t, "remove "+what, all.Do(t, "DELETE", "/plants/7", "", test.headers...), test.number)
+	}
+	for body, number := range map[string]int{
+		`{"id":8,"name":"Oak"}`: 40032, `{"id":-7,"name":"Oak"}`: 40032, `{"id":"7","name":"Oak"}`: 40013,
+		`{"id":null,"name":"Oak"}`: 40012, `{"id":1e99,"name":"Oak"}`: 40014,
+	} {
+		testkit.WantError(t, body, all.Do(t, "PUT", "/plants/7", body, testkit.ContentJSON), number)
+	}
+	absent := all.Do(t, "PUT", "/plants/8", `{"name":"Oak"}`, testkit.ContentJSON, "If-None-Match: *")
+	testkit.WantError(t, "replace an absent plant with If-None-Match", absent, 40401)
+	testkit.WantResponse(t, "the plant is unchanged", all.Do(t, "GET", "/plants/7", ""), 200, `{"id":7,"name":"Fern"}`)
+	testkit.WantResponse(t, "replace with the id of the path",
+		all.Do(t, "PUT", "/plants/7", `{"id":7.0,"name":"Ivy"}`, testkit.ContentJSON, `If-None-Match: "a,b"`,
+			`If-Match: W/"x",,"a,b" , `+seen), 200, `{"id":7,"name":"Ivy"}`)
+}
+
 func TestList(t *testing.T) {
 	all := testkit.StartOnEachEngine(t)
 	testkit.WantResponse(t, "an empty store", all.Do(t, "GET", "/plants", ""), 200, "[]")

@@ -112,9 +112,9 @@ func wantClientErrors(t *testing.T, c *plants.Client, p *testkit.Server) {
 	}
 	_, err = c.Get(ctx, -1)
 	wantNumber(t, "get what is removed", err, 40401)
-	_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, "")
+	_, err = c.Replace(ctx, -1, plants.Plant{Name: "Oak"}, plants.Any)
 	wantNumber(t, "replace what is removed", err, 40401)
-	wantNumber(t, "remove what is removed", c.Remove(ctx, -1, ""), 40401)
+	wantNumber(t, "remove what is removed", c.Remove(ctx, -1, plants.Any), 40401)
 
 	unauthorized, err := plants.New(p.URL, "plant_unknown")
 	if err != nil {

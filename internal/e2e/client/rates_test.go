@@ -28,7 +28,7 @@ func TestClientKeepsToTheRate(t *testing.T) {
 	if _, err := c.Create(t.Context(), plants.NewPlant{ID: 1}); err != nil {
 		t.Errorf("Create() = %v", err)
 	}
-	if _, err := c.Replace(t.Context(), 1, plants.Plant{Name: "x"}, ""); err != nil {
+	if _, err := c.Replace(t.Context(), 1, plants.Plant{Name: "x"}, plants.Any); err != nil {
 		t.Errorf("Replace() = %v", err)
 	}
 }
