@@ -2,40 +2,53 @@
 //
 // Where two readers of the same bytes could disagree about where a request ends, a request can be smuggled past
 // a proxy inside another one. net/http is lenient there, as it may be. A Checker is strict: lines end with CRLF,
-// no header is folded, and a body has one Content-Length or a Transfer-Encoding, never both.
+// no header or trailer is folded, a body has one Content-Length or a Transfer-Encoding, never both, and chunks have the
+// syntax of RFC 9112.
 package framing
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
 // Checker follows the requests on one connection. The zero value is ready for the first one.
 type Checker struct {
 	line   []byte // the start of a line whose end has not been received
-	body   int64  // bytes left of a body
-	inHead bool   // the request line has been received, the end of the headers has not
+	next   part   // what the line is
+	data   int64  // bytes left of a body or a chunk before that line
 	length int64  // value of Content-Length
 	sized  bool   // the head has a Content-Length
-	coded  bool   // the head has a Transfer-Encoding
-
-	unchecked bool // a body with a Transfer-Encoding: only net/http finds its end, and the connection ends there
-	broken    bool
+	coded  bool   // the head has a Transfer-Encoding, which can only be chunked: net/http refuses any other
+	broken bool
 }
 
+// part is what a line is.
+type part uint8
+
+const (
+	requestLine part = iota // or an empty line before it
+	header                  // or the end of the head
+	chunkSize
+	chunkEnd // the CRLF after the data of a chunk
+	trailer  // or the end of a chunked body
+)
+
 // Check takes the next bytes and returns how many of them to pass on. It is fewer than all only when they are
-// ambiguous; what is passed on then never completes the ambiguous head, and every further Check returns 0.
+// ambiguous; what is passed on then never completes the ambiguous head or body, and every further Check returns 0.
 func (c *Checker) Check(b []byte) int {
 	if c.broken {
 		return 0
 	}
-	for i := 0; i < len(b) && !c.unchecked; {
-		if c.body > 0 {
-			n := min(c.body, int64(len(b)-i))
-			c.body -= n
+	for i := 0; i < len(b); {
+		if c.data > 0 {
+			n := min(c.data, int64(len(b)-i))
+			c.data -= n
 			i += int(n)
 			continue
 		}
 		end := bytes.IndexByte(b[i:], '\n')
 		if end < 0 {
-			c.line = append(c.line, b[i:]...) // bounded: net/http reads no more than MaxHeaderBytes of a head
+			c.line = append(c.line, b[i:]...) // bounded: net/http limits the size of a head, chunk line and trailer
 			break
 		}
 		line := b[i : i+end]
@@ -55,27 +68,60 @@ func (c *Checker) Check(b []byte) int {
 func (c *Checker) Broken() bool { return c.broken }
 
 // InRequest reports whether a request has started whose end has not been received.
-func (c *Checker) InRequest() bool { return c.inHead || c.body > 0 || len(c.line) > 0 }
+func (c *Checker) InRequest() bool { return c.next != requestLine || c.data > 0 || len(c.line) > 0 }
 
-// checkLine takes a line of a head, without its LF, and reports whether it is unambiguous.
-func (c *Checker) checkLine(line []byte) bool {
+// checkLine takes a line outside of a body or chunk, without its LF, and reports whether it is unambiguous.
+func (c *Checker) checkLine(line []byte) (ok bool) {
 	n := len(line) - 1
 	if n < 0 || line[n] != '\r' {
 		return false
 	}
 	line = line[:n]
-	if !c.inHead {
-		c.inHead = n > 0 // empty lines between requests are allowed
+	switch c.next {
+	case requestLine:
+		if n > 0 { // empty lines between requests are allowed
+			c.next = header
+		}
 		return true
+	case header:
+		if n == 0 {
+			c.endHead()
+			return true
+		}
+		return c.checkHeader(line)
+	case chunkSize:
+		c.data, ok = parseChunkSize(line)
+		c.next = chunkEnd
+		if c.data == 0 {
+			c.next = trailer
+		}
+		return ok
+	case chunkEnd:
+		c.next = chunkSize
+		return n == 0
+	default:
+		if n == 0 {
+			c.next = requestLine
+			return true
+		}
+		return !isFolded(line) && bytes.IndexByte(line, '\r') < 0
 	}
-	if n == 0 {
-		c.body, c.unchecked = c.length, c.coded
-		c.inHead, c.sized, c.coded, c.length = false, false, false, 0
-		return true
+}
+
+// endHead starts the body.
+func (c *Checker) endHead() {
+	c.next, c.data = requestLine, c.length
+	if c.coded {
+		c.next = chunkSize
+	}
+	c.sized, c.coded, c.length = false, false, 0
+}
+
+func (c *Checker) checkHeader(line []byte) bool {
+	if isFolded(line) {
+		return false
 	}
 	switch line[0] {
-	case ' ', '\t':
-		return false
 	case 'c', 'C':
 		if value, ok := headerValue(line, "content-length"); ok {
 			repeated := c.sized || c.coded
@@ -91,6 +137,8 @@ func (c *Checker) checkLine(line []byte) bool {
 	return true
 }
 
+func isFolded(line []byte) bool { return line[0] == ' ' || line[0] == '\t' }
+
 func headerValue(line []byte, name string) (value []byte, ok bool) {
 	if len(line) <= len(name) || line[len(name)] != ':' || !bytes.EqualFold(line[:len(name)], []byte(name)) {
 		return nil, false
@@ -98,9 +146,10 @@ func headerValue(line []byte, name string) (value []byte, ok bool) {
 	return bytes.Trim(line[len(name)+1:], " \t"), true
 }
 
-// decimal parses digits that fit in an int64, without a sign.
+// decimal parses digits that fit in an int64, without a sign, and without leading zeros: some parsers take those for
+// octal.
 func decimal(text []byte) (n int64, ok bool) {
-	if len(text) == 0 || len(text) > 18 {
+	if len(text) == 0 || len(text) > 18 || len(text) > 1 && text[0] == '0' {
 		return 0, false
 	}
 	for _, c := range text {
@@ -110,4 +159,11 @@ func decimal(text []byte) (n int64, ok bool) {
 		n = 10*n + int64(c-'0')
 	}
 	return n, true
+}
+
+// parseChunkSize parses the line before a chunk: hexadecimal digits that fit in an int64, and extensions.
+func parseChunkSize(line []byte) (n int64, ok bool) {
+	size, _, _ := bytes.Cut(line, []byte(";"))
+	parsed, err := strconv.ParseUint(string(size), 16, 63)
+	return int64(parsed), err == nil && bytes.IndexByte(line, '\r') < 0
 }

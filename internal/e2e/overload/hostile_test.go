@@ -59,6 +59,7 @@ const (
 	body    = `{"id":1,"name":"x"}`
 	chunked = "13\r\n" + body + "\r\n0\r\n\r\n"
 	length  = "Content-Length: 19\r\n"
+	coded   = "Transfer-Encoding: chunked\r\n\r\n"
 )
 
 var hello = "\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03" + strings.Repeat("\x2a", 189)
@@ -80,6 +81,7 @@ var closingRequests = []struct {
 	{"the same length twice", post + length + length + "\r\n" + body, []int{40024}, false},
 	{"a list of lengths", post + "Content-Length: 19, 19\r\n\r\n" + body, []int{40024}, false},
 	{"a length with a sign", post + "Content-Length: +19\r\n\r\n" + body, []int{40024}, false},
+	{"a length with a leading zero", post + "Content-Length: 019\r\n\r\n" + body, []int{40024}, false},
 	{"a negative length", post + "Content-Length: -1\r\n\r\n", []int{40024}, false},
 	{"a length in hexadecimal", post + "Content-Length: 0x13\r\n\r\n" + body, []int{40024}, false},
 	{"a huge length", post + "Content-Length: 99999999999999999999\r\n\r\n", []int{40024}, false},
@@ -105,6 +107,10 @@ var closingRequests = []struct {
 	{"NUL in a name", get + "X\x00: a\r\n\r\n", []int{40024}, false},
 	{"NUL in the target", "GET /plants\x00 HTTP/1.1\r\nHost: x\r\n\r\n", []int{40024}, false},
 	{"broken chunks", post + "Transfer-Encoding: chunked\r\n\r\n5\r\nabcdefgh\r\n0\r\n\r\n", []int{40022}, false},
+	{"LF after the last chunk", post + coded + "13\r\n" + body + "\r\n0\r\n\n", []int{40022}, false},
+	{"LF in the trailers", post + coded + "13\r\n" + body + "\r\n0\r\nX: a\n\r\n", []int{40022}, false},
+	{"LF after a chunk size", post + coded + "13\n" + body + "\r\n0\r\n\r\n", []int{40022}, false},
+	{"a space after a chunk size", post + coded + "13 \r\n" + body + "\r\n0\r\n\r\n", []int{40022}, false},
 	{"a negative chunk", post + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", []int{40022}, false},
 	{"a huge chunk", post + "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", []int{40022}, false},
 	{"chunks in HTTP/1.0",
