@@ -100,13 +100,17 @@ func appendError(b []byte, number int32, message string) []byte {
 	return append(b, '}')
 }
 
-// LibraryFailure returns the Error body in place of a response that net/http writes without calling a handler.
+// LibraryFailure returns the Error body in place of a response that net/http writes without calling our handlers.
 // It reports false for a status that net/http is not known to write.
 func LibraryFailure(status int) (f Failure, body []byte, ok bool) {
 	var err error
 	switch status {
 	case http.StatusBadRequest:
 		err = errMalformed
+	case http.StatusNotFound:
+		err = errNoRoute
+	case http.StatusMethodNotAllowed:
+		err = errMethod
 	case http.StatusExpectationFailed:
 		err = errExpectation
 	case http.StatusRequestHeaderFieldsTooLarge:

@@ -34,6 +34,8 @@ func TestCatalogue(t *testing.T) {
 func TestLibraryFailure(t *testing.T) {
 	for status, want := range map[int]string{
 		400: `{"error":40024,"message":"the request is not valid HTTP/1.1"}`,
+		404: `{"error":40402,"message":"the path does not exist"}`,
+		405: `{"error":40501,"message":"the path does not support this method"}`,
 		417: `{"error":40030,"message":"the Expect header must be absent or 100-continue"}`,
 		431: `{"error":43101,"message":"the request line and headers are too large; send fewer or shorter headers"}`,
 		501: `{"error":50101,"message":"Transfer-Encoding must be absent or chunked"}`,
@@ -44,7 +46,7 @@ func TestLibraryFailure(t *testing.T) {
 			t.Errorf("LibraryFailure(%d) = %d, %s, %v", status, f.Number, body, ok)
 		}
 	}
-	for _, status := range []int{200, 404, 500} {
+	for _, status := range []int{200, 403, 406, 500} {
 		if f, body, ok := LibraryFailure(status); ok || body != nil || f != (Failure{}) {
 			t.Errorf("LibraryFailure(%d) = %v, %s, %v", status, f, body, ok)
 		}

@@ -141,23 +141,28 @@ func (s *service) startOps() error {
 	if err != nil {
 		return fmt.Errorf("listen for health on %s: %w", s.cfg.OpsListen, cause(err))
 	}
-	s.serve(s.limit(l, maxOpsConns, "health"), s.health.Handler())
+	s.serve(s.limit(l, maxOpsConns, "health"), healthOnly(s.health.Handler(), s.logRequest()))
 	s.cfg.Log.Info("health", "address", "http://"+l.Addr().String())
 	return nil
 }
 
 // limit bounds the connections of l.
 func (s *service) limit(l net.Listener, most int, setting string) *netlimit.Listener {
-	logRequest := s.cfg.Log.Info
-	if s.cfg.AccessLog == httpapi.LogNone {
-		logRequest = func(string, ...any) {}
-	}
+	logRequest := s.logRequest()
 	limited := netlimit.New(l, netlimit.Config{
 		Max: most, Setting: setting, Log: logRequest, Refusal: httpapi.Refusal,
 		ErrorResponse: func(status int, client net.Addr) []byte { return errorResponse(status, client, logRequest) },
 	})
 	s.cleanup = append(s.cleanup, func() { limited.Close() })
 	return limited
+}
+
+// logRequest returns the function that logs requests which do not reach the API.
+func (s *service) logRequest() logFunc {
+	if s.cfg.AccessLog == httpapi.LogNone {
+		return func(string, ...any) {}
+	}
+	return s.cfg.Log.Info
 }
 
 func (s *service) serve(l *netlimit.Listener, h http.Handler) {

@@ -231,44 +231,91 @@ func TestAbandonedCount(t *testing.T) {
 	}
 }
 
+// protocolErrors are requests for which net/http or its ServeMux has a response of its own, and the number of the Error
+// that is sent instead on the public port and on that of health.
+var protocolErrors = []struct {
+	sent        string
+	public, ops int
+}{
+	{"nonsense\r\n\r\n", 40024, 40024},
+	{"GET /livez\r\n\r\n", 40024, 40024},
+	{"GET /livez HTTP/1.1\nHost: x\r\n\r\n", 40024, 40024},
+	{"GET /livez HTTP/1.1\r\n\r\n", 40024, 40024},
+	{"GET /livez HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 40024, 40024},
+	{"GET /livez HTTP/1.1\r\nHost: x y\r\n\r\n", 40024, 40024},
+	{"GET /livez HTTP/1.1\r\nHost: x\r\nX y: z\r\n\r\n", 40024, 40024},
+	{"GET /livez HTTP/1.1\r\nHost: x\r\nX: \x00\r\n\r\n", 40024, 40024},
+	{"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 40024, 40024},
+	{"GET /\x7f HTTP/1.1\r\nHost: x\r\n\r\n", 40024, 40024},
+	{"GET livez HTTP/1.1\r\nHost: x\r\n\r\n", 40024, 40024},
+	{"\x16\x03\x01\x00\xc8\r\n\r\n", 40024, 40024}, // TLS
+	{"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n", 50501, 50501},
+	{"GET /livez HTTP/0.9\r\nHost: x\r\n\r\n", 50501, 50501},
+	{"GET /livez HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 50101, 50101},
+	{"GET /livez HTTP/1.1\r\nX: " + strings.Repeat("x", 40<<10) + "\r\n\r\n", 43101, 43101},
+	{"GET /livez HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n", 40030, 40030},
+	{"GET /livez HTTP/1.0\r\nExpect: x\r\n\r\n", 40030, 40030},
+	{"POST /plants HTTP/1.0\r\nExpect: x\r\n\r\n", 40030, 40030},
+	{"POST /plants HTTP/1.0\r\nConnection: keep-alive\r\nExpect: x\r\nContent-Length: 2\r\n\r\n{}", 40030, 40030},
+	{"POST /plants HTTP/1.1\r\nHost: x\r\nExpect: x\r\nContent-Length: 999\r\n\r\n", 40030, 40030},
+	{"POST /plants HTTP/1.1\r\nHost: x\r\nExpect: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 40030, 40030},
+	{"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
+	{"OPTIONS * HTTP/1.0\r\n\r\n", 40402, 40402},
+	{"GET * HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
+	{"CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n", 40402, 40402},
+	{"CONNECT /livez HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40501},
+	{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 40402, 40402},
+	{"GET http:// HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
+	{"GET //livez HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
+	{"GET /x/../livez HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
+	{"GET /livez/ HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
+	{"POST /livez HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40501},
+	{"OPTIONS /readyz HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40501},
+}
+
 // Responses that net/http sends by itself are Errors, and they are logged as requests unless the access log is off.
 func TestProtocolErrors(t *testing.T) {
 	for _, access := range []httpapi.AccessLog{httpapi.LogErrors, httpapi.LogNone} {
-		s := start(t, server.Config{OpsListen: "off", Config: httpapi.Config{AccessLog: access}}, openStore(t))
-		for sent, want := range map[string]int{
-			"nonsense\r\n\r\n":                               40024,
-			"GET / HTTP/9.9\r\nHost: x\r\n\r\n":              50501,
-			"GET / HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n": 40030,
-		} {
-			c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			io.WriteString(c, sent)
-			response, err := http.ReadResponse(bufio.NewReader(c), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := io.ReadAll(response.Body)
-			if err != nil || response.StatusCode != want/100 ||
-				!strings.HasPrefix(string(body), fmt.Sprintf(`{"error":%d,`, want)) ||
-				response.Header.Get("Content-Type") != "application/json" || !response.Close {
-				t.Errorf("%q: %d %s %v, %v", sent, response.StatusCode, body, response.Header, err)
-			}
-			id := response.Header.Get("X-Request-Id")
-			if access == httpapi.LogNone {
-				if strings.Contains(s.log.String(), id) {
-					t.Errorf("%q is logged", sent)
-				}
-			} else if line := s.logged(t, id); !strings.Contains(line, fmt.Sprintf(`"status":%d,"error":%d`, want/100, want)) ||
-				!strings.Contains(line, `"from":"`+c.LocalAddr().String()) {
-				t.Errorf("%q is logged as %s", sent, line)
-			}
-			c.Close()
+		s := start(t, server.Config{Config: httpapi.Config{AccessLog: access}}, openStore(t))
+		for _, e := range protocolErrors {
+			wantProtocolError(t, s, s.url, e.sent, e.public, access)
+			wantProtocolError(t, s, s.health, e.sent, e.ops, access)
 		}
 		if err := s.end(t); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func wantProtocolError(t *testing.T, s *running, url, sent string, want int, access httpapi.AccessLog) {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(waitLimit))
+	io.WriteString(c, sent)
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Errorf("%.100q: %v", sent, err)
+		return
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != want/100 ||
+		!strings.HasPrefix(string(body), fmt.Sprintf(`{"error":%d,`, want)) ||
+		response.Header.Get("Content-Type") != "application/json" || !response.Close && want/100 != 404 && want/100 != 405 {
+		t.Errorf("%.100q: %d %s %v, %v", sent, response.StatusCode, body, response.Header, err)
+	}
+	id := response.Header.Get("X-Request-Id")
+	if access == httpapi.LogNone {
+		if strings.Contains(s.log.String(), id) {
+			t.Errorf("%.100q is logged", sent)
+		}
+	} else if line := s.logged(t, id); !strings.Contains(line, fmt.Sprintf(`"status":%d,`, want/100)) ||
+		!strings.Contains(line, fmt.Sprintf(`"error":%d,`, want)) ||
+		!strings.Contains(line, `"from":"`+c.LocalAddr().String()) {
+		t.Errorf("%.100q is logged as %s", sent, line)
 	}
 }
 

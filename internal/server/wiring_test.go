@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"runtime/debug"
@@ -163,6 +166,24 @@ func TestTuneCollector(t *testing.T) {
 		tuneCollector(c.memory)
 		if percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); percent != c.percent || limit != c.wantLimit {
 			t.Errorf("GOGC=%s GOMEMLIMIT=%s: tuneCollector(%d) set %d and %d", c.gogc, c.limit, c.memory, percent, limit)
+		}
+	}
+}
+
+// Only GET and HEAD of the two paths reach health.
+func TestHealthOnly(t *testing.T) {
+	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	h := healthOnly(health, func(string, ...any) {})
+	for request, want := range map[string]string{
+		"GET /livez": "418 ", "GET /readyz": "418 ", "HEAD /livez": "418 ", "HEAD /readyz?a=b": "418 ",
+		"POST /livez": "405 GET, HEAD", "OPTIONS /readyz": "405 GET, HEAD",
+		"GET /": "404 ", "GET /livez/": "404 ", "GET /live": "404 ", "POST /readyzz": "404 ",
+	} {
+		method, target, _ := strings.Cut(request, " ")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+		if got := fmt.Sprint(w.Code, " ", w.Header().Get("Allow")); got != want {
+			t.Errorf("%s = %q, want %q", request, got, want)
 		}
 	}
 }
