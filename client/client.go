@@ -224,7 +224,7 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 }
 
 // Count returns the number of plants in the store. The service reads every plant to count them. Count
-// is retried like Create.
+// is retried like Create, and when the service did not count in time.
 func (c *Client) Count(ctx context.Context) (int64, error) {
 	resp, err := c.do(ctx, c.list("limit=1", "count=exact"))
 	if err != nil {

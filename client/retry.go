@@ -197,6 +197,8 @@ func (c *Client) pause(ctx context.Context, attempt int, failed error) error {
 
 var errTooLarge = fmt.Errorf("the response is larger than %d bytes: request smaller pages", maxResponse)
 
+var errNotCounted = errors.New("the service did not count the plants in time: try again later")
+
 // send makes one attempt. A response without the expected status is an *Error.
 func (c *Client) send(ctx context.Context, req request) (response, error) {
 	if err := ctx.Err(); err != nil {
@@ -238,6 +240,8 @@ func (c *Client) send(ctx context.Context, req request) (response, error) {
 		return response{}, fmt.Errorf("%s %s: the response is incomplete: %w", req.method, req.url, err)
 	case len(body) > maxResponse:
 		return response{}, errTooLarge
+	case req.prefer != "" && resp.Header.Get("Plants-Count") == "" && bytes.HasPrefix(body, []byte("[")):
+		return response{}, errNotCounted
 	}
 	return response{resp.Header, body}, nil
 }

@@ -37,7 +37,7 @@ func ParseOrigins(text string) (Origins, error) {
 
 const (
 	corsRequestHeaders  = "Authorization, Content-Type, If-Match, If-None-Match, Prefer, X-Request-Id"
-	corsResponseHeaders = "ETag, Link, Plants-Count, RateLimit, RateLimit-Policy, Retry-After, " +
+	corsResponseHeaders = "ETag, Link, Plants-Count, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, " +
 		"WWW-Authenticate, X-Request-Id"
 	corsMaxAge = "86400"
 )

@@ -33,7 +33,8 @@ func TestParseOrigins(t *testing.T) {
 }
 
 const (
-	exposed        = "ETag, Link, Plants-Count, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
+	exposed = "ETag, Link, Plants-Count, Preference-Applied, " +
+		"RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id"
 	requestHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Prefer, X-Request-Id"
 )
 

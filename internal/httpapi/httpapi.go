@@ -82,15 +82,15 @@ type Dependencies struct {
 
 // API is the http.Handler of the service.
 type API struct {
-	cfg      Config
-	deps     Dependencies
-	mux      *http.ServeMux
-	methods  map[string]string       // Allow header of each path pattern
-	rates    *rate.Table[token.Hash] // what each token has used of its rate
-	creates  share.Pool[token.Hash]  // creates in flight
-	edits    share.Pool[token.Hash]  // replaces and removes in flight
-	memory   share.Pool[token.Hash]  // bytes of large bodies and pages
-	counting chan struct{}           // has an element for each count in flight
+	cfg     Config
+	deps    Dependencies
+	mux     *http.ServeMux
+	methods map[string]string       // Allow header of each path pattern
+	rates   *rate.Table[token.Hash] // what each token has used of its rate
+	creates share.Pool[token.Hash]  // creates in flight
+	edits   share.Pool[token.Hash]  // replaces and removes in flight
+	memory  share.Pool[token.Hash]  // bytes of large bodies and pages
+	counts  share.Queue[token.Hash] // counts in flight, and lists that wait for one
 }
 
 // Route is one operation of the service.
@@ -124,11 +124,11 @@ func New(cfg Config, deps Dependencies) *API {
 	contended := func() bool { return deps.Connections.Owners() > 1 }
 	a := &API{
 		cfg: cfg, deps: deps, mux: http.NewServeMux(), methods: map[string]string{},
-		rates:    rate.NewTable[token.Hash](maxLimited, time.Now),
-		creates:  share.Pool[token.Hash]{Capacity: int64(deps.CreateQueue), Soft: true, Contended: contended},
-		edits:    share.Pool[token.Hash]{Capacity: maxEdits, Soft: true, Contended: contended},
-		memory:   share.Pool[token.Hash]{Capacity: deps.MaxMemory},
-		counting: make(chan struct{}, maxCounts),
+		rates:   rate.NewTable[token.Hash](maxLimited, time.Now),
+		creates: share.Pool[token.Hash]{Capacity: int64(deps.CreateQueue), Soft: true, Contended: contended},
+		edits:   share.Pool[token.Hash]{Capacity: maxEdits, Soft: true, Contended: contended},
+		memory:  share.Pool[token.Hash]{Capacity: deps.MaxMemory},
+		counts:  share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxCounts, Contended: contended}},
 	}
 	methods := map[string][]string{}
 	for _, route := range a.routes() {

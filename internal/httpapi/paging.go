@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -15,9 +17,11 @@ import (
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
-	maxPage      = store.PageBytes // bytes after which a page ends: each client that reads slowly keeps as many
-	maxRead      = 100             // plants of one read
-	maxCounts    = 2               // counts in flight: each reads all plants of a store
+	maxPage      = store.PageBytes  // bytes after which a page ends: each client that reads slowly keeps as many
+	maxRead      = 100              // plants of one read
+	maxCounts    = 2                // counts in flight: each reads all plants of a store
+	countWait    = time.Second      // how long a list waits for its count to start
+	countTime    = 20 * time.Second // and to end; common timeouts of clients and proxies are 30 s
 
 	members = len(`{"id":-9223372036854775808,"name":"","tag":""},`) // bytes of a plant besides its text
 )
@@ -119,20 +123,29 @@ func (x *exchange) appendPlants(plants []plant.New, n int, first bool) (read int
 	return read, x.reserve(cap(x.buf))
 }
 
-// count returns how many plants the store of the request has. A large store takes seconds, so the count ends with
-// context.Canceled when the client closes its connection (on SQLite; PostgreSQL completes a query that has started).
+// errLate means that a list is returned without its count.
+var errLate = errors.New("the plants were not counted in time")
+
+// count returns how many plants the store of the request has. A large store takes seconds, so tokens share the counts
+// that run at a time, and a count that does not end in time is errLate. It ends too when the client closes its
+// connection (on SQLite; PostgreSQL completes a query that has started), which may be its sending side only.
 func (a *API) count(x *exchange) (int64, error) {
 	ctx, cancel := a.deps.Connections.CancelOnDisconnect(x.context())
 	defer cancel()
-	select {
-	case a.counting <- struct{}{}:
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-time.After(time.Second):
-		return 0, failf(store.ErrBusy, "too many counts are running; retry later, or list without Prefer: count=exact")
+	ctx, cancelTime := context.WithTimeout(ctx, countTime)
+	defer cancelTime()
+	waiting, cancelWait := context.WithTimeout(ctx, countWait)
+	defer cancelWait()
+	release, err := a.counts.Acquire(waiting, x.token.Hash)
+	if err != nil {
+		return 0, errLate
 	}
-	defer func() { <-a.counting }()
-	return a.deps.Reader.Count(ctx, x.token.Store)
+	defer release()
+	n, err := a.deps.Reader.Count(ctx, x.token.Store)
+	if err != nil && (ctx.Err() != nil || errors.Is(err, store.ErrBusy)) {
+		err = errLate
+	}
+	return n, err
 }
 
 // prefers reports whether a Prefer header (RFC 7240) has a preference.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/token"
 )
 
 func TestParsePage(t *testing.T) {
@@ -174,35 +176,54 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// counter is a store whose counts wait.
+// counter is a store whose counts wait until they are released.
 type counter struct {
 	*fakeStore
 	started chan struct{}
 	release chan struct{}
 }
 
-func (c counter) Count(context.Context, string) (int64, error) {
+func newCounter() counter { return counter{ferns(1), make(chan struct{}), make(chan struct{})} }
+
+func (c counter) Count(ctx context.Context, _ string) (int64, error) {
 	c.started <- struct{}{}
-	<-c.release
-	return 1, nil
+	select {
+	case <-c.release:
+		return 1, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 }
 
-// Two counts run at once; another one waits for a second.
+// counted requests a list with its count.
+func counted(a *API, token string) *httptest.ResponseRecorder {
+	return send(a, "GET", "/plants", nil, "Prefer", "count=exact", "Authorization", token)
+}
+
+const fernPage = `[{"id":1,"name":"Fern","tag":"shade"}]`
+
+// wantUncounted checks that a response is the page, whose headers show that it was not counted.
+func wantUncounted(t *testing.T, w *httptest.ResponseRecorder) {
+	t.Helper()
+	wantResponse(t, w, 200, fernPage)
+	wantHeaders(t, w, "Plants-Count", "", "Preference-Applied", "", "Retry-After", "")
+}
+
+// Two counts run at once. Another list waits for a second, and is returned without its count if none has ended.
 func TestCountsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := counter{ferns(1), make(chan struct{}), make(chan struct{})}
+		c := newCounter()
 		a, _ := newAPI(Config{}, Dependencies{Reader: c})
-		done := make(chan int, 3)
-		count := func() { done <- send(a, "GET", "/plants", nil, "Prefer", "count=exact").Code }
+		done := make(chan string, 3)
+		count := func() { done <- counted(a, "").Header().Get("Plants-Count") }
 		for range 2 {
 			go count()
 			<-c.started
 		}
 		start := time.Now()
-		w := send(a, "GET", "/plants", nil, "Prefer", "count=exact")
-		wantError(t, w, 50301, "too many counts are running; retry later, or list without Prefer: count=exact")
+		wantUncounted(t, counted(a, ""))
 		if waited := time.Since(start); waited != time.Second {
-			t.Errorf("refused after %v, want 1s", waited)
+			t.Errorf("returned after %v, want 1s", waited)
 		}
 		go count()
 		synctest.Wait()
@@ -210,11 +231,74 @@ func TestCountsAreBounded(t *testing.T) {
 		<-c.started // the third count runs when one has ended
 		close(c.release)
 		for range 3 {
-			if status := <-done; status != 200 {
-				t.Errorf("a count that waited: %d", status)
+			if n := <-done; n != "1" {
+				t.Errorf("a count that waited: %q", n)
 			}
 		}
 	})
+}
+
+// stuck is a store whose counts of "greedy" run until their context ends.
+type stuck struct{ Reader }
+
+func (stuck) List(context.Context, string, *int64, int) ([]plant.New, error) {
+	return []plant.New{{ID: 1, Plant: plant.Plant{Name: "Fern", Tag: new("shade")}}}, nil
+}
+
+func (stuck) Count(ctx context.Context, name string) (int64, error) {
+	if name == "greedy" {
+		<-ctx.Done()
+	}
+	return 1, ctx.Err()
+}
+
+// A token that counts on many connections takes neither the list nor the count of another, and its own lists are
+// returned without their counts. No count runs for longer than 20 seconds.
+func TestCountsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := new(owners)
+		conns.n.Store(3)
+		auth := authenticator(func(header string) (*token.Token, error) {
+			return &token.Token{Hash: token.HashOf(header), Store: header, Scopes: token.Read}, nil
+		})
+		a, _ := newAPI(Config{AccessLog: LogNone}, Dependencies{Reader: stuck{}, Connections: conns, Auth: auth})
+		start := time.Now()
+		durations := make(chan time.Duration, 40)
+		for range cap(durations) {
+			go func() {
+				wantUncounted(t, counted(a, "greedy"))
+				durations <- time.Since(start)
+			}()
+		}
+		synctest.Wait()
+		for _, token := range []string{"modest", "modest", "modest", "third"} {
+			w := counted(a, token)
+			wantResponse(t, w, 200, fernPage)
+			wantHeaders(t, w, "Plants-Count", "1", "Preference-Applied", "count=exact")
+		}
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("the other tokens waited %v", waited)
+		}
+		for n := range cap(durations) {
+			want := countWait
+			if n == cap(durations)-1 { // the one that runs
+				want = countTime
+			}
+			if got := <-durations; got != want {
+				t.Errorf("list %d of the greedy token took %v, want %v", n, got, want)
+			}
+		}
+		if used := a.counts.Pool.Used(); used != 0 {
+			t.Errorf("%d counts are in flight after all responses", used)
+		}
+	})
+}
+
+// A list whose count the store refuses for now is returned without it.
+func TestBusyCount(t *testing.T) {
+	s := ferns(1)
+	s.fail["Count 1"] = fmt.Errorf("inside: %w", store.ErrBusy)
+	wantUncounted(t, counted(newStoreAPI(s), ""))
 }
 
 // disconnected is connections whose clients have closed them.
@@ -238,14 +322,11 @@ func (cancelled) Count(ctx context.Context, _ string) (int64, error) {
 // sending side still reads the response: it gets the page without the count.
 func TestCountOfDisconnectedClient(t *testing.T) {
 	a, _ := newAPI(Config{}, Dependencies{Reader: cancelled{ferns(1)}, Connections: disconnected{}})
-	for _, running := range []int{0, maxCounts} {
-		for range running {
-			a.counting <- struct{}{}
+	wantUncounted(t, counted(a, ""))
+	for range maxCounts {
+		if _, err := a.counts.Acquire(t.Context(), token.Hash{}); err != nil {
+			t.Fatal(err)
 		}
-		w := send(a, "GET", "/plants", nil, "Prefer", "count=exact")
-		if got, want := w.Body.String(), `[{"id":1,"name":"Fern","tag":"shade"}]`; w.Code != 200 || got != want {
-			t.Errorf("response %d %s, want 200 %s", w.Code, got, want)
-		}
-		wantHeaders(t, w, "Plants-Count", "", "Preference-Applied", "")
 	}
+	wantUncounted(t, counted(a, ""))
 }

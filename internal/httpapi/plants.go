@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -85,7 +84,7 @@ func (a *API) listPlants(x *exchange) error {
 	if prefers(x.request.Header["Prefer"], "count=exact") {
 		n, err := a.count(x)
 		switch {
-		case errors.Is(err, context.Canceled): // a client that has only closed its sending side gets the page
+		case errors.Is(err, errLate): // the headers show that the preference was not applied
 		case err != nil:
 			return err
 		default:

@@ -9,7 +9,7 @@ import (
 )
 
 // A token may not take what others need: not the queue of creates, which the Creator bounds, nor that of edits, nor
-// the memory of large bodies and pages.
+// the memory of large bodies and pages, nor the counts.
 const (
 	maxEdits = 256     // edits in flight between several tokens: each may be a commit of its own
 	small    = 4 << 10 // bytes of memory that every request may use without being counted

@@ -49,8 +49,11 @@ export class Pulse {
     try {
       const count = await this.#sample();
       if (run !== this.#run || document.hidden) return;
+      const now = performance.now();
+      // Counting a large store is expensive: spend at most a tenth of the
+      // time on it.
+      wait = Math.max(1000 - (now - requested), 9 * (now - requested));
       if (count !== null) {
-        const now = performance.now();
         const at = (requested + now) / 2;
         if (this.#last) {
           const seconds = (at - this.#last.at) / 1000;
@@ -58,9 +61,6 @@ export class Pulse {
         }
         this.#last = { at, count };
         this.#onCount(count);
-        // Counting a large store is expensive: spend at most a tenth of the
-        // time on it.
-        wait = Math.max(1000 - (now - requested), 9 * (now - requested));
       }
       this.#note.textContent = '';
     } catch (failure) {
