@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"plantstore/internal/httpapi"
@@ -16,8 +14,8 @@ import (
 	"plantstore/internal/telemetry"
 )
 
-const aboutServe = `Serves the API until SIGINT or SIGTERM, then completes the requests in flight.
-A second signal stops it immediately.
+const aboutServe = `Serves the API until SIGINT, SIGTERM or SIGHUP, then completes the requests in flight.
+A second SIGINT or SIGTERM stops it immediately.
 PLANTSTORE_TOKEN sets one fixed token. Sockets passed by systemd (LISTEN_FDS) replace --listen and --ops-listen.`
 
 func serve(ctx context.Context, env environment, args []string) error {
@@ -25,11 +23,14 @@ func serve(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE) // the service outlives the reader of its log
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process
-	cfg.Out, cfg.Log = env.stdout, telemetry.NewLogger(env.stderr)
+	started := make(chan struct{})
+	cfg.Out, cfg.Log, cfg.Started = env.stdout, telemetry.NewLogger(env.stderr), func() { close(started) }
+	return endHungStart(ctx, started, func() error { return openAndServe(ctx, env, cfg, db, unsafe) })
+}
+
+func openAndServe(ctx context.Context, env environment, cfg server.Config, db string, unsafe bool) error {
 	st, err := env.openStore(ctx, db, unsafe)
 	if err != nil {
 		return ignoreStop(ctx, cfg.Log, err)
@@ -108,6 +109,6 @@ func ignoreStop(ctx context.Context, log *slog.Logger, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
 		return err
 	}
-	log.Info("stopped", "reason", "the signal arrived before the service was ready")
+	log.Info("stopped", "reason", context.Cause(ctx).Error()+" before the service was ready")
 	return nil
 }

@@ -161,7 +161,7 @@ func TestServe(t *testing.T) {
 
 // A signal stops the service, which closes its database.
 func TestServeSignal(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		db := filepath.Join(t.TempDir(), "plants.db")
 		_, log, stop := startService(t, db)
 		if err := syscall.Kill(syscall.Getpid(), signal); err != nil {
@@ -173,8 +173,8 @@ func TestServeSignal(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if code := stop(); code != 0 {
-			t.Errorf("serve exited with %d after %v", code, signal)
+		if code := stop(); code != 0 || !strings.Contains(log.String(), `"reason":"`+signal.String()+" signal received") {
+			t.Errorf("serve exited with %d after %v:\n%s", code, signal, log)
 		}
 		if _, err := os.Stat(db + "-wal"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the database was not closed after %v: %v", signal, err)
@@ -210,9 +210,9 @@ func TestServeStartFails(t *testing.T) {
 	}{
 		{"the database is unavailable", t.Context(), store.ErrUnavailable, nil, 1, 0, store.ErrUnavailable.Error()},
 		{"canceled without a signal", t.Context(), context.Canceled, nil, 1, 0, "context canceled"},
-		{"stopped while opening", stopped, context.Canceled, nil, 0, 0, "the signal arrived before the service was ready"},
+		{"stopped while opening", stopped, context.Canceled, nil, 0, 0, "context canceled before the service was ready"},
 		{"failed while stopping", stopped, store.ErrUnavailable, nil, 1, 0, store.ErrUnavailable.Error()},
-		{"stopped while starting", stopped, nil, context.Canceled, 0, 1, "the signal arrived before the service was ready"},
+		{"stopped while starting", stopped, nil, context.Canceled, 0, 1, "context canceled before the service was ready"},
 		{"failed after opening", t.Context(), nil, store.ErrFull, 1, 1, store.ErrFull.Error()},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -36,6 +36,8 @@ type Config struct {
 
 	Public, Ops net.Listener // used in place of the addresses if not nil; see netlimit.Inherit
 
+	Started func() // called when the service accepts requests; may be nil
+
 	Out io.Writer // gets the address, a first token and an example
 	Log *slog.Logger
 }
@@ -55,6 +57,9 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 	defer s.close()
 	if err := s.start(ctx); err != nil {
 		return err
+	}
+	if cfg.Started != nil {
+		cfg.Started()
 	}
 	select {
 	case err := <-s.failed:
@@ -177,7 +182,7 @@ func (s *service) serve(l *netlimit.Listener, h http.Handler) {
 
 // drain waits for the requests in flight.
 func (s *service) drain(ctx context.Context) error {
-	s.cfg.Log.Info("stopping", "drain", s.cfg.Drain.String())
+	s.cfg.Log.Info("stopping", "drain", s.cfg.Drain.String(), "reason", context.Cause(ctx).Error())
 	s.health.Stopping()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Drain)
 	defer cancel()

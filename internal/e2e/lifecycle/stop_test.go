@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -228,6 +229,64 @@ func TestSecondSignal(t *testing.T) {
 	})
 	if status := s.Cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGINT {
 		t.Errorf("ended with %v, want the second signal", s.Cmd.ProcessState)
+	}
+}
+
+// SIGHUP is a signal to stop like SIGTERM. A terminal may send it several times; that does not end the process early.
+func TestHangup(t *testing.T) {
+	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "10m")
+	c := s.Dial(t)
+	defer c.Close()
+	request := s.RawCreate(1)
+	io.WriteString(c, request[:60])
+	waitRead(t, s)
+	s.Signal(syscall.SIGHUP)
+	waitStopping(t, s)
+	for range 10 {
+		s.Signal(syscall.SIGHUP)
+		time.Sleep(10 * time.Millisecond)
+	}
+	io.WriteString(c, request[60:])
+	wantOK(t, c)
+	if code := s.WaitExit(); code != 0 || !strings.Contains(s.Stderr.String(), `"reason":"hangup signal received"`) {
+		t.Errorf("exit %d\n%s", code, s.Stderr)
+	}
+}
+
+// Under nohup, SIGHUP has no effect.
+func TestNohup(t *testing.T) {
+	serve := testkit.Serve(filepath.Join(t.TempDir(), "plants.db"))
+	s := testkit.Launch(t, exec.Command("nohup", serve.Args...))
+	s.WaitServing()
+	s.Signal(syscall.SIGHUP)
+	if a := s.Create(t, `{"id":1,"name":"x"}`); a.Status != 200 {
+		t.Errorf("after SIGHUP: %d %s", a.Status, a.Body)
+	}
+	if code := s.Stop(); code != 0 || strings.Contains(s.Stderr.String(), "hangup") {
+		t.Errorf("exit %d\n%s", code, s.Stderr)
+	}
+}
+
+// The first signal ends a start that waits for a database which never responds.
+func TestStopWhileTheDatabaseHangs(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.(*net.TCPListener).SetDeadline(time.Now().Add(testkit.Deadline))
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		s := testkit.Launch(t, testkit.Serve("postgres://x@"+l.Addr().String()+"/x?sslmode=disable&connect_timeout=3600"))
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		s.Signal(signal)
+		want := `"reason":"` + signal.String() + ` signal received before the service was ready"`
+		if code := s.WaitExit(); code != 0 || !strings.Contains(s.Stderr.String(), want) {
+			t.Errorf("%v: exit %d\n%s", signal, code, s.Stderr)
+		}
 	}
 }
 
