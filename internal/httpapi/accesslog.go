@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -15,8 +17,11 @@ const (
 	LogNone
 )
 
-// slowRequest is the duration from which a request is logged as failures are.
-const slowRequest = time.Second
+const (
+	slowRequest = time.Second // the duration from which a request is logged as failures are
+	maxMethod   = 16          // bytes of the method of a request in the log; a client can send any text
+	maxReason   = 4 << 10     // bytes of the reason of a failure in the log: enough for a stack trace
+)
 
 // ParseAccessLog reads the value of --access-log.
 func ParseAccessLog(text string) (AccessLog, error) {
@@ -31,31 +36,42 @@ func ParseAccessLog(text string) (AccessLog, error) {
 	return 0, fmt.Errorf("--access-log is %q: use errors, all or off", text)
 }
 
-// log writes the log record of a request. The detail of an internal error is only here: the request id in the
-// response leads an operator to it.
-func (a *API) log(x *exchange, number int32, err error) {
+// log writes the log record of a request. It has nothing of the path, the headers and the body: a mistake of the
+// client is logged with its meaning in the catalogue, and the client has the message. The detail of a failure of the
+// service is only here: the request id in the response leads an operator to it.
+func (a *API) log(x *exchange, f Failure, err error) {
 	took := time.Since(x.start)
 	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && err == nil && took < slowRequest {
 		return
-	}
-	pattern := x.request.Pattern
-	if pattern == "" {
-		pattern = "unmatched"
 	}
 	level := slog.LevelInfo
 	if x.status >= 500 {
 		level = slog.LevelError
 	}
 	attrs := []slog.Attr{
-		slog.String("id", x.id), slog.String("route", pattern), slog.String("method", x.request.Method),
+		slog.String("id", x.id), slog.String("route", cmp.Or(x.request.Pattern, "unmatched")),
+		slog.String("method", a.loggable(x.request.Method, maxMethod)),
 		slog.Int("status", x.status), slog.Float64("ms", float64(took.Microseconds())/1000),
 		slog.String("from", a.cfg.Proxies.name(x.request)),
 	}
-	if number != 0 {
-		attrs = append(attrs, slog.Int("error", int(number)))
+	if f.Number != 0 {
+		attrs = append(attrs, slog.Int("error", int(f.Number)))
 	}
-	if err != nil {
-		attrs = append(attrs, slog.String("reason", masked(err.Error())))
+	switch {
+	case err == nil:
+	case f.Number != 0 && f.Status() < 500:
+		attrs = append(attrs, slog.String("reason", f.Meaning))
+	default:
+		attrs = append(attrs, slog.String("reason", a.loggable(err.Error(), maxReason)))
 	}
 	a.deps.Log.LogAttrs(x.context(), level, "request", attrs...)
+}
+
+// loggable returns a text without credentials, and not more than its first bytes.
+func (a *API) loggable(text string, most int) string {
+	text = a.deps.Mask.Hide(text)
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }

@@ -3,12 +3,14 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/token"
 )
 
 func TestParseAccessLog(t *testing.T) {
@@ -81,5 +83,42 @@ func TestAccessLog(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A record has the meaning of a client's mistake and nothing of the request; the detail of other failures and the
+// method are bounded, and have no credential.
+func TestLoggedReason(t *testing.T) {
+	const fixed = "a-fixed-token-of-a-test"
+	long := strings.Repeat("é", maxReason/2)
+	for _, test := range []struct {
+		method, target string
+		fails          error
+		wantMethod     string
+		reason         string
+	}{
+		{"GET", "/secret", nil, "GET", "The path does not exist."},
+		{"GET", "/plants/secret", nil, "GET", "The id in the path is not a 64-bit signed integer."},
+		{"GET", "/plants/8", nil, "GET", "No plant in the store has this id."},
+		{"GET", "/plants/7", errors.New("detail"), "GET", "plant 7: detail"},
+		{"GET", "/plants/7", errors.New("row " + fixed), "GET", "plant 7: row …"},
+		{"GET", "/plants/7", errors.New(long[9:]), "GET", "plant 7: " + strings.ToValidUTF8(long[9:], "\ufffd")},
+		{"GET", "/plants/7", errors.New(long[8:]), "GET", "plant 7: " + long[8:len(long)-2] + "…"},
+		{strings.Repeat("M", 16), "/plants", nil, strings.Repeat("M", 16), "The path does not support the method."},
+		{strings.Repeat("M", 17), "/plants", nil, strings.Repeat("M", 16) + "…", "The path does not support the method."},
+		{"MMMMMMMMMMMM-" + fixed, "/plants", nil, "MMMMMMMMMMMM-…", "The path does not support the method."},
+	} {
+		s := ferns(7)
+		s.fail["Get 1"] = test.fails
+		a, log := newAPI(Config{}, Dependencies{Reader: s, Mask: token.NewMask(fixed)})
+		send(a, test.method, test.target, nil)
+		var record struct{ Method, Reason string }
+		if err := json.Unmarshal(log.Bytes(), &record); err != nil {
+			t.Fatalf("%v in %s", err, log)
+		}
+		if record.Method != test.wantMethod || record.Reason != test.reason {
+			t.Errorf("%s %s is logged as %s, %s\nwant %s, %s", test.method, test.target, record.Method, record.Reason,
+				test.wantMethod, test.reason)
+		}
 	}
 }

@@ -61,20 +61,20 @@ func (a *API) adapt(h handler, scope token.Scope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchanges.Get().(*exchange)
 		x.ResponseWriter, x.request, x.api, x.start, x.status = w, r, a, time.Now(), 0
-		x.id = requestID(r.Header["X-Request-Id"])
+		x.id = a.requestID(r.Header["X-Request-Id"])
 		w.Header()["X-Request-Id"] = []string{x.id}
 
 		err := a.call(x, h, scope)
-		var number int32
+		var f Failure
 		if err != nil {
 			if x.status != 0 { // closing the connection shows the client that the response is incomplete
-				a.log(x, 0, err)
+				a.log(x, f, err)
 				x.memory.Release()
 				panic(http.ErrAbortHandler)
 			}
-			number = writeFailure(x, err)
+			f = x.writeFailure(err)
 		}
-		a.log(x, number, err)
+		a.log(x, f, err)
 
 		x.memory.Release()
 		x.ResponseWriter, x.request, x.token = nil, nil, nil
@@ -122,9 +122,9 @@ func (a *API) authorize(x *exchange, scope token.Scope) error {
 }
 
 // requestID returns the id that the client sent if it is safe in a log and a header, and otherwise a new one.
-func requestID(sent []string) string {
+func (a *API) requestID(sent []string) string {
 	if len(sent) == 1 && len(sent[0]) > 0 && len(sent[0]) <= 64 && strings.IndexFunc(sent[0], isUnsafe) < 0 &&
-		!secret.MatchString(sent[0]) {
+		a.deps.Mask.Hide(sent[0]) == sent[0] {
 		return sent[0]
 	}
 	return NewRequestID()

@@ -138,23 +138,23 @@ func TestDrainingDuringRequest(t *testing.T) {
 
 func TestRequestID(t *testing.T) {
 	generated := regexp.MustCompile(`^[0-9a-v]{13}$`)
+	a, _ := newAPI(Config{}, Dependencies{Mask: token.NewMask("a-fixed-token-of-a-test")})
 	seen := map[string]bool{}
 	for _, sent := range [][]string{
 		nil, {""}, {"a", "b"}, {strings.Repeat("x", 65)}, {"a b"}, {"a\n"}, {"é"}, {"a;b"}, {"a,b"},
-		{"plant_0123456789abcdefghij"},
+		{"plant_0123456789abcdefghij"}, {"a-fixed-token-of-a-test"}, {"x-token-of-y"},
 	} {
-		got := requestID(sent)
+		got := a.requestID(sent)
 		if !generated.MatchString(got) || seen[got] {
 			t.Errorf("requestID(%q) = %q", sent, got)
 		}
 		seen[got] = true
 	}
 	for _, sent := range []string{"a", strings.Repeat("x", 64), "azAZ09-_.:/+=", "plant_short"} {
-		if got := requestID([]string{sent}); got != sent {
+		if got := a.requestID([]string{sent}); got != sent {
 			t.Errorf("requestID(%q) = %q", sent, got)
 		}
 	}
-	a, _ := newAPI(Config{}, Dependencies{})
 	wantHeaders(t, send(a, "GET", "/x", nil, "X-Request-Id", "mine"), "X-Request-Id", "mine")
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -59,22 +58,11 @@ func classify(err error) (Failure, string) {
 	return classify(errInternal)
 }
 
-// secret matches tokens that a client sends in the wrong place, such as the path.
-var secret = regexp.MustCompile(`plant_[0-9A-Za-z]{20,}`)
-
-// masked removes tokens from a text, for responses and the log.
-func masked(text string) string {
-	if !strings.Contains(text, "plant_") {
-		return text
-	}
-	return secret.ReplaceAllString(text, "plant_…")
-}
-
-// writeFailure writes an Error response. It returns the number in the catalogue.
-func writeFailure(w http.ResponseWriter, err error) int32 {
+// writeFailure writes an Error response. It returns the entry of the catalogue.
+func (x *exchange) writeFailure(err error) Failure {
 	f, message := classify(err)
-	message = masked(message)
-	h := w.Header()
+	message = x.api.deps.Mask.Hide(message)
+	h := x.Header()
 	switch f.Status() {
 	case http.StatusUnauthorized:
 		challenge := `Bearer realm="plantstore"`
@@ -90,8 +78,8 @@ func writeFailure(w http.ResponseWriter, err error) int32 {
 		h.Set("Retry-After", "1")
 	}
 	h.Set("Cache-Control", "no-store")
-	writeJSON(w, f.Status(), appendError(nil, f.Number, message))
-	return f.Number
+	writeJSON(x, f.Status(), appendError(nil, f.Number, message))
+	return f
 }
 
 func appendError(b []byte, number int32, message string) []byte {

@@ -71,6 +71,7 @@ type Dependencies struct {
 	Editor      Editor
 	Connections Connections
 	Log         *slog.Logger
+	Mask        token.Mask // hides credentials in the log and in responses
 
 	Prefix      string // path under which the API is mounted: "" or "/some/prefix"
 	CreateQueue int    // creates that Creator queues; 0 does not divide them between tokens

@@ -108,6 +108,7 @@ func (s *service) start(ctx context.Context) error {
 		Editor:          s.store,
 		Connections:     s.conns,
 		Log:             s.cfg.Log,
+		Mask:            token.NewMask(s.cfg.Token),
 		Prefix:          base.Path,
 		CreateQueue:     committer.Queue(),
 		MaxMemory:       maxBodies(limits.Memory, s.cfg.MaxBody),
