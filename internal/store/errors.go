@@ -1,6 +1,10 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
 
 // The ways in which storage can fail. An engine translates the errors of its driver into these, by code,
 // in its own package.
@@ -15,4 +19,26 @@ var (
 	ErrFull = errors.New("the disk of the database is full")
 	// ErrUnavailable: the database can't be written or reached now; nothing was stored.
 	ErrUnavailable = errors.New("the database is unavailable")
+	// ErrDamaged: what the database has stored can't be read back. It is also ErrUnavailable.
+	ErrDamaged = fmt.Errorf("%w: it is damaged", ErrUnavailable)
 )
+
+// Damage keeps the first ErrDamaged of a database until the process ends: reads of other plants succeed all the time,
+// so that a later success does not prove that the damage was repaired.
+type Damage struct{ first atomic.Pointer[error] }
+
+// Record returns err, and keeps it if it is the first ErrDamaged.
+func (d *Damage) Record(err error) error {
+	if errors.Is(err, ErrDamaged) {
+		d.first.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// Err returns the recorded error, or nil.
+func (d *Damage) Err() error {
+	if err := d.first.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

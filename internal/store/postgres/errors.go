@@ -32,6 +32,8 @@ const (
 	lockNotAvailable      = "55P03"
 	queryCanceled         = "57014"
 	cannotConnectNow      = "57P03"
+	dataCorrupted         = "XX001"
+	indexCorrupted        = "XX002"
 )
 
 // unavailableClasses are the classes of error codes (their first two characters) that mean that the server
@@ -44,7 +46,7 @@ var unavailableClasses = []string{
 	"55", // object not in prerequisite state
 	"57", // operator intervention
 	"58", // system error, such as I/O
-	"XX", // internal error, such as a corrupted page
+	"XX", // internal error
 }
 
 // translate turns an error of pgx into one of package store, by its code, and returns other errors unchanged.
@@ -94,6 +96,8 @@ func translateCode(e *pgconn.PgError) error {
 		return fmt.Errorf("%w: the server is a standby or read-only; connect to the primary: %w", store.ErrUnavailable, e)
 	case cannotConnectNow:
 		return fmt.Errorf("%w: the server is starting or stopping: %w", store.ErrUnavailable, e)
+	case dataCorrupted, indexCorrupted:
+		return fmt.Errorf("%w; restore a backup: %w", store.ErrDamaged, e)
 	}
 	for _, class := range unavailableClasses {
 		if strings.HasPrefix(e.Code, class) {

@@ -53,6 +53,8 @@ var translations = []struct {
 	{"starting", serverError("FATAL", cannotConnectNow), store.ErrUnavailable, "starting or stopping", true},
 	{"disk error", serverError("ERROR", "58030"), store.ErrUnavailable, "m (SQLSTATE 58030)", false},
 	{"panic", serverError("PANIC", "XX000"), store.ErrUnavailable, "m (SQLSTATE XX000)", true},
+	{"corrupted page", serverError("ERROR", dataCorrupted), store.ErrUnavailable, "damaged; restore a backup", false},
+	{"corrupted index", serverError("ERROR", indexCorrupted), store.ErrUnavailable, "it is damaged; restore", false},
 	{"cut", io.ErrUnexpectedEOF, store.ErrUnavailable, "connection was lost", true},
 	{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, store.ErrUnavailable, "connection was lost", true},
 	{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, store.ErrUnavailable, "no server listens", true},

@@ -22,6 +22,7 @@ type Store struct {
 	pool   *pgxpool.Pool
 	opts   Options
 	closed atomic.Bool
+	damage store.Damage
 
 	opened        time.Time
 	lastDuplicate atomic.Int64 // when insertNew last found an existing id, in nanoseconds since opened
@@ -111,6 +112,9 @@ func (s *Store) Lanes() int { return cap(s.createSlots) }
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
+	if err := s.damage.Err(); err != nil {
+		return err
+	}
 	// As in read, the end of the caller's context must not close a connection.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 	defer cancel()

@@ -45,13 +45,14 @@ func (s *Store) write(slots chan struct{}, repeatable bool, run transaction) err
 			again = repeatable
 		}
 		wait := backoff(attempt)
+		translated := s.damage.Record(translate(err))
 		switch {
 		case again && time.Until(deadline) > wait && !s.closed.Load():
 			time.Sleep(wait)
 		case unknown:
-			return fmt.Errorf("%w: %w", store.ErrUnknown, messageOnly(translate(err)))
+			return fmt.Errorf("%w: %w", store.ErrUnknown, messageOnly(translated))
 		default:
-			return translate(err)
+			return translated
 		}
 	}
 }
@@ -125,7 +126,7 @@ func (s *Store) read(ctx context.Context, timeout time.Duration, run query) erro
 	if err != nil && isLost(err) && ctx.Err() == nil {
 		err = s.readOnce(ctx, run)
 	}
-	return translate(err)
+	return s.damage.Record(translate(err))
 }
 
 func (s *Store) readOnce(ctx context.Context, run query) error {

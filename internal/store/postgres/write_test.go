@@ -182,3 +182,34 @@ func TestReadAttempts(t *testing.T) {
 		t.Errorf("read() past its timeout = %v after %d attempts, want %v after 1", err, attempts, store.ErrUnavailable)
 	}
 }
+
+// After damage was found, by a read or a write, the database is not ready, also when other statements succeed.
+func TestDamageIsReported(t *testing.T) {
+	t.Parallel()
+	damaged := serverError("ERROR", dataCorrupted)
+	for name, run := range map[string]func(*Store) error{
+		"a read": func(s *Store) error {
+			return s.read(t.Context(), readTimeout, func(context.Context, *pgx.Conn) error { return damaged })
+		},
+		"a write": func(s *Store) error {
+			return s.write(s.otherSlots, false, func(context.Context, *pgx.Conn) (bool, error) { return false, damaged })
+		},
+		"a write with an unknown outcome": func(s *Store) error {
+			return s.write(s.otherSlots, false, func(context.Context, *pgx.Conn) (bool, error) { return true, damaged })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, pgtest.Database(t))
+			if err := run(s); err == nil {
+				t.Fatal("no error")
+			}
+			if _, err := s.Get(t.Context(), "main", 1); !errors.Is(err, plant.ErrNotFound) {
+				t.Errorf("Get() = %v, want %v", err, plant.ErrNotFound)
+			}
+			if err := s.Check(t.Context()); !errors.Is(err, store.ErrDamaged) {
+				t.Errorf("Check() = %v, want %v", err, store.ErrDamaged)
+			}
+		})
+	}
+}

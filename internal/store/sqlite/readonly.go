@@ -1,0 +1,121 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"plantstore/internal/store"
+)
+
+const (
+	// minSpace is free disk space that is enough to open the database: the index of a WAL of 48 MiB has 100 KiB.
+	minSpace     = 256 << 10
+	emptyTimeout = time.Second // for reads in flight, before connections are opened again
+)
+
+var errReadOnly = fmt.Errorf("%w: it is open for reading only until %d KiB are free", store.ErrFull, minSpace>>10)
+
+// connect opens the connections: of the writer and those that read, or on a full disk only the latter.
+func (s *Store) connect() error {
+	switch err := s.writer.open(); {
+	case err == nil:
+		return s.fill(openReader)
+	case s.isFull(err):
+		return s.connectReadOnly()
+	default:
+		return err
+	}
+}
+
+// fill opens the connections that read.
+func (s *Store) fill(open func(path string) (*sqlite.Conn, error)) error {
+	openTarget := func() (*sqlite.Conn, error) { return open(s.writer.target) }
+	return errors.Join(s.readers.fill(openTarget), s.lookups.fill(openTarget))
+}
+
+// isFull reports whether the writer could not be opened, with err, because the disk is full. SQLite reports other codes than SQLITE_FULL
+// if the index of the WAL can't be written or the WAL can't be created.
+func (s *Store) isFull(err error) bool {
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultFull, sqlite.ResultIOErr, sqlite.ResultCantOpen:
+		return !s.writer.stopped && isNoSpace(checkSpace(s.writer.target))
+	}
+	return false
+}
+
+// connectReadOnly opens the connections that read on a full disk. The writer opens its own when space is free.
+func (s *Store) connectReadOnly() error {
+	err := s.writer.syncWAL() // before a connection is open, because closing the last one would sync again
+	if err == nil {
+		err = s.fill(openExclusive)
+	}
+	if err == nil {
+		err = s.checkSchema()
+	}
+	switch {
+	case errors.Is(err, store.ErrFull):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w; free at least %d KiB: %w", store.ErrFull, minSpace>>10, err)
+	}
+	s.writer.connect = s.leaveReadOnly
+	s.writer.setFailure(errReadOnly)
+	return nil
+}
+
+// checkSchema returns an error if the file needs a migration, or is not a database of this program.
+func (s *Store) checkSchema() error {
+	conn := <-s.lookups.idle
+	defer s.lookups.put(conn)
+	steps, applied, err := schemaSteps(conn)
+	if err == nil && applied < len(steps) {
+		err = errors.New("its schema must be migrated")
+	}
+	return err
+}
+
+// leaveReadOnly opens the connections of a normal start once the disk has space. Connections of both kinds can't be
+// open at once: they would share the index in memory, and other processes would stay locked out. So reads wait.
+func (s *Store) leaveReadOnly() error {
+	switch err := checkSpace(s.writer.target); {
+	case isNoSpace(err):
+		return errReadOnly
+	case err != nil:
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	timeout := time.After(emptyTimeout)
+	if !s.lookups.empty(timeout) {
+		return errReadOnly
+	}
+	if !s.readers.empty(timeout) {
+		s.lookups.fill(s.lookups.open)
+		return errReadOnly
+	}
+	err := s.writer.open()
+	if s.writer.conn == nil {
+		return errors.Join(err, s.fill(openExclusive))
+	}
+	return errors.Join(err, s.fill(openReader))
+}
+
+// checkSpace writes minSpace bytes to a temporary file next to the database.
+func checkSpace(path string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "plantstore-space-*")
+	if err != nil {
+		return withoutPath(err)
+	}
+	os.Remove(f.Name()) // first, so that a killed process leaves nothing behind
+	_, err = f.Write(make([]byte, minSpace))
+	return withoutPath(errors.Join(err, f.Close()))
+}
+
+// isNoSpace reports whether the disk, or the quota of the user, has no space left.
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
