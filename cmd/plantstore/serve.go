@@ -35,10 +35,18 @@ func openAndServe(ctx context.Context, env environment, cfg server.Config, db st
 	if err != nil {
 		return ignoreStop(ctx, cfg.Log, err)
 	}
-	if !isURL(db) && sqlite.InMemory(db) {
-		cfg.Log.Warn("the database is on an in-memory file system: a power loss or reboot loses every plant", "db", db)
+	if !isURL(db) {
+		warnAboutFile(cfg.Log, db)
 	}
 	return errors.Join(ignoreStop(ctx, cfg.Log, server.Run(ctx, cfg, st)), st.Close())
+}
+
+// warnAboutFile logs what an operator should know about a SQLite file, and removes the access of other users.
+func warnAboutFile(log *slog.Logger, db string) {
+	if sqlite.InMemory(db) {
+		log.Warn("the database is on an in-memory file system: a power loss or reboot loses every plant", "db", db)
+	}
+	sqlite.Restrict(db, log.Warn)
 }
 
 // serveConfig parses the flags of serve.

@@ -124,6 +124,11 @@ func (s *service) start(ctx context.Context) error {
 	}
 	s.serve(s.conns, handler)
 	s.cfg.Log.Info("serving", "address", base.String(), "listening", public.Addr().String(), "connections", s.cfg.MaxConns)
+	s.background.Go(func() {
+		if err := s.store.Check(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("the service was started but is not ready", "reason", err.Error())
+		}
+	})
 	return nil
 }
 

@@ -5,7 +5,6 @@ package durability
 import (
 	"database/sql"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -85,21 +84,6 @@ func TestReadinessRecovers(t *testing.T) {
 	s.WaitReady(t, false)
 	resize("8m")
 	s.WaitReady(t, true)
-}
-
-func TestFileIsRemoved(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "plants.db")
-	s := testkit.Start(t, db)
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := os.Remove(db + suffix); err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
-	}
-	if body := s.WaitReady(t, false); !strings.Contains(body, "removed") {
-		t.Errorf("/readyz: %q, want the reason", body)
-	}
-	time.Sleep(150 * time.Millisecond) // The writer checks its file ten times a second.
-	testkit.WantError(t, "a create without a file", s.Create(t, `{"id":1,"name":"x"}`), 50303)
 }
 
 func TestFileIsLocked(t *testing.T) {

@@ -3,9 +3,13 @@
 package durability
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,6 +52,69 @@ func TestVolumeFull(t *testing.T) {
 	s.Kill()
 	testkit.StartFixed(t, db)
 	r.check(t, db)
+}
+
+// A killed service starts on a full disk and serves reads. When space is free again it accepts creates, and other
+// processes can use the database.
+func TestStartOnFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int64{16 << 20, 640 << 20} { // with blocks of 1 KiB and of 4 KiB
+		t.Run(fmt.Sprint(size>>20, " MiB"), func(t *testing.T) {
+			t.Parallel()
+			v := testkit.NewVolume(t, size)
+			db := v.Path("plants.db")
+			s := testkit.StartFixed(t, db)
+			r := newRecord(1000)
+			for id := range int64(20) {
+				r.want(t, s, id, 200)
+			}
+			s.Kill()
+			if err := os.Remove(db + "-shm"); err != nil { // its blocks would be enough for a new index
+				t.Fatal(err)
+			}
+			fillUp(t, v)
+			s = testkit.StartFixed(t, db)
+			wantNotReady(t, s, "full: it is open for reading only")
+			testkit.WaitFor(t, "a warning in the log", func() bool {
+				return strings.Contains(s.Stderr.String(), `"the service was started but is not ready","reason":"the disk`)
+			})
+			for id := range int64(20) {
+				wantRead(t, s, id)
+			}
+			r.want(t, s, 100, 50304)
+			if err := os.Remove(v.Path("filler")); err != nil {
+				t.Fatal(err)
+			}
+			s.WaitReady(t, true)
+			r.want(t, s, 100, 200)
+			if _, errs, code := testkit.Run(t, nil, "token", "issue", "--name", "other", "--db", db); code != 0 {
+				t.Errorf("another process can't use the database: %s", errs)
+			}
+			s.Kill()
+			testkit.StartFixed(t, db)
+			r.check(t, db)
+		})
+	}
+}
+
+// fillUp leaves no free block.
+func fillUp(t *testing.T, v *testkit.Volume) {
+	t.Helper()
+	v.Fill(1 << 20)
+	filler, err := os.OpenFile(v.Path("filler"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filler.Close()
+	for range 3 { // A sync frees what the file system has reserved.
+		for err == nil {
+			_, err = filler.Write(make([]byte, 1024))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+		err = filler.Sync()
+	}
 }
 
 func fileSize(t *testing.T, path string) int64 {

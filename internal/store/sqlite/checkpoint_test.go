@@ -57,7 +57,7 @@ func TestBusyTimeoutAfterCheckpoint(t *testing.T) {
 	if w.walBytes != 0 || w.stopped {
 		t.Errorf("after a checkpoint %d bytes are counted, stopped: %v", w.walBytes, w.stopped)
 	}
-	if ms, err := w.number("PRAGMA busy_timeout"); err != nil || ms != busyTimeout.Milliseconds() {
+	if ms, err := number(w.conn, "PRAGMA busy_timeout"); err != nil || ms != busyTimeout.Milliseconds() {
 		t.Errorf("after a checkpoint busy_timeout is %d, %v", ms, err)
 	}
 }
@@ -128,10 +128,7 @@ func TestWALOfKilledProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	next, err := openWriter(killed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := openWriter(t, killed)
 	defer next.close()
 	if pages := next.walBytes / pageSize; pages < 256 || pages > 300 {
 		t.Errorf("a WAL with a plant of 256 pages counts as %d pages", pages)

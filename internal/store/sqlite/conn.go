@@ -3,6 +3,7 @@ package sqlite
 import (
 	"fmt"
 	"iter"
+	"net/url"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -13,6 +14,25 @@ func openConn(path string, morePragmas ...string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return initConn(conn, morePragmas...)
+}
+
+// openReader opens a connection that only reads.
+func openReader(path string) (*sqlite.Conn, error) { return openConn(path, "query_only(1)") }
+
+// openExclusive opens a connection that only reads and needs no space on the disk: the index of the WAL is in the
+// memory of this process, and every other process is locked out.
+func openExclusive(path string) (*sqlite.Conn, error) {
+	uri := url.URL{Scheme: "file", Path: path, RawQuery: "vfs=unix-excl"}
+	conn, err := sqlite.OpenConn(uri.String(), sqlite.OpenReadWrite, sqlite.OpenURI)
+	if err != nil {
+		return nil, err
+	}
+	return initConn(conn, "query_only(1)")
+}
+
+// initConn applies the pragmas, or closes the connection.
+func initConn(conn *sqlite.Conn, morePragmas ...string) (*sqlite.Conn, error) {
 	conn.SetBusyTimeout(busyTimeout)
 	for _, pragma := range append(pragmas[:len(pragmas):len(pragmas)], morePragmas...) {
 		if err := exec(conn, "PRAGMA "+pragma); err != nil {

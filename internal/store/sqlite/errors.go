@@ -15,8 +15,8 @@ func translate(err error) error {
 	case sqlite.ResultFull:
 		return fmt.Errorf("%w: %w", store.ErrFull, describe(err))
 	case sqlite.ResultNotADB, sqlite.ResultCorrupt:
-		return fmt.Errorf("%w: the file is damaged or is not a SQLite database; restore a backup or name another file: %w",
-			store.ErrUnavailable, describe(err))
+		return fmt.Errorf("%w or is not a SQLite database; restore a backup or name another file: %w",
+			store.ErrDamaged, describe(err))
 	case sqlite.ResultBusy, sqlite.ResultLocked:
 		return fmt.Errorf("%w: another process keeps it locked: %w", store.ErrUnavailable, describe(err))
 	case sqlite.ResultReadOnly, sqlite.ResultCantOpen, sqlite.ResultIOErr, sqlite.ResultPerm, sqlite.ResultNoMem,
@@ -25,6 +25,9 @@ func translate(err error) error {
 	}
 	return err
 }
+
+// resultIOErrInPage is a fault in the memory-mapped index of the WAL.
+const resultIOErrInPage = sqlite.ResultIOErr | 34<<8
 
 // describe adds the result code to an error of SQLite, and what failed to one that reads "disk I/O error".
 func describe(err error) error {
@@ -37,6 +40,8 @@ func describe(err error) error {
 		return fmt.Errorf("a file can't be written: %w", err)
 	case sqlite.ResultIOErrRead, sqlite.ResultIOErrShortRead:
 		return fmt.Errorf("a file can't be read: %w", err)
+	case sqlite.ResultIOErrSHMSize, resultIOErrInPage:
+		return fmt.Errorf("the index of the WAL can't be written: %w", err)
 	}
 	return err
 }

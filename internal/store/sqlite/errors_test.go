@@ -65,9 +65,13 @@ func TestDamagedValues(t *testing.T) {
 	put("CREATE TABLE tokens (name, hash, store, scopes, tail, created, expires, revoked, rate, burst)")
 	wantDamaged := func(what, column string, err error) {
 		t.Helper()
-		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "the file is damaged") ||
+		if got := s.Check(t.Context()); got == nil || err == nil || got.Error() != err.Error() {
+			t.Errorf("Check() after %s = %v, want %v", what, got, err)
+		}
+		s.damage = store.Damage{}
+		if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "it is damaged") ||
 			!strings.Contains(err.Error(), "column "+column+" is ") {
-			t.Errorf("%s = %v, want that the file is damaged in column %s", what, err, column)
+			t.Errorf("%s = %v, want that it is damaged in column %s", what, err, column)
 		}
 	}
 	ctx := t.Context()

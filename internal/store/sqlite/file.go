@@ -4,11 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 var errNotRegular = errors.New("it is not a regular file; --db must be the path of a file")
+
+// walSuffix is what SQLite appends to the path of a database file for its WAL.
+const walSuffix = "-wal"
 
 // createFile creates the database file, readable by its owner only, and makes its directory entry durable.
 // If the file exists, createFile checks that it can be written.
@@ -33,6 +38,47 @@ func createFile(path string) error {
 	return syncDirectory(path)
 }
 
+// checkOrphan returns an error if a WAL exists whose database file is missing or empty: SQLite would remove the WAL.
+func checkOrphan(path string) error {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		target = path
+	}
+	// The WAL first: another process that creates the database writes to the file before it writes to the WAL.
+	wal, err := os.Stat(target + walSuffix)
+	if err != nil || !wal.Mode().IsRegular() || wal.Size() == 0 {
+		return nil
+	}
+	file, err := os.Stat(target)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && file.Size() == 0 {
+		return errors.New("the file is missing or empty, but its WAL, of the same name with " + walSuffix + ", exists; " +
+			"put the file back, or move the WAL away to start with an empty database")
+	}
+	return nil
+}
+
+// Restrict removes the access of the group and of other users from a database file that Open has accepted, from its
+// WAL and from the index of that. It calls warn for each file that had it.
+func Restrict(path string, warn func(message string, attrs ...any)) {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil || runtime.GOOS == "windows" {
+		return
+	}
+	for _, suffix := range []string{"", walSuffix, "-shm"} {
+		info, err := os.Stat(target + suffix)
+		if err != nil || info.Mode().Perm()&0o077 == 0 {
+			continue
+		}
+		mode := slog.String("mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+		if err := os.Chmod(target+suffix, info.Mode().Perm()&0o700); err != nil {
+			warn("other users can access the database, and its mode can't be changed", "file", target+suffix, mode,
+				"error", withoutPath(err))
+			continue
+		}
+		warn("other users could access the database; only its owner can now", "file", target+suffix, mode)
+	}
+}
+
 // syncDirectory makes the directory entry of a file durable.
 func syncDirectory(path string) error {
 	directory, err := os.Open(filepath.Dir(path))
@@ -46,7 +92,7 @@ func syncDirectory(path string) error {
 // plants that were written and not synced. They are visible, so creating one again returns Same, which promises
 // that it is on disk.
 func syncWAL(path string) error {
-	f, err := os.OpenFile(path+"-wal", os.O_RDWR, 0)
+	f, err := os.OpenFile(path+walSuffix, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

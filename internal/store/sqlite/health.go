@@ -15,26 +15,44 @@ const (
 	slowWrite     = 2 * time.Second        // a write that takes longer makes check fail
 )
 
-const fileRemoved = "its file was removed or replaced"
+const (
+	fileRemoved = "its file was removed, renamed or replaced"
+	walRemoved  = "its WAL was removed, renamed or replaced"
+)
 
-// checkWritable returns why nothing can be written, without writing.
+// checkWritable returns why nothing can be written, without writing. If the database is open for reading only, it
+// tries to open it for writing.
 func (w *writer) checkWritable() error {
-	if !w.fileExists() {
-		return w.stop(fileRemoved)
+	if reason := w.missingFile(); reason != "" {
+		return w.stop(reason)
 	}
 	// Removing a directory that does not exist requires a writable file system, and waits while it is frozen, as a
 	// system call. SQLite would wait in a page fault of the memory-mapped index of the WAL, where Go can't stop the
 	// thread for a garbage collection: the whole process would hang.
-	if err := syscall.Rmdir(w.path + "-none"); errors.Is(err, syscall.EROFS) {
+	if err := syscall.Rmdir(w.target + "-none"); errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	if w.conn == nil {
+		return w.connect()
 	}
 	return nil
 }
 
-// fileExists reports whether the path still names the file that was opened.
-func (w *writer) fileExists() bool {
-	now, err := os.Stat(w.path)
-	return err == nil && os.SameFile(w.file, now)
+// missingFile returns which path no longer names the file that was opened, or "". It costs a commit two system calls.
+func (w *writer) missingFile() string {
+	switch {
+	case !names(w.path, w.file):
+		return fileRemoved
+	case w.wal != nil && !names(w.target+walSuffix, w.wal):
+		return walRemoved
+	}
+	return ""
+}
+
+// names reports whether a path names the file.
+func names(path string, file os.FileInfo) bool {
+	now, err := os.Stat(path)
+	return err == nil && os.SameFile(file, now)
 }
 
 // stop makes the writer refuse all further writes until the service is restarted, and returns the reason.
@@ -70,7 +88,7 @@ func (w *writer) lastFailure() error {
 // check returns why a write would fail now, as far as is known, and starts a probe for the next check.
 func (w *writer) check() error {
 	err := w.lastFailure()
-	if err == nil && !w.fileExists() {
+	if err == nil && !names(w.path, w.file) {
 		return fmt.Errorf("%w: %s", store.ErrUnavailable, fileRemoved)
 	}
 	if started := w.started.Load(); err == nil && started != nil && time.Since(*started) > slowWrite {
@@ -89,7 +107,7 @@ func (w *writer) probe(write bool) {
 		if !write {
 			return nil
 		}
-		version, err := w.number("PRAGMA user_version")
+		version, err := number(w.conn, "PRAGMA user_version")
 		if err != nil {
 			return err
 		}

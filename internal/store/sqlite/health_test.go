@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,38 +46,102 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// replace puts a copy in place of a file.
+func replace(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600))
+}
+
 func TestFileRemovedOrReplaced(t *testing.T) {
+	rename := func(path string) error { return os.Rename(path, path+".old") }
 	for name, change := range map[string]func(path string) error{
-		"removed":  os.Remove,
-		"replaced": func(path string) error { os.Remove(path); return createFile(path) },
+		"removed": os.Remove, "renamed": rename, "replaced": replace,
+		"in a folder that is renamed": func(path string) error { return rename(filepath.Dir(path)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWriter(t)
-			if err := change(w.path); err != nil {
-				t.Fatal(err)
+		for suffix, reason := range map[string]string{"": fileRemoved, walSuffix: walRemoved} {
+			if name == "in a folder that is renamed" {
+				reason = fileRemoved
 			}
-			if err := w.check(); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), fileRemoved) {
-				t.Errorf("check() = %v, want %q", err, fileRemoved)
-			}
-			w.checked = time.Time{}
-			wantFailure(t, w, w.addPlant(1, "x"), store.ErrUnavailable, fileRemoved, true)
-		})
+			t.Run(name+suffix, func(t *testing.T) {
+				w := newWriter(t)
+				if err := change(w.path + suffix); err != nil {
+					t.Fatal(err)
+				}
+				if reason == fileRemoved {
+					if err := w.check(); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), reason) {
+						t.Errorf("check() = %v, want %q", err, reason)
+					}
+				}
+				w.checked = time.Time{}
+				wantFailure(t, w, w.addPlant(1, "x"), store.ErrUnavailable, reason, true)
+			})
+			t.Run(name+suffix+" since the last check", func(t *testing.T) {
+				w := newWriter(t)
+				w.checked = time.Now().Add(time.Hour)
+				w.mustAdd(t, 1, "x")
+				if err := change(w.path + suffix); err != nil {
+					t.Fatal(err)
+				}
+				err := w.addPlant(2, "x")
+				if errors.Is(err, store.ErrUnavailable) { // it would mean that nothing was stored
+					t.Errorf("a write = %v, want only %v", err, store.ErrUnknown)
+				}
+				wantFailure(t, w, err, store.ErrUnknown, reason, true)
+			})
+		}
 	}
 }
 
-// A write checks the file at most once in checkInterval.
-func TestCheckInterval(t *testing.T) {
+// A file that is renamed back, or whose attributes change, is the same file.
+func TestFileIsTheSame(t *testing.T) {
 	w := newWriter(t)
-	if err := os.Remove(w.path); err != nil {
+	for name, change := range map[string]func() error{
+		"renamed back": func() error {
+			return errors.Join(os.Rename(w.path, w.path+".old"), os.Rename(w.path+".old", w.path))
+		},
+		"linked":  func() error { return os.Link(w.path, w.path+".link") },
+		"changed": func() error { return errors.Join(os.Chmod(w.path, 0o640), os.Chtimes(w.path, time.Now(), time.Now())) },
+	} {
+		if err := errors.Join(change(), w.check(), w.addPlant(1, "x")); err != nil {
+			t.Errorf("a write to a file that was %s = %v", name, err)
+		}
+	}
+}
+
+// Behind a symbolic link the WAL is next to the target, and a link that is changed names another file.
+func TestSymbolicLink(t *testing.T) {
+	target, link := filepath.Join(t.TempDir(), "target"), filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(createFile(target), os.Symlink(target, link)); err != nil {
+		t.Fatal(err)
+	}
+	w := openWriter(t, link)
+	defer w.close()
+	w.mustAdd(t, 1, "x")
+	if err := errors.Join(createFile(target+".new"), os.Remove(link), os.Symlink(target+".new", link)); err != nil {
 		t.Fatal(err)
 	}
 	w.checked = time.Now().Add(time.Hour)
-	w.mustAdd(t, 1, "x")
-	w.checked = time.Now().Add(-2 * checkInterval)
-	before := w.checked
-	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnavailable, fileRemoved, true)
-	if !w.checked.After(before) {
-		t.Error("the time of the check is not recorded")
+	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnknown, fileRemoved, true)
+}
+
+// A write checks the file at most once in checkInterval; later its outcome would be unknown.
+func TestCheckInterval(t *testing.T) {
+	for ago, want := range map[time.Duration]error{
+		-time.Hour: store.ErrUnknown, 2 * checkInterval: store.ErrUnavailable,
+	} {
+		w := newWriter(t)
+		if err := os.Remove(w.path); err != nil {
+			t.Fatal(err)
+		}
+		before := time.Now().Add(-ago)
+		w.checked = before
+		wantFailure(t, w, w.addPlant(2, "x"), want, fileRemoved, true)
+		if checked := w.checked.After(before); checked != (want == store.ErrUnavailable) {
+			t.Errorf("a check %v before the write: the time of the check was set: %v", ago, checked)
+		}
 	}
 }
 

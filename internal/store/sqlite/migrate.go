@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
@@ -17,47 +18,54 @@ const applicationID = 0x504C4E54
 // migrate checks that the file belongs to this program and applies the new files of schema/, in the order of
 // their names, in one transaction. The file's user_version is the number of files applied.
 func (w *writer) migrate() error {
-	steps, err := fs.Glob(schema, "schema/*.sql")
-	if err != nil {
-		return err
-	}
-	return w.tx(func() error {
-		applied, err := w.number("PRAGMA user_version")
+	return w.commit(func() error {
+		steps, applied, err := schemaSteps(w.conn)
 		if err != nil {
 			return err
 		}
-		owner, err := w.number("PRAGMA application_id")
-		if err != nil {
-			return err
-		}
-		tables, err := w.number("SELECT count(*) FROM sqlite_schema")
-		if err != nil {
-			return err
-		}
-		switch {
-		case owner != applicationID && (owner != 0 || tables != 0):
-			return errors.New("the file is a database of another program; name another file")
-		case applied > int64(len(steps)):
-			return fmt.Errorf("its schema is version %d and this program supports versions up to %d; start the newer program",
-				applied, len(steps))
-		}
-		for i := applied; i < int64(len(steps)); i++ {
-			text, err := schema.ReadFile(steps[i])
+		for i, step := range steps[applied:] {
+			text, err := schema.ReadFile(step)
 			if err != nil {
 				return err
 			}
-			script := fmt.Sprintf("%s;\nPRAGMA user_version = %d", text, i+1)
+			script := fmt.Sprintf("%s;\nPRAGMA user_version = %d", text, applied+i+1)
 			if err := sqlitex.ExecuteScript(w.conn, script, nil); err != nil {
-				return fmt.Errorf("apply %s: %w", steps[i], err)
+				return fmt.Errorf("apply %s: %w", step, err)
 			}
 		}
 		return nil
 	})
 }
 
+// schemaSteps returns the files of schema/ and how many of them were applied to a file of this program.
+func schemaSteps(conn *sqlite.Conn) (steps []string, applied int, err error) {
+	if steps, err = fs.Glob(schema, "schema/*.sql"); err != nil {
+		return nil, 0, err
+	}
+	version, err := number(conn, "PRAGMA user_version")
+	if err != nil {
+		return nil, 0, err
+	}
+	owner, err := number(conn, "PRAGMA application_id")
+	if err != nil {
+		return nil, 0, err
+	}
+	tables, err := number(conn, "SELECT count(*) FROM sqlite_schema")
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case owner != applicationID && (owner != 0 || tables != 0):
+		return nil, 0, errors.New("the file is a database of another program; name another file")
+	case version > int64(len(steps)):
+		return nil, 0, fmt.Errorf("its schema is version %d and this program supports versions up to %d; "+
+			"start the newer program", version, len(steps))
+	}
+	return steps, int(version), nil
+}
+
 // number returns the first column of the last row of a query.
-func (w *writer) number(text string) (n int64, err error) {
-	for row, err := range query(w.conn, text) {
+func number(conn *sqlite.Conn, text string) (n int64, err error) {
+	for row, err := range query(conn, text) {
 		if err != nil {
 			return 0, err
 		}

@@ -2,5 +2,5 @@
 
 package sqlite
 
-// dropPageCache does nothing: only Linux is known to mark pages clean after a failed fsync.
-func dropPageCache(string) {}
+// dropPageCaches does nothing: only Linux is known to mark pages clean after a failed fsync.
+func dropPageCaches(string) {}

@@ -150,7 +150,7 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 			return plant.New{}, err
 		}
 		p, err := plantOf(row)
-		return plant.New{ID: id, Plant: p}, translate(err)
+		return plant.New{ID: id, Plant: p}, s.damage.Record(translate(err))
 	}
 	return plant.New{}, plant.ErrNotFound
 }
@@ -168,7 +168,7 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 			return nil, err
 		}
 		if err := checkTypes(row, sqlite.TypeInteger, sqlite.TypeText); err != nil {
-			return nil, translate(err)
+			return nil, s.damage.Record(translate(err))
 		}
 		p := plant.New{ID: row.ColumnInt64(0), Plant: plant.Plant{Name: row.ColumnText(1), Tag: textOrNil(row, 2)}}
 		page = append(page, p)

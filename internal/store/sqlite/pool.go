@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -16,23 +17,51 @@ var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
 
 // pool is a fixed number of connections that only read.
 type pool struct {
-	idle      chan *sqlite.Conn
+	damage    *store.Damage
+	open      func() (*sqlite.Conn, error) // set by fill
+	idle      chan *sqlite.Conn            // contains nil for a connection that could not be opened
 	closed    chan struct{}
 	closeOnce sync.Once
 }
 
-// openPool opens all connections at once: opening one later would block while the file system is frozen.
-func openPool(path string, size int) (*pool, error) {
-	p := &pool{idle: make(chan *sqlite.Conn, size), closed: make(chan struct{})}
-	for range size {
-		conn, err := openConn(path, "query_only(1)")
-		if err != nil {
-			p.close()
-			return nil, translate(err)
+// newPool returns an empty pool.
+func newPool(size int, damage *store.Damage) *pool {
+	return &pool{damage: damage, idle: make(chan *sqlite.Conn, size), closed: make(chan struct{})}
+}
+
+// fill opens the connections of an empty pool, all of them at once: opening one later would block while the file
+// system is frozen.
+func (p *pool) fill(open func() (*sqlite.Conn, error)) (err error) {
+	p.open = open
+	for range cap(p.idle) {
+		var conn *sqlite.Conn
+		if err == nil {
+			conn, err = open()
 		}
-		p.idle <- conn
+		p.put(conn)
 	}
-	return p, nil
+	return translate(err)
+}
+
+// empty closes all connections, when no statement uses them. If that takes longer than timeout, it reports false and
+// keeps them. Until fill, reads wait.
+func (p *pool) empty(timeout <-chan time.Time) bool {
+	conns := make([]*sqlite.Conn, 0, cap(p.idle))
+	for len(conns) < cap(p.idle) {
+		select {
+		case conn := <-p.idle:
+			conns = append(conns, conn)
+		case <-timeout:
+			for _, conn := range conns {
+				p.put(conn)
+			}
+			return false
+		}
+	}
+	for _, conn := range conns {
+		closeConn(conn)
+	}
+	return true
 }
 
 // query runs a statement on an idle connection and yields its rows. It stops when ctx ends.
@@ -48,7 +77,7 @@ func (p *pool) query(ctx context.Context, text string, args ...any) iter.Seq2[*s
 			if sqlite.ErrCode(err) == sqlite.ResultInterrupt {
 				err = ctx.Err()
 			}
-			if !yield(row, translate(err)) {
+			if !yield(row, p.damage.Record(translate(err))) {
 				return
 			}
 		}
@@ -60,6 +89,13 @@ func (p *pool) query(ctx context.Context, text string, args ...any) iter.Seq2[*s
 func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 	select {
 	case conn := <-p.idle:
+		if conn == nil {
+			var err error
+			if conn, err = p.open(); err != nil {
+				p.put(nil)
+				return nil, translate(err)
+			}
+		}
 		conn.SetInterrupt(ctx.Done())
 		return conn, nil
 	case <-ctx.Done():
@@ -70,7 +106,9 @@ func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 }
 
 func (p *pool) put(conn *sqlite.Conn) {
-	conn.SetInterrupt(nil)
+	if conn != nil {
+		conn.SetInterrupt(nil)
+	}
 	p.idle <- conn
 	select {
 	case <-p.closed:
@@ -89,9 +127,17 @@ func (p *pool) closeIdle() (err error) {
 	for {
 		select {
 		case conn := <-p.idle:
-			err = errors.Join(err, conn.Close())
+			err = errors.Join(err, closeConn(conn))
 		default:
 			return err
 		}
 	}
+}
+
+// closeConn closes a connection that may be nil.
+func closeConn(conn *sqlite.Conn) error {
+	if conn == nil {
+		return nil
+	}
+	return conn.Close()
 }

@@ -39,8 +39,8 @@ func (s *Store) fill(open func(path string) (*sqlite.Conn, error)) error {
 	return errors.Join(s.readers.fill(openTarget), s.lookups.fill(openTarget))
 }
 
-// isFull reports whether the writer could not be opened, with err, because the disk is full. SQLite reports other codes than SQLITE_FULL
-// if the index of the WAL can't be written or the WAL can't be created.
+// isFull reports whether the writer could not be opened, with err, because the disk is full. SQLite reports other codes
+// than SQLITE_FULL if the index of the WAL can't be written or the WAL can't be created.
 func (s *Store) isFull(err error) bool {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultFull, sqlite.ResultIOErr, sqlite.ResultCantOpen:

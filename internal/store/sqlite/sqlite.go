@@ -48,12 +48,14 @@ type Store struct {
 	writer  *writer
 	readers *pool
 	lookups *pool // of tokens, so that long reads do not delay authentication
+	damage  store.Damage
 }
 
 var _ store.Store = (*Store)(nil)
 
 // Open opens the database file, creates it (mode 0600) if it does not exist, and brings its schema
-// up to date. Its errors are sentences for an operator.
+// up to date. On a full disk it opens the file for reading, and for writing when space is free.
+// Its errors are sentences for an operator.
 func Open(ctx context.Context, path string) (*Store, error) {
 	s, err := open(ctx, path)
 	if err != nil {
@@ -66,22 +68,23 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
+	if err := checkOrphan(path); err != nil {
+		return nil, err
+	}
 	if err := createFile(path); err != nil {
 		return nil, err
 	}
 	s := new(Store)
+	if s.writer, err = prepareWriter(path, &s.damage); err != nil {
+		return nil, err
+	}
+	s.readers, s.lookups = newPool(max(4, runtime.NumCPU()), &s.damage), newPool(1, &s.damage)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.writer, err = openWriter(path); err != nil {
-		return nil, err
-	}
-	if s.readers, err = openPool(path, max(4, runtime.NumCPU())); err != nil {
-		return nil, err
-	}
-	if s.lookups, err = openPool(path, 1); err != nil {
+	if err := s.connect(); err != nil {
 		return nil, err
 	}
 	if _, err := s.Tokens(ctx); err != nil { // report a damaged file now, not to the first client
@@ -95,6 +98,9 @@ func (s *Store) Lanes() int { return 1 }
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
+	if err := s.damage.Err(); err != nil {
+		return err
+	}
 	if err := s.writer.check(); err != nil {
 		return err
 	}
@@ -110,14 +116,5 @@ func (s *Store) checkRead(ctx context.Context) error {
 
 // Close implements store.Store. Usually its last connection copies the WAL into the file and removes it.
 func (s *Store) Close() error {
-	var errs []error
-	for _, p := range []*pool{s.readers, s.lookups} {
-		if p != nil {
-			errs = append(errs, p.close())
-		}
-	}
-	if s.writer != nil {
-		errs = append(errs, s.writer.close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(s.readers.close(), s.lookups.close(), s.writer.close())
 }

@@ -50,7 +50,8 @@ func (s *Store) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, 
 		if err != nil {
 			return token.Token{}, err
 		}
-		return tokenOf(row)
+		t, err := tokenOf(row)
+		return t, s.damage.Record(err)
 	}
 	return token.Token{}, token.ErrUnknown
 }
@@ -64,7 +65,7 @@ func (s *Store) Tokens(ctx context.Context) ([]token.Token, error) {
 		}
 		t, err := tokenOf(row)
 		if err != nil {
-			return nil, err
+			return nil, s.damage.Record(err)
 		}
 		all = append(all, t)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -19,16 +20,20 @@ import (
 // After a commit that may or may not be on disk (a failed fsync), it never writes again: the kernel may have
 // dropped the pages, so that a second fsync would succeed without them. See stop and dropPageCache.
 type writer struct {
-	path    string
-	file    os.FileInfo               // the database file when it was opened
+	path    string      // as the operator names the file
+	target  string      // the path without symbolic links: SQLite creates the WAL next to it
+	file    os.FileInfo // the database file when it was opened
+	damage  *store.Damage
 	failure atomic.Pointer[error]     // why the last write failed; nil after one that succeeded
 	started atomic.Pointer[time.Time] // when the write in flight started; nil while there is none
 
 	editLock chan struct{} // contains an element while an edit is in flight
 	lock     chan struct{} // contains an element while a write is in flight; guards the fields below
-	conn     *sqlite.Conn
-	checked  time.Time // when checkWritable last ran
-	walBytes int64     // appended to the WAL since the last checkpoint, approximately
+	conn     *sqlite.Conn  // nil while the database is open for reading only
+	connect  func() error  // opens conn; see Store.leaveReadOnly
+	wal      os.FileInfo   // the WAL when conn was opened
+	checked  time.Time     // when checkWritable last ran
+	walBytes int64         // appended to the WAL since the last checkpoint, approximately
 	stopped  bool
 }
 
@@ -37,32 +42,59 @@ const (
 	editTimeout = 10 * time.Second // for the disk, before the outcome of an edit is unknown
 )
 
-func openWriter(path string) (*writer, error) {
-	file, err := os.Stat(path)
+// prepareWriter returns a writer without a connection: see open.
+func prepareWriter(path string, damage *store.Damage) (*writer, error) {
+	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, withoutPath(err)
 	}
-	for _, suffix := range []string{"", "-wal"} {
-		dropPageCache(path + suffix)
-	}
-	conn, err := openConn(path)
+	file, err := os.Stat(target)
 	if err != nil {
-		return nil, translate(err)
+		return nil, withoutPath(err)
 	}
-	w := &writer{path: path, file: file, lock: make(chan struct{}, 1), editLock: make(chan struct{}, 1), conn: conn}
-	err = w.migrate()
-	if wal, err := os.Stat(path + "-wal"); err == nil { // a killed process leaves its WAL
-		w.walBytes = wal.Size()
+	return &writer{
+		path: path, target: target, file: file, damage: damage,
+		lock: make(chan struct{}, 1), editLock: make(chan struct{}, 1),
+	}, nil
+}
+
+// open opens the connection.
+func (w *writer) open() (err error) {
+	dropPageCaches(w.target)
+	if w.conn, err = openConn(w.target); err != nil {
+		return translate(err)
+	}
+	if err = w.migrate(); err == nil {
+		err = w.syncWAL()
 	}
 	if err == nil {
-		if err = syncWAL(path); err != nil {
-			w.stop("a sync failed")
-		}
+		w.wal, err = os.Stat(w.target + walSuffix)
 	}
 	if err != nil {
-		return nil, errors.Join(err, w.close())
+		return errors.Join(withoutPath(err), w.disconnect())
 	}
-	return w, nil
+	w.walBytes = w.wal.Size() // a killed process leaves its WAL
+	return nil
+}
+
+// syncWAL makes durable what an earlier process left in the WAL.
+func (w *writer) syncWAL() error {
+	err := syncWAL(w.target)
+	if err != nil {
+		w.stop("a sync failed")
+	}
+	return err
+}
+
+// disconnect closes the connection, except after a failed sync: closing the last connection would sync again; the end
+// of the process closes it without.
+func (w *writer) disconnect() error {
+	if w.stopped || w.conn == nil {
+		return nil
+	}
+	conn := w.conn
+	w.conn = nil
+	return conn.Close()
 }
 
 // tx runs do in a transaction and commits. When it returns nil, the changes are on disk. An error means that
@@ -84,6 +116,9 @@ func (w *writer) tx(do func() error) (err error) {
 		if err := w.checkWritable(); err != nil {
 			return err
 		}
+	}
+	if w.conn == nil {
+		return w.lastFailure()
 	}
 	defer func() {
 		if r := recover(); r != nil { // what the transaction has done is unknown
@@ -136,14 +171,14 @@ func acquire(lock chan struct{}, timeout time.Duration) error {
 
 func (w *writer) commit(do func() error) error {
 	if err := exec(w.conn, "BEGIN IMMEDIATE"); err != nil {
-		return translate(err)
+		return w.damage.Record(translate(err))
 	}
 	if err := do(); err != nil {
 		w.rollback()
 		if sqlite.ErrCode(err) == sqlite.ResultIOErrFsync { // a large batch starts the WAL before COMMIT
 			w.stop(fmt.Sprintf("a write failed (%v)", describe(err)))
 		}
-		return translate(err)
+		return w.damage.Record(translate(err))
 	}
 	if err := exec(w.conn, "COMMIT"); err != nil {
 		return w.commitFailed(err)
@@ -152,6 +187,10 @@ func (w *writer) commit(do func() error) error {
 		w.checkpoint()
 	}
 	w.updateReadMark()
+	if reason := w.missingFile(); reason != "" { // the commit may be in a file that no restart will find
+		w.stop(reason)
+		return fmt.Errorf("commit: %w: %s", store.ErrUnknown, reason)
+	}
 	return nil
 }
 
@@ -159,6 +198,7 @@ func (w *writer) commit(do func() error) error {
 // then synced, so after a failed write, for lack of space or another reason, nothing is stored.
 func (w *writer) commitFailed(err error) error {
 	w.rollback()
+	w.damage.Record(translate(err))
 	switch code := sqlite.ErrCode(err); {
 	case code == sqlite.ResultIOErrWrite, code.ToPrimary() == sqlite.ResultBusy, code.ToPrimary() == sqlite.ResultFull:
 		w.checked = time.Time{} // the next write may find a more exact reason
@@ -192,10 +232,10 @@ func (w *writer) rollback() {
 func (w *writer) close() error {
 	w.lock <- struct{}{}
 	defer func() { <-w.lock }()
-	if w.stopped {
-		return nil // closing the last connection would sync; the end of the process closes it without
+	err := w.disconnect()
+	if !w.stopped {
+		w.stopped = true
+		w.setFailure(errClosed)
 	}
-	w.stopped = true
-	w.setFailure(errClosed)
-	return w.conn.Close()
+	return err
 }

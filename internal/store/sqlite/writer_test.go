@@ -20,11 +20,20 @@ func newWriter(t *testing.T) *writer {
 	if err := createFile(path); err != nil {
 		t.Fatal(err)
 	}
-	w, err := openWriter(path)
+	w := openWriter(t, path)
+	t.Cleanup(func() { w.close() })
+	return w
+}
+
+func openWriter(t *testing.T, path string) *writer {
+	t.Helper()
+	w, err := prepareWriter(path, new(store.Damage))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.close() })
+	if err := w.open(); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
@@ -145,10 +154,7 @@ func TestEditTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w, err := openWriter(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := openWriter(t, path)
 		edit := func(do func() error, want error, after time.Duration) {
 			t.Helper()
 			start := time.Now()
@@ -183,10 +189,7 @@ func TestCreateWaitsForOneEdit(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w, err := openWriter(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := openWriter(t, path)
 		s := &Store{writer: w}
 		const editors = 40
 		edits := make(chan error, editors)

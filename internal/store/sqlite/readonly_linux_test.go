@@ -1,0 +1,211 @@
+package sqlite
+
+import (
+	"errors"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/testkit/missing"
+	"plantstore/internal/token"
+)
+
+// fullDisk is a file system in memory without free space.
+type fullDisk struct {
+	t    *testing.T
+	path string // of a database on it
+}
+
+// newFullDisk mounts a file system, calls prepare with the path of a database on it, and fills it.
+func newFullDisk(t *testing.T, prepare func(path string)) *fullDisk {
+	t.Helper()
+	folder := t.TempDir()
+	mount := osexec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "plantstore-test", folder)
+	if out, err := mount.CombinedOutput(); err != nil {
+		missing.Report(t, "a file system cannot be mounted here: %s", out)
+	}
+	t.Cleanup(func() { osexec.Command("umount", "-l", folder).Run() })
+	d := &fullDisk{t, filepath.Join(folder, "plants.db")}
+	prepare(d.path)
+	d.fill()
+	return d
+}
+
+func (d *fullDisk) fill() {
+	d.t.Helper()
+	f, err := os.OpenFile(d.path+".filler", os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, pageSize))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *fullDisk) leave(free int64) {
+	d.t.Helper()
+	info, err := os.Stat(d.path + ".filler")
+	if err == nil {
+		err = os.Truncate(d.path+".filler", info.Size()-free)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *fullDisk) open() *Store {
+	d.t.Helper()
+	s, err := Open(d.t.Context(), d.path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// leaveKilled leaves a database with one plant in its WAL, as a killed process does.
+func leaveKilled(t *testing.T, statements ...string) func(path string) {
+	return func(path string) {
+		w := newWriter(t)
+		w.mustAdd(t, 1, "Fern")
+		for _, statement := range statements {
+			if err := exec(w.conn, statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, suffix := range []string{"", walSuffix} {
+			content, err := os.ReadFile(w.path + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path+suffix, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func wantFern(t *testing.T, s *Store) {
+	t.Helper()
+	if p, err := s.Get(t.Context(), "main", 1); err != nil || p.Name != "Fern" {
+		t.Errorf("Get() = %v, %v, want the plant that is stored", p, err)
+	}
+	if _, err := s.TokenByHash(t.Context(), token.Hash{}); !errors.Is(err, token.ErrUnknown) {
+		t.Errorf("TokenByHash() = %v, want %v", err, token.ErrUnknown)
+	}
+}
+
+// hasIndex reports whether the index of the WAL is on the disk, where other processes can use it.
+func (d *fullDisk) hasIndex() bool {
+	info, err := os.Stat(d.path + "-shm")
+	return err == nil && info.Size() >= 32<<10
+}
+
+// On a full disk, a database that a killed process left is open for reading. When there is space, it becomes writable.
+func TestStartOnFullDisk(t *testing.T) {
+	d := newFullDisk(t, leaveKilled(t))
+	s := d.open()
+	create := func() error {
+		_, err := s.CreateBatch(t.Context(), []plant.Record{{Store: "main", New: plant.New{ID: 2}}})
+		return err
+	}
+	refused := func() {
+		t.Helper()
+		for name, err := range map[string]error{
+			"Check": s.Check(t.Context()), "CreateBatch": create(),
+			"Remove": s.Remove(t.Context(), "main", 1, nil), "AddToken": s.AddToken(t.Context(), token.Token{}),
+		} {
+			if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "reading only until 256 KiB are free") {
+				t.Errorf("%s() on a full disk = %v, want %v", name, err, errReadOnly)
+			}
+		}
+		wantFern(t, s)
+	}
+	refused()
+	time.Sleep(2 * checkInterval) // so that the next write tries to open the file
+	refused()
+	d.leave(minSpace - 8*pageSize)
+	time.Sleep(2 * checkInterval)
+	refused()
+	if d.hasIndex() {
+		t.Error("the index of the WAL is on the full disk")
+	}
+	d.leave(minSpace)
+	waitForCheck(t, func() error { return s.Check(t.Context()) }, "")
+	if err := create(); err != nil {
+		t.Errorf("CreateBatch() with free space = %v", err)
+	}
+	wantFern(t, s)
+	if !d.hasIndex() {
+		t.Error("the index of the WAL is still in memory: other processes can't read the database")
+	}
+}
+
+// A create finds the free space by itself.
+func TestCreateAfterFullDisk(t *testing.T) {
+	d := newFullDisk(t, leaveKilled(t))
+	s := d.open()
+	d.leave(2 * minSpace)
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if _, err = s.CreateBatch(t.Context(), []plant.Record{{Store: "main"}}); err == nil {
+			return
+		}
+	}
+	t.Errorf("CreateBatch() with free space = %v after 30 s", err)
+}
+
+// While reads are in flight, and while the file can't be opened for writing, reads continue.
+func TestReadsContinueOnFullDisk(t *testing.T) {
+	d := newFullDisk(t, leaveKilled(t))
+	s := d.open()
+	check := func() error { return s.Check(t.Context()) }
+	stop := occupy(t, s, 1)
+	d.leave(2 * minSpace)
+	if err := s.leaveReadOnly(); err != errReadOnly {
+		t.Errorf("leaveReadOnly() during a read = %v, want %v", err, errReadOnly)
+	}
+	wantFern(t, s)
+	if err := os.Remove(d.path + "-shm"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(d.path+"-shm", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	waitForCheck(t, check, "SQLITE_READONLY")
+	wantFern(t, s)
+	if err := os.Remove(d.path + "-shm"); err != nil {
+		t.Fatal(err)
+	}
+	waitForCheck(t, check, "")
+	wantFern(t, s)
+}
+
+// A database that can't be read without writing names the full disk.
+func TestStartFailsOnFullDisk(t *testing.T) {
+	for what, test := range map[string]struct {
+		prepare func(path string)
+		want    string
+	}{
+		"a new database":  {func(string) {}, "SQLITE_FULL"},
+		"an older schema": {leaveKilled(t, "PRAGMA user_version = 1"), "free at least 256 KiB: its schema must be migrated"},
+		"another program": {leaveKilled(t, "PRAGMA application_id = 1"), "another program"},
+	} {
+		d := newFullDisk(t, test.prepare)
+		_, err := Open(t.Context(), d.path)
+		if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Open() of %s on a full disk = %v, want %v and %q", what, err, store.ErrFull, test.want)
+		}
+	}
+}
