@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -118,16 +117,8 @@ func TestWALIsBoundedDuringReads(t *testing.T) {
 func TestWALOfKilledProcess(t *testing.T) {
 	w := newWriter(t)
 	w.addLarge(t, 1)
-	killed := filepath.Join(t.TempDir(), "plants.db")
-	for _, suffix := range []string{"", "-wal"} {
-		content, err := os.ReadFile(w.path + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(killed+suffix, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	killed := t.TempDir() + "/plants.db"
+	copyFiles(t, w.path, killed)
 	next := openWriter(t, killed)
 	defer next.close()
 	if pages := next.walBytes / pageSize; pages < 256 || pages > 300 {

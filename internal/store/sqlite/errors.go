@@ -26,7 +26,7 @@ func translate(err error) error {
 	return err
 }
 
-// resultIOErrInPage is a fault in the memory-mapped index of the WAL.
+// resultIOErrInPage is a fault in the memory-mapped index of the WAL, such as a page without a block on a full disk.
 const resultIOErrInPage = sqlite.ResultIOErr | 34<<8
 
 // describe adds the result code to an error of SQLite, and what failed to one that reads "disk I/O error".

@@ -83,15 +83,7 @@ func leaveKilled(t *testing.T, statements ...string) func(path string) {
 				t.Fatal(err)
 			}
 		}
-		for _, suffix := range []string{"", walSuffix} {
-			content, err := os.ReadFile(w.path + suffix)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path+suffix, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
+		copyFiles(t, w.path, path)
 	}
 }
 

@@ -213,7 +213,8 @@ func (w *writer) commitFailed(err error) error {
 // isSharedMemory reports whether a code is about the shared memory that indexes the WAL.
 func isSharedMemory(code sqlite.ResultCode) bool {
 	switch code {
-	case sqlite.ResultIOErrSHMOpen, sqlite.ResultIOErrSHMSize, sqlite.ResultIOErrSHMLock, sqlite.ResultIOErrSHMMap:
+	case sqlite.ResultIOErrSHMOpen, sqlite.ResultIOErrSHMSize, sqlite.ResultIOErrSHMLock, sqlite.ResultIOErrSHMMap,
+		resultIOErrInPage:
 		return true
 	}
 	return false

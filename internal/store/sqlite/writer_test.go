@@ -2,12 +2,14 @@ package sqlite
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
 	"zombiezen.com/go/sqlite"
 
 	"plantstore/internal/plant"
@@ -84,6 +86,7 @@ func TestFailedCommit(t *testing.T) {
 		{sqlite.ResultIOErrSHMSize, store.ErrUnknown, false},
 		{sqlite.ResultIOErrSHMLock, store.ErrUnknown, false},
 		{sqlite.ResultIOErrSHMMap, store.ErrUnknown, false},
+		{resultIOErrInPage, store.ErrUnknown, false},
 		{sqlite.ResultIOErrFsync, store.ErrUnknown, true},
 		{sqlite.ResultIOErrRead, store.ErrUnknown, true},
 		{sqlite.ResultCorrupt, store.ErrUnknown, true},
@@ -124,6 +127,65 @@ func TestFailedTransaction(t *testing.T) {
 			if err := w.lastFailure(); err != nil {
 				t.Errorf("after a write that succeeded the failure is %v", err)
 			}
+		}
+	}
+}
+
+// A page of the index of the WAL that can't be written, at any point of a write, neither loses a plant nor stops the
+// writer, and the error says whether the plant may be stored.
+func TestFaultInIndex(t *testing.T) {
+	defer sqlite3.SehInject(0)
+	kinds := map[string]int{}
+	for n := int32(1); ; n++ {
+		w := newWriter(t)
+		w.mustAdd(t, 1, "x")
+		sqlite3.SehInject(n)
+		err := w.addPlant(2, "x")
+		if sqlite3.SehPending() > 0 {
+			break
+		}
+		if w.stopped {
+			t.Errorf("fault %d: the writer is stopped after %v", n, err)
+		}
+		w.mustAdd(t, 3, "x")
+		_, absent := w.plant("main", 2)
+		switch {
+		case errors.Is(err, store.ErrUnknown):
+			kinds["unknown"]++
+		case err == nil && absent == nil:
+			kinds["stored"]++
+		case errors.Is(err, store.ErrUnavailable) && absent == plant.ErrNotFound:
+			kinds["refused"]++
+		default:
+			t.Errorf("fault %d: a write = %v, and a read of its plant = %v", n, err, absent)
+		}
+		killed := filepath.Join(t.TempDir(), "plants.db")
+		copyFiles(t, w.path, killed)
+		next := openWriter(t, killed)
+		for _, id := range []int64{1, 3} {
+			if _, err := next.plant("main", id); err != nil {
+				t.Errorf("fault %d: plant %d after a crash: %v", n, id, err)
+			}
+		}
+		if err := next.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(kinds) != 3 {
+		t.Errorf("outcomes %v, want stored, unknown and refused", kinds)
+	}
+}
+
+// copyFiles copies a database and its WAL, as a killed process leaves them.
+func copyFiles(t *testing.T, from, to string) {
+	t.Helper()
+	for _, suffix := range []string{"", walSuffix} {
+		content, err := os.ReadFile(from + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to+suffix, content, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
