@@ -103,9 +103,24 @@ func (d *fullDisk) hasIndex() bool {
 	return err == nil && info.Size() >= 32<<10
 }
 
-// On a full disk, a database that a killed process left is open for reading. When there is space, it becomes writable.
+// On a full disk, a database is open for reading. When there is space, it becomes writable.
 func TestStartOnFullDisk(t *testing.T) {
-	d := newFullDisk(t, leaveKilled(t))
+	t.Run("after a kill", func(t *testing.T) { testStartOnFullDisk(t, leaveKilled(t)) })
+	t.Run("after a stop", func(t *testing.T) {
+		testStartOnFullDisk(t, func(path string) {
+			leaveKilled(t)(path)
+			if err := openWriter(t, path).close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(path + walSuffix); err == nil {
+				t.Fatal("the WAL still exists")
+			}
+		})
+	})
+}
+
+func testStartOnFullDisk(t *testing.T, prepare func(path string)) {
+	d := newFullDisk(t, prepare)
 	s := d.open()
 	create := func() error {
 		_, err := s.CreateBatch(t.Context(), []plant.Record{{Store: "main", New: plant.New{ID: 2}}})
