@@ -43,7 +43,8 @@ func (q *Queue[Owner]) Acquire(ctx context.Context, owner Owner) (release func()
 func (q *Queue[Owner]) add(w *waiter[Owner]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i := q.index(w.claim.owner); i >= 0 {
+	i := slices.IndexFunc(q.waiting, func(all []*waiter[Owner]) bool { return all[0].claim.owner == w.claim.owner })
+	if i >= 0 {
 		q.waiting[i] = append(q.waiting[i], w)
 	} else {
 		q.waiting = append(q.waiting, []*waiter[Owner]{w})
@@ -55,23 +56,18 @@ func (q *Queue[Owner]) add(w *waiter[Owner]) {
 func (q *Queue[Owner]) remove(w *waiter[Owner]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := q.index(w.claim.owner)
-	if i < 0 {
-		return false
+	for i, all := range q.waiting {
+		at := slices.Index(all, w)
+		if at < 0 {
+			continue
+		}
+		q.waiting[i] = slices.Delete(all, at, at+1)
+		if len(q.waiting[i]) == 0 {
+			q.waiting = slices.Delete(q.waiting, i, i+1)
+		}
+		return true
 	}
-	at := slices.Index(q.waiting[i], w)
-	if at < 0 {
-		return false
-	}
-	q.waiting[i] = slices.Delete(q.waiting[i], at, at+1)
-	if len(q.waiting[i]) == 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
-	}
-	return true
-}
-
-func (q *Queue[Owner]) index(owner Owner) int {
-	return slices.IndexFunc(q.waiting, func(all []*waiter[Owner]) bool { return all[0].claim.owner == owner })
+	return false
 }
 
 // grant distributes the free units. An owner that gets one moves behind the others.
