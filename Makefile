@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: help run build clean check test lint compat generate needs vet lines prepare product
-.PHONY: fuzz linear soak restarts slow overload mutate bench profile screenshot
+.PHONY: fuzz linear soak restarts slow hostile overload mutate bench profile screenshot
 
 help:
 	@awk 'BEGIN { FS = ": *[^#]*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
@@ -103,6 +103,9 @@ restarts: needs ## restart the service 50 times under 500 requests a second, on 
 
 slow: needs ## connect slow clients and wait until the server disconnects them, about 2 minutes
 	go test ./internal/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
+
+hostile: ## keep 5,000 hostile connections open while others use the service, about 2 minutes, on an idle machine
+	go test ./internal/e2e/overload -count=1 -v -run 'TestFlood$$' -hostile 15s
 
 overload: ## send ten times the capacity for 30 s to a service limited to 256 MiB, on an idle machine
 	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e/overload -count=1 -v -run 'TestOverloadGoodput$$'

@@ -63,6 +63,9 @@ func serveConfig(env environment, args []string) (cfg server.Config, db string, 
 	f.IntVar(&cfg.MaxConns, "max-conns", 0,
 		"maximum number of open connections; at the limit, a new one replaces an idle one or gets 503; "+
 			"0 for 512 per processor (at most 4096), fewer if open files or memory are limited")
+	f.IntVar(&cfg.PerAddr, "conns-per-address", 0,
+		"open connections without a valid token that one address (IPv6: a /64 network) keeps when all connections are "+
+			"in use; 0 for a sixteenth of --max-conns; --trusted-proxies are exempt")
 	access := f.String("access-log", "errors", "`requests` to log: errors (failed and slow ones), all or off")
 	cors := f.String("cors-origins", "*",
 		"web `origins` that may use the API from a browser, separated by commas, or * or off")
@@ -101,6 +104,8 @@ func checkLimits(f *flags, cfg server.Config) error {
 		return f.usageError("--queue is %d: use 1 or more", cfg.Commit.Queue)
 	case cfg.MaxConns < 0 || cfg.MaxConns > maxConns:
 		return f.usageError("--max-conns is %d: use 0 to %d", cfg.MaxConns, maxConns)
+	case cfg.PerAddr < 0 || cfg.PerAddr > maxConns:
+		return f.usageError("--conns-per-address is %d: use 0 to %d", cfg.PerAddr, maxConns)
 	case cfg.Listen == "":
 		return f.usageError("--listen is empty: use an address such as 127.0.0.1:8080")
 	case cfg.OpsListen == "":

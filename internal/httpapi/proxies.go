@@ -30,7 +30,8 @@ func ParseProxies(text string) (Proxies, error) {
 	return all, nil
 }
 
-func (p Proxies) trusts(address netip.Addr) bool {
+// Trusts reports whether address is in one of the networks.
+func (p Proxies) Trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
@@ -41,7 +42,7 @@ func (p Proxies) client(r *http.Request) (address netip.Addr, forwarded bool) {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
 	address = peer.Addr().Unmap().WithZone("")
 	rest := strings.Join(r.Header["X-Forwarded-For"], ",")
-	for rest != "" && p.trusts(address) {
+	for rest != "" && p.Trusts(address) {
 		at := strings.LastIndexByte(rest, ',')
 		next, ok := parseHop(strings.TrimSpace(rest[at+1:]))
 		if !ok {

@@ -1,38 +1,54 @@
 package netlimit
 
 import (
-	"cmp"
 	"errors"
 	"net"
-	"slices"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	pollInterval  = time.Millisecond      // between polls of the accept queue
-	evictInterval = 50 * time.Millisecond // between searches that found no connection to evict: each visits all
-	logInterval   = time.Second           // between reports of refused connections
-	maxPause      = time.Second           // after an error of accept
+	pollInterval = time.Millisecond // between polls of the accept queue
+	logInterval  = time.Second      // between reports of refused or evicted connections
+	maxPause     = time.Second      // after an error of accept
 
 	// Refusing a connection takes about 10 µs. A burst is refused at once; then the rate is bounded, so that
 	// refusals take a twentieth of a core from requests.
 	refusalBurst = 4096
 	refusalEvery = 300 * time.Microsecond
-	refusingFor  = time.Second // after the last refusal
+	maxTaken     = 4096        // connections at a poll
+	overloadFor  = time.Second // after the last eviction or refusal
 )
 
 // admission is the part of a Listener that admits, evicts and refuses.
 type admission struct {
-	lastRefusal atomic.Int64 // since Listener.start; 0 if there was none for a while
+	overloaded recent // a connection was evicted or refused
+	refusing   recent // one was refused whose address has no more than its share
 
-	admitting  sync.Mutex // guards the rest; held while connections are admitted or refused
-	backlog    backlog
-	pacer      pacer
-	evictAfter time.Time
-	refused    int // connections that were not reported yet
-	reported   time.Time
+	admitting sync.Mutex // guards the rest; held while connections are admitted or refused
+	backlog   backlog
+	pacer     pacer
+	report    report
+
+	// When evict searches again, in favour of an address with less than its share and of others.
+	evictAfter, evictGreedyAfter time.Time
+}
+
+// recent remembers for overloadFor that something has happened.
+type recent struct {
+	at atomic.Int64 // since Listener.start; 0 if it has not
+}
+
+func (r *recent) set(now time.Duration) { r.at.Store(int64(now)) }
+func (r *recent) isSet() bool           { return r.at.Load() != 0 }
+
+// expire resets what has happened too long ago.
+func (r *recent) expire(now time.Duration) {
+	if at := r.at.Load(); at != 0 && now-time.Duration(at) > overloadFor {
+		r.at.CompareAndSwap(at, 0)
+	}
 }
 
 // pacer bounds the rate of refusals.
@@ -105,65 +121,76 @@ func (l *Listener) waitForSlot(needFile bool) {
 func (l *Listener) evictLocked(now time.Time) bool {
 	l.admitting.Lock()
 	defer l.admitting.Unlock()
-	return l.evict(now)
+	return l.evict(now, ownerKey{})
 }
 
-// isRefusing reports whether a connection was refused within about refusingFor.
-func (l *Listener) isRefusing() bool { return l.lastRefusal.Load() != 0 }
-
-// pollInOverload lets the goroutines of requests share the work of acceptAll while connections are refused: in an
-// overload that goroutine would run only after all of theirs.
+// pollInOverload lets the goroutines of requests share the work of acceptAll in an overload: that goroutine would run
+// only after all of theirs.
 func (l *Listener) pollInOverload(now time.Time) {
-	switch last := l.lastRefusal.Load(); {
-	case last == 0:
-	case int64(now.Sub(l.start))-last > int64(refusingFor):
-		l.lastRefusal.Store(0)
-	default:
-		l.pollBacklog(now)
+	if !l.overloaded.isSet() {
+		return
 	}
+	l.refusing.expire(now.Sub(l.start))
+	l.overloaded.expire(now.Sub(l.start))
+	l.pollBacklog(now)
 }
 
 // pollBacklog admits connections from the accept queue as long as there are slots, and refuses the others.
 func (l *Listener) pollBacklog(now time.Time) {
-	if refused := l.takeBacklog(now); refused > 0 {
-		l.cfg.Log("refused connections", "connections", refused, "limit", l.cfg.Max,
+	r := l.takeBacklog(now)
+	if r.refused > 0 {
+		l.cfg.Log("refused connections", "connections", r.refused, "limit", l.cfg.Max,
 			"reason", "all connections that "+l.cfg.Setting+" allows are in use")
+	}
+	if r.evicted > 0 {
+		l.cfg.Log("closed connections", "connections", r.evicted, "limit", l.cfg.Max, "address", r.from.String(),
+			"reason", "all connections that "+l.cfg.Setting+" allows are in use, and this address has the most without a token")
 	}
 }
 
-// takeBacklog returns how many refused connections are to be logged now.
-func (l *Listener) takeBacklog(now time.Time) int {
+// takeBacklog returns what is to be logged now.
+func (l *Listener) takeBacklog(now time.Time) report {
 	a := &l.admission
 	if !a.admitting.TryLock() {
-		return 0
+		return report{}
 	}
 	defer a.admitting.Unlock()
 	if !a.pacer.refill(now) {
-		return 0
+		return report{}
 	}
-	admitted, refused := a.backlog.take(now, a.pacer.budget, func(open func() (net.Conn, error)) bool {
-		return l.admit(now, open)
+	refused := a.backlog.take(now, a.pacer.budget, func(from netip.Addr, open func() (net.Conn, error)) bool {
+		return l.admit(now, l.keyOf(from), open)
 	})
-	a.pacer.budget -= admitted + refused
-	if refused > 0 {
-		a.lastRefusal.Store(int64(now.Sub(l.start)))
+	a.pacer.budget -= refused
+	if a.report.refused += refused; refused > 0 {
+		a.overloaded.set(now.Sub(l.start))
 	}
-	return a.report(now, refused)
+	return a.report.take(now)
 }
 
-// report returns how many refusals to log: those since the last report, which was at least logInterval ago.
-func (a *admission) report(now time.Time, refused int) (n int) {
-	a.refused += refused
-	if a.refused == 0 || now.Sub(a.reported) < logInterval {
-		return 0
+// report is what was not logged yet.
+type report struct {
+	refused int
+	evicted int        // in favour of others, because their address had more than its share
+	from    netip.Addr // the address of the last of them
+	last    time.Time  // when something was logged
+}
+
+// take returns what to log if the last report was at least logInterval ago.
+func (r *report) take(now time.Time) (due report) {
+	if r.refused == 0 && r.evicted == 0 || now.Sub(r.last) < logInterval {
+		return report{}
 	}
-	n, a.refused, a.reported = a.refused, 0, now
-	return n
+	due, *r = *r, report{last: now}
+	return due
 }
 
 // admit opens a connection of the accept queue if there is a slot for it. The caller holds admitting.
-func (l *Listener) admit(now time.Time, open func() (net.Conn, error)) bool {
-	if l.isFull() && !l.evict(now) {
+func (l *Listener) admit(now time.Time, from ownerKey, open func() (net.Conn, error)) bool {
+	if l.isFull() && !l.evict(now, from) {
+		if !l.hasShare(from) {
+			l.refusing.set(now.Sub(l.start))
+		}
 		return false
 	}
 	accepted, err := open()
@@ -174,6 +201,13 @@ func (l *Listener) admit(now time.Time, open func() (net.Conn, error)) bool {
 		c.Close()
 	}
 	return true
+}
+
+// hasShare reports whether an address has its share of the connections or more.
+func (l *Listener) hasShare(key ownerKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return key.address.IsValid() && l.owners.count(key) >= l.cfg.PerAddress
 }
 
 func (l *Listener) deliver(c *conn) bool {
@@ -188,36 +222,4 @@ func (l *Listener) deliver(c *conn) bool {
 	default:
 		return false
 	}
-}
-
-// evict closes the connections that have waited longest for their client, several at a time because the search is not
-// free. The caller holds admitting.
-func (l *Listener) evict(now time.Time) bool {
-	if now.Before(l.evictAfter) {
-		return false
-	}
-	type candidate struct {
-		*conn
-		state state
-	}
-	var overdue []candidate
-	for _, c := range l.open() {
-		if s := state(c.state.Load()); s.overdue(now.Sub(l.start)) {
-			overdue = append(overdue, candidate{c, s})
-		}
-	}
-	slices.SortFunc(overdue, func(a, b candidate) int { return cmp.Compare(a.state.since(), b.state.since()) })
-	evicted := 0
-	for _, c := range overdue { // not all that are overdue can be evicted
-		if evicted > l.cfg.Max/64 {
-			break
-		}
-		if c.conn.evict(c.state) {
-			evicted++
-		}
-	}
-	if evicted == 0 {
-		l.evictAfter = now.Add(evictInterval)
-	}
-	return evicted > 0
 }

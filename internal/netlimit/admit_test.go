@@ -53,7 +53,7 @@ func TestAdmit(t *testing.T) {
 	} {
 		l, accepted := New(newPipes(), cfg), newPipe()
 		c.prepare(l)
-		if !l.admit(time.Now(), func() (net.Conn, error) { return accepted, c.err }) {
+		if !l.admit(time.Now(), ownerKey{}, func() (net.Conn, error) { return accepted, c.err }) {
 			t.Errorf("%s: refused", name)
 		}
 		if open := l.count.Load() == 1; open != c.open {
@@ -65,24 +65,26 @@ func TestAdmit(t *testing.T) {
 	}
 	full := New(newPipes(), cfg)
 	full.track(newPipe())
-	if full.admit(time.Now(), func() (net.Conn, error) { return newPipe(), nil }) {
+	if full.admit(time.Now(), ownerKey{}, func() (net.Conn, error) { return newPipe(), nil }) {
 		t.Error("admitted beyond the limit")
 	}
 }
 
-// The first refusal is reported at once, others once a second.
+// The first refusals and evictions are reported at once, others once a second.
 func TestReport(t *testing.T) {
-	var a admission
+	var r report
 	start := time.Now()
 	for _, step := range []struct {
-		at            time.Duration
-		refused, want int
+		at                                         time.Duration
+		refused, evicted, wantRefused, wantEvicted int
 	}{
-		{0, 0, 0}, {1, 1, 1}, {2, 2, 0}, {time.Second, 3, 0}, {time.Second + 1, 0, 5}, {2*time.Second + 1, 0, 0},
-		{2*time.Second + 2, 7, 7},
+		{0, 0, 0, 0, 0}, {1, 1, 0, 1, 0}, {2, 2, 4, 0, 0}, {time.Second, 3, 1, 0, 0}, {time.Second + 1, 0, 0, 5, 5},
+		{2*time.Second + 1, 0, 0, 0, 0}, {2*time.Second + 2, 7, 0, 7, 0}, {4 * time.Second, 0, 1, 0, 1},
 	} {
-		if got := a.report(start.Add(step.at), step.refused); got != step.want {
-			t.Errorf("after %v: report(%d) = %d, want %d", step.at, step.refused, got, step.want)
+		r.refused, r.evicted = r.refused+step.refused, r.evicted+step.evicted
+		if got := r.take(start.Add(step.at)); got.refused != step.wantRefused || got.evicted != step.wantEvicted {
+			t.Errorf("after %v: %d refused and %d evicted, want %d and %d",
+				step.at, got.refused, got.evicted, step.wantRefused, step.wantEvicted)
 		}
 	}
 }
@@ -98,15 +100,20 @@ func TestSlotIsFreed(t *testing.T) {
 		"nothing sent":           {"", 100 * time.Millisecond},
 		"half a head":            {"GET", 2 * time.Second},
 		"half a body":            {head + "x", 2 * time.Second},
-		"a response not read":    {"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 25 * time.Second},
-		"more requests, neither": {strings.Repeat("GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 3), 25 * time.Second},
+		"a response not read":    {"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 2 * time.Second},
+		"more requests, neither": {strings.Repeat("GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 3), 2 * time.Second},
+		"the same, with a token": {"GET /long HTTP/1.1\r\nHost: x\r\nAuthorization: x\r\n\r\n", 25 * time.Second},
 		"idle":                   {get, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPipes()
-				serve(t, p, 1, func(w http.ResponseWriter, r *http.Request) {
+				var l *Listener
+				l, _ = serve(t, p, 1, func(w http.ResponseWriter, r *http.Request) {
 					io.Copy(io.Discard, r.Body)
+					if r.Header.Get("Authorization") != "" {
+						l.Identify(r.Context(), [32]byte{1})
+					}
 					if r.URL.Path == "/long" {
 						w.Write(make([]byte, 64<<10))
 					}
@@ -236,10 +243,10 @@ func TestOutOfFiles(t *testing.T) {
 	})
 }
 
-// While connections are refused, one without an owner is closed after its response if all slots are taken.
-func TestOneResponseWithoutOwner(t *testing.T) {
+// In an overload, a connection without a token is closed after its response if all slots are taken.
+func TestOneResponseWithoutToken(t *testing.T) {
 	for _, c := range []struct {
-		refusing, full, owned, open bool
+		overloaded, full, token, open bool
 	}{
 		{true, true, false, false}, {true, true, true, true}, {true, false, false, true}, {false, true, false, true},
 	} {
@@ -251,12 +258,12 @@ func TestOneResponseWithoutOwner(t *testing.T) {
 			p := newPipes()
 			var l *Listener
 			l, _ = serve(t, p, most, func(_ http.ResponseWriter, r *http.Request) {
-				if c.owned {
+				if c.token {
 					l.Identify(r.Context(), [32]byte{1})
 				}
 			})
-			if time.Sleep(time.Millisecond); c.refusing {
-				l.lastRefusal.Store(int64(time.Since(l.start)))
+			if time.Sleep(time.Millisecond); c.overloaded {
+				l.overloaded.set(time.Since(l.start))
 			}
 			client := p.connect(t)
 			if status := send(t, client, get); status != 200 {
@@ -270,7 +277,7 @@ func TestOneResponseWithoutOwner(t *testing.T) {
 	}
 }
 
-// An owner of more than half of the connections loses one every 8 ms while others are refused.
+// A token with more than half of the connections loses one every 8 ms while others are refused.
 func TestIdentify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, _ := testConfig(4)
@@ -278,22 +285,23 @@ func TestIdentify(t *testing.T) {
 		time.Sleep(time.Second)
 		var greedy []context.Context
 		for range 3 {
-			ctx := connContext(t.Context(), l.track(nil))
+			ctx := connContext(t.Context(), l.track(newPipe()))
 			l.Identify(ctx, [32]byte{'g'})
 			greedy = append(greedy, ctx)
 		}
-		modest := connContext(t.Context(), l.track(nil))
-		last := func(ctx context.Context) bool { return l.Identify(ctx, connOf(ctx).owner.key) }
+		modest := connContext(t.Context(), l.track(newPipe()))
+		last := func(ctx context.Context) bool { return l.Identify(ctx, connOf(ctx).owner.key.token) }
 		if l.Identify(modest, [32]byte{'m'}) || last(greedy[0]) {
 			t.Error("a connection is closed although none was refused")
 		}
-		l.lastRefusal.Store(1)
+		l.refusing.set(1)
 		if last(modest) {
 			t.Error("an owner of one connection loses it")
 		}
 		closed := l.track(newPipe())
 		closed.Close()
-		if l.Identify(connContext(t.Context(), closed), [32]byte{'g'}) || l.owners.all[[32]byte{'g'}].conns.Load() != 3 {
+		greed := ownerKey{token: [32]byte{'g'}}
+		if l.Identify(connContext(t.Context(), closed), greed.token) || l.owners.count(greed) != 3 {
 			t.Error("a closed connection counts")
 		}
 		if !last(greedy[0]) || last(greedy[1]) {

@@ -3,6 +3,7 @@ package netlimit
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"syscall"
@@ -45,26 +46,38 @@ func newBacklog(l net.Listener, response func() []byte, most int, mu *sync.Mutex
 	return b
 }
 
+// limitUnsent sets how many bytes the kernel takes before they can be sent. 0 is the default of the system, which
+// allows megabytes. A listener does not pass the option on to its connections where Go uses Multipath TCP.
+func limitUnsent(c net.Conn, n int) {
+	const tcpNotSentLowat = 25 // TCP_NOTSENT_LOWAT
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotSentLowat, n) })
+	}
+}
+
 // canRefuse reports whether take has an effect.
 func (b *backlog) canRefuse() bool { return b.listener != nil }
 
-// take accepts at most most connections, and refuses those that admit does not open. What a refused client sends is
-// not parsed.
+// take accepts connections and refuses those that admit does not open, at most most. What a refused client sends is not
+// parsed.
 func (b *backlog) take(
-	now time.Time, most int, admit func(open func() (net.Conn, error)) bool,
-) (admitted, refused int) {
+	now time.Time, most int, admit func(from netip.Addr, open func() (net.Conn, error)) bool,
+) (refused int) {
 	if !b.canRefuse() {
-		return 0, 0
+		return 0
 	}
 	b.advance(now)
 	b.listener.Control(func(listening uintptr) {
-		for admitted+refused < most && len(b.refusing) < b.max {
-			fd, _, err := syscall.Accept4(int(listening), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
+		for taken := 0; taken < maxTaken && refused < most && len(b.refusing) < b.max; taken++ {
+			fd, from, err := syscall.Accept4(int(listening), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
 			if err != nil {
 				return
 			}
-			if admit(func() (net.Conn, error) { return fileConn(fd) }) {
-				admitted++
+			if admit(addressOf(from), func() (net.Conn, error) { return fileConn(fd) }) {
 				continue
 			}
 			refused++
@@ -74,7 +87,17 @@ func (b *backlog) take(
 		}
 	})
 	b.schedule()
-	return admitted, refused
+	return refused
+}
+
+func addressOf(a syscall.Sockaddr) netip.Addr {
+	switch a := a.(type) {
+	case *syscall.SockaddrInet4:
+		return netip.AddrFrom4(a.Addr)
+	case *syscall.SockaddrInet6:
+		return netip.AddrFrom16(a.Addr)
+	}
+	return netip.Addr{}
 }
 
 // fileConn makes a net.Conn of a socket, as Accept does.

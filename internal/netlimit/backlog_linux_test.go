@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
+	"net/netip"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,8 +51,8 @@ func TestRefuse(t *testing.T) {
 	if !strings.Contains(messages.String(), "refused connections connections ") {
 		t.Errorf("log: %s", messages)
 	}
-	if !l.isRefusing() {
-		t.Error("isRefusing() = false")
+	if !l.overloaded.isSet() {
+		t.Error("not overloaded")
 	}
 	go io.Copy(io.Discard, first)
 	proceed <- struct{}{}
@@ -108,24 +108,27 @@ func TestPollInOverload(t *testing.T) {
 		l.count.Store(1)
 		time.Sleep(time.Hour)
 		now := time.Now()
-		check := func(when string, at time.Time, refusing bool, refused int) {
+		check := func(when string, at time.Time, overloaded bool, refused int) {
 			t.Helper()
 			l.pollInOverload(at)
-			if n := len(l.backlog.refusing); l.isRefusing() != refusing || n != refused {
-				t.Errorf("%s: isRefusing() = %v, %d refused, want %v and %d", when, l.isRefusing(), n, refusing, refused)
+			n, set, also := len(l.backlog.refusing), l.overloaded.isSet(), l.refusing.isSet()
+			if set != overloaded || also != overloaded || n != refused {
+				t.Errorf("%s: overloaded %v, refusing %v, %d refused, want %v and %d", when, set, also, n, overloaded, refused)
 			}
 		}
+		set := func(at time.Duration) {
+			l.overloaded.set(at)
+			l.refusing.set(at)
+		}
 		check("before any refusal", now, false, 0)
-		l.lastRefusal.Store(int64(time.Hour - refusingFor - 1))
-		check("more than a second after a refusal", now, false, 0)
-		l.lastRefusal.Store(int64(time.Hour - refusingFor))
+		set(time.Hour - overloadFor)
 		check("a second after a refusal", now, true, 1)
 		if l.pacer.budget != refusalBurst-1 {
 			t.Errorf("the pacer allows %d refusals after one, want %d", l.pacer.budget, refusalBurst-1)
 		}
-		l.backlog.advance(now.Add(refusingFor))
-		check("a second after the next refusal", now.Add(refusingFor), true, 0)
-		check("more than a second after it", now.Add(refusingFor+1), false, 0)
+		l.backlog.advance(now.Add(overloadFor))
+		check("a second after the next refusal", now.Add(overloadFor), true, 0)
+		check("more than a second after it", now.Add(overloadFor+1), false, 0)
 	})
 }
 
@@ -136,7 +139,7 @@ func TestRefusalWithoutPolls(t *testing.T) {
 		var mu sync.Mutex
 		b := newBacklog(inner, func() []byte { return []byte("refused") }, 3, &mu)
 		mu.Lock()
-		b.take(time.Now(), 1, func(func() (net.Conn, error)) bool { return false })
+		b.take(time.Now(), 1, func(netip.Addr, func() (net.Conn, error)) bool { return false })
 		mu.Unlock()
 		for _, step := range []struct {
 			wait            time.Duration
@@ -262,11 +265,11 @@ func TestTakeIsBounded(t *testing.T) {
 	for range 10 {
 		dial(t, inner)
 	}
-	refuse := func(func() (net.Conn, error)) bool { return false }
+	refuse := func(netip.Addr, func() (net.Conn, error)) bool { return false }
 	now := time.Now()
 	total, deadline := 0, time.Now().Add(waitLimit)
 	for total < 2 && time.Now().Before(deadline) {
-		_, n := b.take(now, 2-total, refuse)
+		n := b.take(now, 2-total, refuse)
 		total += n
 	}
 	if total != 2 {
@@ -275,101 +278,70 @@ func TestTakeIsBounded(t *testing.T) {
 	for len(b.refusing) < 3 && time.Now().Before(deadline) {
 		b.take(now, 10, refuse)
 	}
-	if admitted, refused := b.take(now, 10, refuse); admitted != 0 || refused != 0 || len(b.refusing) != 3 {
-		t.Errorf("take() = %d, %d with %d being refused, the most are 3", admitted, refused, len(b.refusing))
+	if refused := b.take(now, 10, refuse); refused != 0 || len(b.refusing) != 3 {
+		t.Errorf("take() = %d with %d being refused, the most are 3", refused, len(b.refusing))
 	}
-	if _, refused := b.take(now.Add(time.Second), 10, refuse); refused != 3 {
+	if refused := b.take(now.Add(time.Second), 10, refuse); refused != 3 {
 		t.Errorf("take() refused %d after the others were closed, want 3", refused)
 	}
 	b.advance(now.Add(time.Minute))
-	admit := func(open func() (net.Conn, error)) bool {
+	admitted := 0
+	admit := func(_ netip.Addr, open func() (net.Conn, error)) bool {
 		c, err := open()
 		if err != nil {
 			t.Error(err)
 			return true
 		}
 		c.Close()
+		admitted++
 		return true
 	}
-	if admitted, refused := b.take(now, 1, admit); admitted != 1 || refused != 0 {
-		t.Errorf("take() = %d, %d, want 1 admitted", admitted, refused)
+	if refused := b.take(now, 1, admit); refused != 0 || admitted == 0 {
+		t.Errorf("take() = %d with %d admitted, want all", refused, admitted)
 	}
 }
 
 // A listener without a file has no backlog.
 func TestTakeWithoutFile(t *testing.T) {
 	b := newBacklog(newPipes(), nil, 3, new(sync.Mutex))
-	if admitted, refused := b.take(time.Now(), 1, nil); b.canRefuse() || admitted != 0 || refused != 0 {
-		t.Errorf("take() = %d, %d", admitted, refused)
+	if refused := b.take(time.Now(), 1, nil); b.canRefuse() || refused != 0 {
+		t.Errorf("take() = %d", refused)
 	}
 }
 
-// Only connections that wait for their client are evicted, the longest wait first, and none whose request was received
-// but not read yet.
-func TestEvictOrder(t *testing.T) {
-	cfg, _ := testConfig(10)
-	l := New(listenTCP(t), cfg)
-	defer l.Close()
-	time.Sleep(time.Millisecond)
-	now := time.Now()
-	conns := map[string]*conn{}
-	for name, has := range map[string]struct {
-		age    time.Duration
-		unread bool
-		phase  phase
+// A connection is not evicted if its request was received but not read yet, except in favour of another address when
+// its own has more than its share. What is sent ahead while a response is not read does not count.
+func TestEvictUnread(t *testing.T) {
+	for name, test := range map[string]struct {
+		phase    phase
+		share    int
+		arriving string
+		wait     time.Duration
+		want     bool
 	}{
-		"unread, oldest":             {29 * time.Second, true, idle},
-		"unread":                     {28 * time.Second, true, idle},
-		"unread body":                {27 * time.Second, true, receivingBody},
-		"unread response, pipelined": {27 * time.Second, true, handling},
-		"unread response":            {26 * time.Second, false, handling},
-		"handling, pipelined":        {24 * time.Second, true, handling},
-		"idle":                       {2 * time.Second, false, idle},
-		"idle for a moment":          {0, false, idle},
+		"idle":                              {idle, 10, "10.0.0.1", time.Hour, false},
+		"receiving a body":                  {receivingBody, 10, "10.0.0.1", time.Hour, false},
+		"writing":                           {writing, 10, "10.0.0.1", time.Hour, true},
+		"more than its share":               {idle, 1, "10.0.0.1", time.Hour, true},
+		"in favour of the same address":     {idle, 1, "127.0.0.1", time.Hour, false},
+		"writing, in favour of the same":    {writing, 1, "127.0.0.1", time.Hour, true},
+		"more than its share, in a request": {handling, 1, "10.0.0.1", time.Hour, false},
+		"more than its share, for a moment": {idle, 1, "10.0.0.1", 0, true},
 	} {
-		c, client := acceptFrom(t, l)
-		if has.unread {
+		cfg, _ := testConfig(10)
+		cfg.PerAddress = test.share
+		l := New(listenTCP(t), cfg)
+		defer l.Close()
+		now := time.Now()
+		for range 2 {
+			c, client := acceptFrom(t, l)
 			io.WriteString(client, "GET / HTTP/1.1\r\n")
 			eventually(t, "bytes arrive", func() bool { unread, _ := peek(c.Conn); return unread })
+			c.move(test.phase, now.Add(-test.wait))
 		}
-		c.move(has.phase, now.Add(-has.age))
-		conns[name] = c
-	}
-	l.admitting.Lock()
-	defer l.admitting.Unlock()
-	for _, want := range []string{"unread response, pipelined", "unread response", "idle", ""} {
-		before := l.open()
-		evicted := l.evict(now)
-		after, got := l.open(), ""
-		for name, c := range conns {
-			if slices.Contains(before, c) && !slices.Contains(after, c) {
-				got += name
-			}
+		if got := l.evict(now, l.keyOf(netip.MustParseAddr(test.arriving))); got != test.want {
+			t.Errorf("%s: evict() = %v", name, got)
 		}
-		if got != want || evicted != (want != "") {
-			t.Errorf("evict() = %v and evicted %q, want %q", evicted, got, want)
-		}
-	}
-	conns["idle for a moment"].move(idle, now.Add(-time.Minute))
-	if l.evict(now.Add(evictInterval - 1)) {
-		t.Error("searched again within 50 ms")
-	}
-	if !l.evict(now.Add(evictInterval)) {
-		t.Error("not searched again after 50 ms")
-	}
-}
-
-// Of many overdue connections a few are evicted at a time.
-func TestEvictSome(t *testing.T) {
-	cfg, _ := testConfig(128)
-	l := New(newPipes(), cfg)
-	for range 10 {
-		l.track(newPipe()).move(idle, l.start)
-	}
-	l.admitting.Lock()
-	defer l.admitting.Unlock()
-	if !l.evict(time.Now().Add(time.Hour)) || len(l.open()) != 7 {
-		t.Errorf("%d connections are left, want 7", len(l.open()))
 	}
 }
 
@@ -387,14 +359,34 @@ func TestUnreadResponseIsEvicted(t *testing.T) {
 	<-handled
 	c := connOf(<-handled)
 	eventually(t, "bytes are unread", func() bool { unread, _ := peek(c.Conn); return unread })
-	now := time.Now()
 	l.admitting.Lock()
 	defer l.admitting.Unlock()
-	if l.evict(now.Add(24 * time.Second)) {
+	if l.evict(time.Now(), ownerKey{}) {
 		t.Error("evicted while its response may be read")
 	}
-	if !l.evict(now.Add(26 * time.Second)) {
-		t.Error("not evicted although its response is not read")
+	eventually(t, "the eviction", func() bool { return l.evict(time.Now().Add(3*time.Second), ownerKey{}) })
+}
+
+// The kernel takes few bytes for a client without a token that does not read, and more for one that has shown a token.
+func TestUnsentBytes(t *testing.T) {
+	for _, token := range []bool{false, true} {
+		c, client := pair(t)
+		client.(*net.TCPConn).SetReadBuffer(4 << 10)
+		if token {
+			c.listener.Identify(connContext(t.Context(), c), [32]byte{1})
+		}
+		taken := 0
+		c.Conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		for b := make([]byte, 4<<10); ; {
+			n, err := c.Conn.Write(b)
+			if taken += n; err != nil {
+				break
+			}
+		}
+		// What the client's kernel has received counts, too.
+		if (taken > 512<<10) != token {
+			t.Errorf("token %v: the kernel took %d bytes", token, taken)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package netlimit
 
 import (
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -15,9 +16,12 @@ func newBacklog(net.Listener, func() []byte, int, *sync.Mutex) backlog { return 
 
 func (*backlog) canRefuse() bool { return false }
 
-func (*backlog) take(time.Time, int, func(open func() (net.Conn, error)) bool) (admitted, refused int) {
-	return 0, 0
+func (*backlog) take(time.Time, int, func(from netip.Addr, open func() (net.Conn, error)) bool) (refused int) {
+	return 0
 }
+
+// limitUnsent is not supported here.
+func limitUnsent(net.Conn, int) {}
 
 // peek is not supported here.
 func peek(net.Conn) (unread, closed bool) { return false, false }

@@ -25,6 +25,7 @@ type conn struct {
 	owner    *owner // of the last request; changed by the connection's goroutine, with listener.mu held
 
 	readDeadline, writeDeadline deadline
+	responseBy                  time.Time // the last write deadline of net/http
 
 	closeOnce sync.Once
 }
@@ -49,20 +50,27 @@ func (c *conn) move(to phase, since time.Time) bool {
 	}
 }
 
-// evict closes a connection that is in the given state, and reports false if it is in another by now, or has sent
-// something that was not read yet. While a handler runs, unread bytes do not count: otherwise a client that sends
-// requests ahead and reads no response would never be evicted. A client that has sent nothing gets a refusal; any other
-// might take a refusal for the response to a request that is being handled.
-func (c *conn) evict(was state) bool {
-	if unread, _ := peek(c.Conn); unread && was.phase() != handling {
-		return false
+// evict closes a connection that is in the given state, and reports false if it is in another by now, or, unless force
+// is set, has sent something that was not read yet. While a response is written, unread bytes do not count: otherwise a
+// client that sends requests ahead and reads no response would never be evicted. A client that has sent nothing gets a
+// refusal; any other might take a refusal for the response to a request that is being handled.
+func (c *conn) evict(was state, force bool) bool {
+	if !force && was.phase() != writing {
+		if unread, _ := peek(c.Conn); unread {
+			return false
+		}
 	}
 	if !c.state.CompareAndSwap(int64(was), int64(newState(evicted, 0))) {
 		return false
 	}
-	if was.phase() == fresh {
+	switch was.phase() {
+	case fresh:
 		c.Conn.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)) // it never waits: nothing was written before
 		c.Conn.Write(c.listener.cfg.Refusal())
+	case writing:
+		if tcp, ok := c.Conn.(*net.TCPConn); ok {
+			tcp.SetLinger(0) // the kernel does not keep what the client has not read
+		}
 	}
 	c.Close()
 	return true
@@ -102,7 +110,7 @@ func (l *Listener) connState(nc net.Conn, s http.ConnState) {
 		}
 		c.move(next, now)
 		l.pollInOverload(now)
-		if l.closeIdle.Load() || c.owner == nil && l.isRefusing() && l.isFull() {
+		if l.closeIdle.Load() || c.owner.isAnonymous() && l.overloaded.isSet() && l.isFull() {
 			c.Close()
 		}
 	}
@@ -114,7 +122,7 @@ func (l *Listener) connState(nc net.Conn, s http.ConnState) {
 // a create: a system call, a goroutine that is parked, a wake-up. CancelOnDisconnect is for handlers that want to know.
 func (c *conn) Read(b []byte) (int, error) {
 	before := c.phase()
-	if len(b) == 1 && (before == parsed || before == handling) {
+	if len(b) == 1 && (before == parsed || before == handling || before == writing) {
 		return 0, nil
 	}
 	if c.checker.Broken() {
@@ -150,7 +158,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	case evicted:
 		return 0, net.ErrClosed
 	case handling, receivingBody:
-		return c.Conn.Write(b)
+		return c.writeResponse(b)
 	}
 	const code = len("HTTP/1.1 ")
 	status, err := strconv.Atoi(string(b[min(code, len(b)):min(code+3, len(b))]))
@@ -163,6 +171,35 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	_, err = c.Conn.Write(response)
 	return len(b), err
+}
+
+const (
+	writeSize = 64 << 10 // bytes that are written at once
+
+	// A client without a token may take writeProgress to read writeSize bytes, and the kernel keeps maxUnsent of what
+	// it has not read.
+	writeProgress = 10 * time.Second
+	maxUnsent     = 64 << 10
+)
+
+// writeResponse writes what a handler has written, in parts, so that the state has the time of the last progress.
+func (c *conn) writeResponse(b []byte) (n int, err error) {
+	before := c.phase()
+	for {
+		now := time.Now()
+		if !c.move(writing, now) {
+			return n, net.ErrClosed
+		}
+		if limit := now.Add(writeProgress); c.owner.isAnonymous() && limit.Before(c.responseBy) {
+			c.setWriteDeadline(limit)
+		}
+		written, err := c.Conn.Write(b[n:min(n+writeSize, len(b))])
+		n += written
+		if err != nil || n == len(b) {
+			c.move(before, time.Time{})
+			return n, err
+		}
+	}
 }
 
 // CloseWrite lets net/http send the last response before it closes a connection that has unread bytes.
@@ -186,6 +223,11 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 
 // SetWriteDeadline is described at SetReadDeadline.
 func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.responseBy = t
+	return c.setWriteDeadline(t)
+}
+
+func (c *conn) setWriteDeadline(t time.Time) error {
 	if c.writeDeadline.covers(t) {
 		return nil
 	}

@@ -2,13 +2,14 @@
 //
 // A request that waits unread in its socket costs nothing, while reading a request in order to refuse it costs
 // more than half of a create. So the number of connections is limited, and every request on an open connection is
-// served. When all slots are taken and another connection arrives, those that have waited longest for their client
-// are closed: after 100 ms without a first byte, 1 s idle between requests, 2 s with an incomplete request, or 25 s
-// with a response that is not read. If there are none, the new connection gets a prepared response that refuses it;
-// beyond a bounded rate of refusals, connections wait in the kernel's accept queue. While connections are refused,
-// an owner (such as a token) of more than half of them loses one every 8 ms, and a connection without an owner is
-// closed after one response. On shutdown no further connection is accepted, connections without a request are closed
-// after 1 s, and requests in flight get their response, which is the last of its connection.
+// served. When all slots are taken and another connection arrives, some that wait for their client are closed: first
+// those of the address that has the most without a token, if it has more than its share, then others without a token
+// that have waited for too long, and last those with a token. See Listener.candidates. If there are none, the new
+// connection gets a prepared response that refuses it; beyond a bounded rate of refusals, connections wait in the
+// kernel's accept queue. While connections are refused, a token with more than half of them loses one every 8 ms. In an
+// overload, a connection without a token is closed after one response. On shutdown no further connection is accepted,
+// connections without a request are closed after 1 s, and requests in flight get their response, which is the last of
+// its connection.
 package netlimit
 
 import (
@@ -17,6 +18,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,6 +35,13 @@ const lingerTime = time.Second
 type Config struct {
 	Max     int    // open connections
 	Setting string // what to change to raise Max, for the log
+
+	// PerAddress is the share of an address: how many connections whose clients have not shown a token it keeps while
+	// others wait for a slot. 0 is a sixteenth of Max.
+	PerAddress int
+	// Exempt reports whether an address has no share because many clients use it, such as that of a proxy. If it is
+	// nil, none is.
+	Exempt func(netip.Addr) bool
 
 	// Refusal returns a whole response for a connection that is not admitted.
 	Refusal func() []byte
@@ -64,13 +73,18 @@ type Listener struct {
 	failure error         // the reason
 	empty   chan struct{} // closed when closed is set and conns is empty
 	owners  owners
+
+	lastShed atomic.Int64 // since start
 }
 
 // New returns a Listener of the connections of l. Its Serve must be called, not Accept.
 func New(l net.Listener, cfg Config) *Listener {
+	if cfg.PerAddress == 0 {
+		cfg.PerAddress = max(1, cfg.Max/16)
+	}
 	limited := &Listener{
 		Listener: l, cfg: cfg, start: time.Now(), freed: make(chan struct{}, 1), accepted: make(chan *conn, cfg.Max),
-		conns: map[*conn]struct{}{}, empty: make(chan struct{}), owners: owners{all: map[[32]byte]*owner{}},
+		conns: map[*conn]struct{}{}, empty: make(chan struct{}), owners: owners{all: map[ownerKey]*owner{}},
 	}
 	limited.backlog = newBacklog(l, cfg.Refusal, maxRefusals(cfg.Max, machine.Read().Files), &limited.admitting)
 	return limited
@@ -172,11 +186,22 @@ func (l *Listener) isFull() bool { return int(l.count.Load()) >= l.cfg.Max }
 func (l *Listener) track(accepted net.Conn) *conn {
 	c := &conn{Conn: accepted, listener: l}
 	c.move(fresh, time.Now())
+	limitUnsent(accepted, maxUnsent)
+	key := l.keyOf(remoteAddress(accepted))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[c] = struct{}{}
+	l.owners.add(c, key)
 	l.count.Add(1)
 	return c
+}
+
+// keyOf returns the owner of a connection from address before a token is known.
+func (l *Listener) keyOf(address netip.Addr) ownerKey {
+	if l.cfg.Exempt != nil && l.cfg.Exempt(address.Unmap().WithZone("")) {
+		return ownerKey{}
+	}
+	return addressKey(address)
 }
 
 func (l *Listener) untrack(c *conn) {

@@ -2,69 +2,134 @@ package netlimit
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 )
 
-// shedInterval is how often an owner of more than half of all connections loses one while others are refused.
+// shedInterval is how often a token with more than half of all connections loses one while others are refused.
 const shedInterval = 8 * time.Millisecond
 
-// owners counts the connections of each owner.
-type owners struct {
-	all      map[[32]byte]*owner // those that have connections; guarded by Listener.mu
-	count    atomic.Int32        // len(all)
-	lastShed atomic.Int64        // since Listener.start
+// ownerKey identifies an owner of connections: a token, or the address of clients that have not shown a token. The zero
+// value is the owner of connections without either, such as those of trusted proxies.
+type ownerKey struct {
+	token   [32]byte
+	address netip.Addr
 }
 
+// addressKey is the owner of a connection from address before a token is known. A client usually has a whole /64
+// network of IPv6, so its addresses are one owner.
+func addressKey(address netip.Addr) ownerKey {
+	address = address.Unmap()
+	if address.Is6() {
+		network, _ := address.Prefix(64)
+		address = network.Addr()
+	}
+	return ownerKey{address: address}
+}
+
+// remoteAddress returns the zero value for a connection that has none.
+func remoteAddress(c net.Conn) netip.Addr {
+	if c, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return c.AddrPort().Addr()
+	}
+	return netip.Addr{}
+}
+
+// owner has at least one connection.
 type owner struct {
-	key   [32]byte
-	conns atomic.Int32 // connections whose last request was the owner's
+	key   ownerKey
+	conns atomic.Int32
 }
 
-// Owners returns how many owners have connections.
-func (l *Listener) Owners() int { return int(l.owners.count.Load()) }
+// isAnonymous reports whether the owner is not a token.
+func (o *owner) isAnonymous() bool { return o.key.token == [32]byte{} }
 
-// Identify records whose request the connection of ctx carries. It reports true when the connection is to be closed
-// after the response: while connections are refused, an owner of more than half of the slots frees a slot for others.
-func (l *Listener) Identify(ctx context.Context, key [32]byte) (last bool) {
+// owners counts the connections of each owner. Its methods are called with Listener.mu held.
+type owners struct {
+	all       map[ownerKey]*owner
+	anonymous int          // connections of owners that are not tokens
+	tokens    atomic.Int32 // owners that are tokens
+}
+
+func (o *owners) add(c *conn, key ownerKey) {
+	c.owner = o.all[key]
+	if c.owner == nil {
+		c.owner = &owner{key: key}
+		o.all[key] = c.owner
+		if !c.owner.isAnonymous() {
+			o.tokens.Add(1)
+		}
+	}
+	c.owner.conns.Add(1)
+	if c.owner.isAnonymous() {
+		o.anonymous++
+	}
+}
+
+func (o *owners) remove(c *conn) {
+	if c.owner.isAnonymous() {
+		o.anonymous--
+	}
+	if c.owner.conns.Add(-1) > 0 {
+		return
+	}
+	delete(o.all, c.owner.key)
+	if !c.owner.isAnonymous() {
+		o.tokens.Add(-1)
+	}
+}
+
+// count is how many connections an owner has.
+func (o *owners) count(key ownerKey) int {
+	if owner := o.all[key]; owner != nil {
+		return int(owner.conns.Load())
+	}
+	return 0
+}
+
+// largest returns the address that has the most connections of clients without a token, or nil.
+func (o *owners) largest() (largest *owner) {
+	for key, owner := range o.all {
+		if key.address.IsValid() && (largest == nil || owner.conns.Load() > largest.conns.Load()) {
+			largest = owner
+		}
+	}
+	return largest
+}
+
+// Owners returns how many tokens have connections.
+func (l *Listener) Owners() int { return int(l.owners.tokens.Load()) }
+
+// Identify records the token of a request on the connection of ctx, by a hash that is not zero. It reports true when
+// the connection is to be closed after the response: while connections are refused, a token with more than half of the
+// slots frees one for others.
+func (l *Listener) Identify(ctx context.Context, token [32]byte) (last bool) {
 	c := connOf(ctx)
 	if c == nil {
 		return false
 	}
-	if c.owner == nil || c.owner.key != key {
-		l.assign(c, key)
+	if c.owner.key.token != token {
+		l.assign(c, ownerKey{token: token})
 	}
-	if !l.isRefusing() || !l.isFull() || int(c.owner.conns.Load()) <= l.cfg.Max/2 {
+	if !l.refusing.isSet() || !l.isFull() || int(c.owner.conns.Load()) <= l.cfg.Max/2 {
 		return false
 	}
-	now, then := int64(time.Since(l.start)), l.owners.lastShed.Load()
-	return now-then >= int64(shedInterval) && l.owners.lastShed.CompareAndSwap(then, now)
+	now, then := int64(time.Since(l.start)), l.lastShed.Load()
+	return now-then >= int64(shedInterval) && l.lastShed.CompareAndSwap(then, now)
 }
 
-func (l *Listener) assign(c *conn, key [32]byte) {
+func (l *Listener) assign(c *conn, key ownerKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, open := l.conns[c]; !open { // already closed: it counts for none
+	if _, open := l.conns[c]; !open { // already closed: it does not count
 		c.owner = &owner{key: key}
 		return
 	}
+	if c.owner.isAnonymous() {
+		limitUnsent(c.Conn, 0)
+	}
 	l.owners.remove(c)
 	l.owners.add(c, key)
-}
-
-// add and remove are called with Listener.mu held.
-func (o *owners) add(c *conn, key [32]byte) {
-	if o.all[key] == nil {
-		o.all[key] = &owner{key: key}
-	}
-	c.owner = o.all[key]
-	c.owner.conns.Add(1)
-	o.count.Store(int32(len(o.all)))
-}
-
-func (o *owners) remove(c *conn) {
-	if c.owner != nil && c.owner.conns.Add(-1) == 0 {
-		delete(o.all, c.owner.key)
-		o.count.Store(int32(len(o.all)))
-	}
 }

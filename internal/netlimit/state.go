@@ -9,6 +9,7 @@ import "time"
 //	                                          together with the request before)
 //	parsed                   → handling       the handler was called
 //	handling                 ⇄ receivingBody  the handler waits for more of the body
+//	handling                 ⇄ writing        the handler waits for the client to read the response
 //	handling                 → idle           the response was written
 //	handling                 → receiving      it was, and a part of the next request was read before
 //	every one                → evicted        the connection was closed in favour of another
@@ -21,29 +22,42 @@ const (
 	parsed
 	handling
 	receivingBody
+	writing
 	evicted
 )
 
 // inRequest reports whether a request has started whose response is not written yet.
-func (p phase) inRequest() bool { return p >= receiving && p <= receivingBody }
+func (p phase) inRequest() bool { return p >= receiving && p <= writing }
 
-// waitTimeout is how long a connection may wait for its client in a phase while others wait for a slot.
-func (p phase) waitTimeout() time.Duration {
+// waitsForClient reports whether only the client can end the phase.
+func (p phase) waitsForClient() bool { return p != parsed && p != handling && p != evicted }
+
+// patience is how long a connection may wait for its client in a phase while others wait for a slot.
+func patience(p phase) time.Duration {
 	switch p {
 	case fresh:
 		return 100 * time.Millisecond
 	case idle:
 		return time.Second
-	case handling:
-		return 25 * time.Second // for the client to read the response: no create takes so long
+	case writing:
+		return 25 * time.Second
 	default:
 		return 2 * time.Second // for the rest of the request
 	}
 }
 
+// anonymousPatience is the patience with a client that has not shown a token. It shrinks while connections are refused.
+func anonymousPatience(p phase, refusing bool) time.Duration {
+	d := min(patience(p), 2*time.Second)
+	if refusing {
+		d = max(d/4, patience(fresh))
+	}
+	return d
+}
+
 // state is the phase of a connection in the low bits, and in the others when its wait for the client began: when it
-// was accepted, when the last response was written, or when the current request began to arrive. One word holds both,
-// so that an eviction is void if anything has happened since it was decided.
+// was accepted, when the last response was written, when the current request began to arrive, or when the client read a
+// part of the response. One word holds both, so that an eviction is void if anything has happened since it was decided.
 type state int64
 
 const phaseBits = 3
@@ -53,7 +67,5 @@ func newState(p phase, since time.Duration) state { return state(since)<<phaseBi
 func (s state) phase() phase         { return phase(s & (1<<phaseBits - 1)) }
 func (s state) since() time.Duration { return time.Duration(s >> phaseBits) }
 
-// overdue reports whether the wait for the client has lasted longer than its phase allows.
-func (s state) overdue(now time.Duration) bool {
-	return s.phase() != evicted && now-s.since() >= s.phase().waitTimeout()
-}
+// overdue reports whether the wait for the client has lasted as long as patience allows.
+func (s state) overdue(now, patience time.Duration) bool { return now-s.since() >= patience }

@@ -14,30 +14,40 @@ import (
 
 var phaseNames = map[phase]string{
 	fresh: "fresh", idle: "idle", receiving: "receiving", parsed: "parsed", handling: "handling",
-	receivingBody: "receivingBody", evicted: "evicted",
+	receivingBody: "receivingBody", writing: "writing", evicted: "evicted",
 }
 
 func TestState(t *testing.T) {
+	ms := time.Millisecond
 	for p, want := range map[phase]struct {
-		timeout   time.Duration
-		inRequest bool
+		patience, anonymous, refusing time.Duration
+		inRequest, waits              bool
 	}{
-		fresh: {100 * time.Millisecond, false}, idle: {time.Second, false}, receiving: {2 * time.Second, true},
-		parsed: {2 * time.Second, true}, handling: {25 * time.Second, true}, receivingBody: {2 * time.Second, true},
+		fresh:         {100 * ms, 100 * ms, 100 * ms, false, true},
+		idle:          {1000 * ms, 1000 * ms, 250 * ms, false, true},
+		receiving:     {2000 * ms, 2000 * ms, 500 * ms, true, true},
+		parsed:        {2000 * ms, 2000 * ms, 500 * ms, true, false},
+		handling:      {2000 * ms, 2000 * ms, 500 * ms, true, false},
+		receivingBody: {2000 * ms, 2000 * ms, 500 * ms, true, true},
+		writing:       {25000 * ms, 2000 * ms, 500 * ms, true, true},
 	} {
 		s := newState(p, time.Hour)
 		if s.phase() != p || s.since() != time.Hour {
 			t.Errorf("newState(%s, 1h) = %s since %v", phaseNames[p], phaseNames[s.phase()], s.since())
 		}
-		if s.overdue(time.Hour+want.timeout-1) || !s.overdue(time.Hour+want.timeout) {
-			t.Errorf("%s: not overdue after exactly %v", phaseNames[p], want.timeout)
+		if s.overdue(time.Hour+ms-1, ms) || !s.overdue(time.Hour+ms, ms) {
+			t.Errorf("%s: not overdue after exactly the patience", phaseNames[p])
 		}
-		if p.inRequest() != want.inRequest {
-			t.Errorf("%s: inRequest() = %v", phaseNames[p], p.inRequest())
+		got := [3]time.Duration{patience(p), anonymousPatience(p, false), anonymousPatience(p, true)}
+		if got != [3]time.Duration{want.patience, want.anonymous, want.refusing} {
+			t.Errorf("%s: patience %v, want %v", phaseNames[p], got, want)
+		}
+		if p.inRequest() != want.inRequest || p.waitsForClient() != want.waits {
+			t.Errorf("%s: inRequest() = %v, waitsForClient() = %v", phaseNames[p], p.inRequest(), p.waitsForClient())
 		}
 	}
-	if s := newState(evicted, 0); s.overdue(time.Hour) || s.phase().inRequest() {
-		t.Error("an evicted connection is overdue or in a request")
+	if evicted.inRequest() || evicted.waitsForClient() {
+		t.Error("an evicted connection is in a request or waits")
 	}
 }
 
@@ -101,7 +111,7 @@ func TestPhases(t *testing.T) {
 // An evicted connection stays so, and no request on it is handled.
 func TestEvictedIsFinal(t *testing.T) {
 	c, client := pair(t)
-	if !c.evict(state(c.state.Load())) {
+	if !c.evict(state(c.state.Load()), false) {
 		t.Fatal("not evicted")
 	}
 	if text, err := io.ReadAll(client); err != nil || string(text) != "refused" {
@@ -145,10 +155,10 @@ func TestEvictWhileReading(t *testing.T) {
 	if n, err := c.Read(make([]byte, 10)); n != 3 || err != nil {
 		t.Fatalf("Read() = %d, %v", n, err)
 	}
-	if c.evict(before) {
+	if c.evict(before, false) {
 		t.Error("evicted although the first bytes of a request were read meanwhile")
 	}
-	if !c.evict(state(c.state.Load())) {
+	if !c.evict(state(c.state.Load()), false) {
 		t.Error("not evicted")
 	}
 	if text, _ := io.ReadAll(client); len(text) != 0 {
@@ -156,7 +166,7 @@ func TestEvictWhileReading(t *testing.T) {
 	}
 
 	c, client = pair(t)
-	c.Conn = late{c.Conn, func() { c.evict(state(c.state.Load())) }}
+	c.Conn = late{c.Conn, func() { c.evict(state(c.state.Load()), false) }}
 	io.WriteString(client, "GET")
 	if n, err := c.Read(make([]byte, 10)); n != 0 || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Read() of an evicted connection = %d, %v", n, err)
@@ -170,7 +180,7 @@ func TestWriteAfterEviction(t *testing.T) {
 		inner := c.Conn
 		c.Conn = unclosed{inner} // as if the eviction had not closed it yet
 		c.move(p, time.Now())
-		if !c.evict(state(c.state.Load())) {
+		if !c.evict(state(c.state.Load()), false) {
 			t.Fatalf("%s: not evicted", phaseNames[p])
 		}
 		n, err := io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request")

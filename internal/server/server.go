@@ -30,6 +30,7 @@ type Config struct {
 	BaseURL   string        // public address; its path is the prefix of the API; "" for that of Listen
 	Drain     time.Duration // how long requests in flight may take after the signal to stop
 	MaxConns  int           // open connections; 0 for what the machine allows
+	PerAddr   int           // connections without a token that an address keeps when all are in use; 0 for MaxConns/16
 	Token     string        // one fixed credential with every scope on the store "main"; "" for none
 	Commit    commit.Options
 	httpapi.Config
@@ -48,7 +49,7 @@ const (
 	writeTimeout = 60 * time.Second
 	maxHeader    = 32 << 10
 
-	maxOpsConns = 8 // connections of health
+	maxOpsConns = 64 // connections of health
 )
 
 // Run serves st until ctx ends, then waits for requests in flight and returns. The caller closes st afterwards.
@@ -90,7 +91,9 @@ func (s *service) start(ctx context.Context) error {
 	if s.cfg.MaxConns == 0 {
 		s.cfg.MaxConns = netlimit.DefaultMax(limits)
 	}
-	s.conns = s.limit(public, s.cfg.MaxConns, "--max-conns")
+	s.conns = s.limit(public, netlimit.Config{
+		Max: s.cfg.MaxConns, Setting: "--max-conns", PerAddress: s.cfg.PerAddr, Exempt: s.cfg.Proxies.Trusts,
+	})
 	base, err := baseURL(s.cfg.BaseURL, public.Addr())
 	if err != nil {
 		return err
@@ -99,7 +102,8 @@ func (s *service) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tuneCollector(limits.Memory)
+	bodies := maxBodies(limits.Memory, s.cfg.MaxBody)
+	tuneCollector(limits.Memory, bodies, s.cfg.MaxConns)
 	committer := s.startCommitter(ctx)
 	handler := httpapi.New(s.cfg.Config, httpapi.Dependencies{
 		Auth:            token.NewAuthenticator(s.store, fixed, time.Now),
@@ -111,7 +115,7 @@ func (s *service) start(ctx context.Context) error {
 		Mask:            token.NewMask(s.cfg.Token),
 		Prefix:          base.Path,
 		CreateQueue:     committer.Queue(),
-		MaxMemory:       maxBodies(limits.Memory, s.cfg.MaxBody),
+		MaxMemory:       bodies,
 		DescriptionJSON: api.JSON(base.String()),
 		DescriptionYAML: api.YAML(base.String()),
 		Pages:           console.Routes(base.Path),
@@ -152,18 +156,17 @@ func (s *service) startOps() error {
 	if err != nil {
 		return fmt.Errorf("listen for health on %s: %w", s.cfg.OpsListen, cause(err))
 	}
-	s.serve(s.limit(l, maxOpsConns, "health"), healthOnly(s.health.Handler(), s.logRequest()))
+	limited := s.limit(l, netlimit.Config{Max: maxOpsConns, Setting: "health"})
+	s.serve(limited, healthOnly(s.health.Handler(), s.logRequest()))
 	s.cfg.Log.Info("health", "address", "http://"+l.Addr().String())
 	return nil
 }
 
 // limit bounds the connections of l.
-func (s *service) limit(l net.Listener, most int, setting string) *netlimit.Listener {
-	logRequest := s.logRequest()
-	limited := netlimit.New(l, netlimit.Config{
-		Max: most, Setting: setting, Log: logRequest, Refusal: httpapi.Refusal,
-		ErrorResponse: func(status int, client net.Addr) []byte { return errorResponse(status, client, logRequest) },
-	})
+func (s *service) limit(l net.Listener, cfg netlimit.Config) *netlimit.Listener {
+	cfg.Log, cfg.Refusal = s.logRequest(), httpapi.Refusal
+	cfg.ErrorResponse = func(status int, client net.Addr) []byte { return errorResponse(status, client, cfg.Log) }
+	limited := netlimit.New(l, cfg)
 	s.cleanup = append(s.cleanup, func() { limited.Close() })
 	return limited
 }

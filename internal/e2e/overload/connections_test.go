@@ -250,7 +250,8 @@ func wantIdleWhileFull(t *testing.T, s *testkit.Server) time.Duration {
 		for range 10 {
 			c := s.Dial(t)
 			t.Cleanup(func() { c.Close() })
-			io.WriteString(c, "POST /plants HTTP/1.1\r\nHost: x\r\n")
+			io.WriteString(c, "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+s.Token+"\r\n"+
+				"Content-Type: application/json\r\nContent-Length: 30\r\n\r\n{")
 		}
 		rounds++
 		refusals++

@@ -1,0 +1,216 @@
+package netlimit
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// addressed is a connection from an address.
+type addressed struct {
+	net.Conn
+	address net.Addr
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a.address }
+
+// from is a connection from an address, or from none if that is empty.
+func from(address string) net.Conn {
+	if address == "" {
+		return newPipe()
+	}
+	return addressed{newPipe(), net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 1))}
+}
+
+func TestEvict(t *testing.T) {
+	const a, b, c = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+	ms := time.Millisecond
+	type open struct {
+		address string
+		token   byte
+		phase   phase
+		wait    time.Duration
+	}
+	idleFor := func(address string, d time.Duration) open { return open{address, 0, idle, d} }
+	short := func(address string, more time.Duration) open { return idleFor(address, 20*ms+more) }
+	for name, test := range map[string]struct {
+		max      int
+		open     []open
+		arriving string
+		refusing bool
+		evicted  []int // indices of open
+	}{
+		"more than its share: the longest wait": {10,
+			[]open{short(a, 1), short(a, 2), short(a, 1), idleFor(b, 999*ms)}, c, false, []int{1}},
+		"more than its share: however short": {10,
+			[]open{idleFor(a, 0), idleFor(a, 1), idleFor(a, 0)}, c, false, []int{1}},
+		"in favour of the same address: after 20 ms": {10,
+			[]open{idleFor(a, 20*ms-1), short(a, 0), idleFor(a, 20*ms-1)}, a, false, []int{1}},
+		"in favour of the same address: not before": {10,
+			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1)}, a, false, nil},
+		"in favour of an address with its share: not before either": {10,
+			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), short(b, 1), short(b, 1)}, b, false, nil},
+		"exactly its share": {10,
+			[]open{short(a, 1), short(a, 1)}, c, false, nil},
+		"its share, and another arrives": {10,
+			[]open{short(a, 0), short(a, 1)}, a, false, []int{1}},
+		"less than its share, and another arrives": {10,
+			[]open{short(a, 1)}, a, false, nil},
+		"the largest": {10,
+			[]open{short(a, 9), short(a, 9), short(a, 9), short(b, 1), short(b, 1), short(b, 1), short(b, 2)},
+			c, false, []int{6}},
+		"no more than exceed its share": {640,
+			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4)}, c, false, []int{2, 3}},
+		"a few at a time": {64, // two
+			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4), short(a, 5)}, c, false, []int{3, 4}},
+		"in every phase in which it waits for its client": {640,
+			[]open{{a, 0, fresh, 20 * ms}, {a, 0, idle, 20 * ms}, {a, 0, receiving, 20 * ms},
+				{a, 0, receivingBody, 20 * ms}, {a, 0, writing, 20 * ms}, {a, 0, parsed, time.Hour},
+				{a, 0, handling, time.Hour}}, c, false, []int{0, 1, 2, 3, 4}},
+		"all in use: others that are overdue": {10,
+			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, {a, 0, handling, 0}, idleFor(b, 1000*ms)}, c, false, []int{3}},
+		"all in use: no others for an address with its share": {10,
+			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, idleFor(b, 1000*ms)}, a, false, nil},
+		"a token is not an address": {10,
+			[]open{{a, 1, idle, 9}, {a, 2, idle, 9}, {a, 3, idle, 9}, short(a, 1), short(a, 2)}, c, false, nil},
+		"no token in favour of an address with its share": {10,
+			[]open{{b, 1, idle, time.Hour}, {a, 0, handling, 0}, {a, 0, handling, 0}}, a, false, nil},
+		"without a token before those with one": {640,
+			[]open{{a, 1, idle, time.Hour}, idleFor(b, 1000*ms)}, c, false, []int{1}},
+		"then those with one": {640,
+			[]open{{a, 1, idle, time.Hour}, {a, 1, idle, 1000 * ms}, {a, 1, idle, 999 * ms}, idleFor(b, 999*ms)}, c, false,
+			[]int{0, 1}},
+		"with a token while two of others are open": {640,
+			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1)}, c, false, []int{0}},
+		"not while three are": {640,
+			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1), short(c, 1)}, c, false, nil},
+		"a shorter wait while others are refused": {640,
+			[]open{idleFor(a, 250*ms), idleFor(b, 249*ms), {c, 1, idle, 999 * ms}}, c, true, []int{0}},
+		"no address has no share": {640,
+			[]open{short("", 2), short("", 1), short("", 1), short("", 1)}, c, false, nil},
+		"nor do exempt ones": {640,
+			[]open{short("192.0.2.1", 2), short("192.0.2.1", 1), short("::ffff:192.0.2.1", 1)}, "192.0.2.1", false, nil},
+		"their connections are overdue as those of others": {640,
+			[]open{idleFor("192.0.2.1", 1000*ms), idleFor("", 1000*ms)}, "192.0.2.1", false, []int{0, 1}},
+		"the addresses of a /64 network are one": {10,
+			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:0:1::", 1)}, a, false, []int{1}},
+		"other networks are not": {10,
+			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:1::1", 1)}, a, false, nil},
+		"IPv4 in IPv6 is IPv4": {10,
+			[]open{short(a, 1), short("::ffff:"+a, 2), short(a, 1)}, c, false, []int{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, _ := testConfig(test.max)
+			cfg.PerAddress, cfg.Exempt = 2, netip.MustParsePrefix("192.0.2.0/24").Contains
+			l := New(newPipes(), cfg)
+			now := l.start.Add(2 * time.Hour)
+			var conns []*conn
+			for _, o := range test.open {
+				c := l.track(from(o.address))
+				if o.token != 0 {
+					l.Identify(connContext(t.Context(), c), [32]byte{o.token})
+				}
+				c.move(o.phase, now.Add(-o.wait))
+				conns = append(conns, c)
+			}
+			if test.refusing {
+				l.refusing.set(1)
+			}
+			did := l.evict(now, l.keyOf(netip.MustParseAddr(test.arriving)))
+			var evicted []int
+			for i, c := range conns {
+				if !slices.Contains(l.open(), c) {
+					evicted = append(evicted, i)
+				}
+			}
+			if !slices.Equal(evicted, test.evicted) || did != (len(evicted) > 0) || l.overloaded.isSet() != did {
+				t.Errorf("evict() = %v and evicted %v, want %v", did, evicted, test.evicted)
+			}
+		})
+	}
+}
+
+// A search that finds nothing is not repeated for 10 ms; one that does is.
+func TestEvictInterval(t *testing.T) {
+	cfg, _ := testConfig(10)
+	l := New(newPipes(), cfg)
+	c := l.track(from(""))
+	now := l.start.Add(time.Hour)
+	c.move(idle, now)
+	if l.evict(now, ownerKey{}) {
+		t.Error("evicted at once")
+	}
+	c.move(idle, l.start)
+	if l.evict(now.Add(10*time.Millisecond-1), ownerKey{}) {
+		t.Error("searched again within 10 ms")
+	}
+	if !l.evict(now.Add(10*time.Millisecond), ownerKey{}) {
+		t.Error("not searched again after 10 ms")
+	}
+	l.track(from("")).move(idle, l.start)
+	if !l.evict(now.Add(10*time.Millisecond), ownerKey{}) {
+		t.Error("not searched again after a success")
+	}
+
+	cfg.PerAddress = 1
+	l = New(newPipes(), cfg)
+	greedy := l.keyOf(netip.MustParseAddr("10.0.0.1"))
+	l.track(from("10.0.0.1")).move(handling, l.start)
+	l.track(from("10.0.0.2")).move(idle, l.start)
+	if l.evict(now, greedy) {
+		t.Error("evicted in favour of an address that has its share")
+	}
+	if !l.evict(now, ownerKey{}) {
+		t.Error("not searched in favour of another")
+	}
+	l.track(from("10.0.0.1")).move(idle, l.start)
+	if l.evict(now.Add(1), greedy) || !l.evict(now.Add(10*time.Millisecond), greedy) {
+		t.Error("not searched again after 10 ms in favour of an address that has its share")
+	}
+}
+
+// Without a setting, the share is a sixteenth, and at least one.
+func TestShare(t *testing.T) {
+	for most, want := range map[int]int{4: 1, 16: 1, 32: 2, 1024: 64} {
+		cfg, _ := testConfig(most)
+		if got := New(newPipes(), cfg).cfg.PerAddress; got != want {
+			t.Errorf("the share of %d is %d, want %d", most, got, want)
+		}
+	}
+}
+
+// A refusal counts as one only if the address has less than its share: its other connections may be the reason.
+func TestRefusing(t *testing.T) {
+	for address, want := range map[string]bool{"10.0.0.1": false, "10.0.0.2": true} {
+		cfg, _ := testConfig(2)
+		l := New(newPipes(), cfg)
+		l.track(from("10.0.0.1")).move(handling, l.start)
+		l.track(from("")).move(handling, l.start)
+		l.admitting.Lock()
+		if l.admit(time.Now(), l.keyOf(netip.MustParseAddr(address)), nil) {
+			t.Errorf("%s: admitted", address)
+		}
+		l.admitting.Unlock()
+		if got := l.refusing.isSet(); got != want {
+			t.Errorf("%s: refusing %v, want %v", address, got, want)
+		}
+	}
+}
+
+// Evictions from an address with more than its share are logged with the address.
+func TestEvictionIsLogged(t *testing.T) {
+	cfg, messages := testConfig(4)
+	l := New(newPipes(), cfg)
+	for i := range 4 {
+		l.track(from(fmt.Sprintf("10.0.0.%d", 1+i%2))).move(idle, time.Now())
+	}
+	l.evict(time.Now().Add(time.Second-1), ownerKey{})
+	l.pollBacklog(time.Now())
+	if got := messages.String(); !strings.HasPrefix(got, "closed connections connections 1 limit 4 address 10.0.0.") {
+		t.Errorf("log: %q", got)
+	}
+}
