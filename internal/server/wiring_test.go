@@ -149,23 +149,25 @@ func TestTuneCollector(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	for _, c := range []struct {
-		gogc, limit string
-		memory      int64
-		percent     int
-		wantLimit   int64
+		gogc, limit    string
+		memory, bodies int64
+		conns          int
+		percent        int
+		wantLimit      int64
 	}{
-		{"", "", 1 << 30, 400, 1 << 29},
-		{"", "", math.MaxInt64, 400, math.MaxInt64 / 2}, // no limit in effect
-		{"50", "1GiB", 1 << 30, 100, math.MaxInt64},
-		{"50", "", 1 << 30, 100, 1 << 29},
+		{"", "", 256 << 20, 64 << 20, 1024, 400, 128 << 20},
+		{"", "", math.MaxInt64, 64 << 20, 1024, 400, 192 << 20},
+		{"", "", math.MaxInt64, 256 << 20, 4096, 400, 672 << 20},
+		{"50", "1GiB", 1 << 30, 64 << 20, 1024, 100, math.MaxInt64},
+		{"50", "", 1 << 30, 64 << 20, 1024, 100, 192 << 20},
 	} {
 		t.Setenv("GOGC", c.gogc)
 		t.Setenv("GOMEMLIMIT", c.limit)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
-		tuneCollector(c.memory)
+		tuneCollector(c.memory, c.bodies, c.conns)
 		if percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); percent != c.percent || limit != c.wantLimit {
-			t.Errorf("GOGC=%s GOMEMLIMIT=%s: tuneCollector(%d) set %d and %d", c.gogc, c.limit, c.memory, percent, limit)
+			t.Errorf("%+v: percent %d, limit %d", c, percent, limit)
 		}
 	}
 }

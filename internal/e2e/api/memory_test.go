@@ -4,6 +4,9 @@ package api
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -67,5 +70,51 @@ func TestMemoryOfLists(t *testing.T) {
 				t.Errorf("the list of the last plant: %d %v, %d bytes, Link: %s", a.Status, err, len(a.Body), a.Header.Get("Link"))
 			}
 		})
+	}
+}
+
+// Lists that clients do not read take no more memory than is documented, whether the plants are small or large.
+func TestMemoryOfUnreadLists(t *testing.T) {
+	const (
+		clients = 900
+		tokens  = 4
+		most    = 256 << 20
+	)
+	for _, plants := range []struct{ n, size int }{{1000, 200}, {20, 60_000}} {
+		testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
+			name := strings.Repeat("x", plants.size)
+			for id := range plants.n {
+				p.Create(t, fmt.Sprintf(`{"id":%d,"name":%q}`, id, name))
+			}
+			all := []string{p.Token}
+			db := p.Cmd.Args[slices.Index(p.Cmd.Args, "--db")+1]
+			for i := range tokens - 1 {
+				all = append(all, testkit.IssueToken(t, db, "--name", fmt.Sprint("reader", i)))
+			}
+			before := p.Memory(t, "VmHWM")
+			var conns []io.Reader
+			for i := range clients {
+				c := p.Dial(t)
+				defer c.Close()
+				c.(*net.TCPConn).SetReadBuffer(4096)
+				fmt.Fprintf(c, "GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", all[i%tokens])
+				conns = append(conns, c)
+			}
+			statuses := map[string]int{}
+			for _, c := range conns {
+				start := make([]byte, len("HTTP/1.1 200"))
+				io.ReadFull(c, start)
+				statuses[string(start)]++
+			}
+			high := p.Memory(t, "VmHWM")
+			t.Logf("%d plants of %d bytes: %d MiB before, at most %d with %d unread lists: %v",
+				plants.n, plants.size, before>>20, high>>20, clients, statuses)
+			if n := statuses["HTTP/1.1 200"]; n == 0 || n+statuses["HTTP/1.1 503"] != clients {
+				t.Errorf("statuses %v", statuses)
+			}
+			if high > most {
+				t.Errorf("%d unread lists take %d MiB, want at most %d", clients, high>>20, most>>20)
+			}
+		}, "--max-conns", "1024")
 	}
 }
