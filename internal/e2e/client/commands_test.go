@@ -85,7 +85,7 @@ var commandTests = []struct {
 			"connect: connection refused (tried 4 times)\n", 1},
 	{"get 7 --url 127.0.0.1:1", "",
 		`plantstore plants get: base URL "127.0.0.1:1" is invalid: use one such as http://`, 2},
-	{"get 7 --url OPS", "", "plantstore plants get: HTTP status 404: the response is not from a Plant Store", 1},
+	{"get 7 --url OPS", "", "plantstore plants get: 40402: the path does not exist", 1},
 }
 
 func TestClientCommands(t *testing.T) {
