@@ -122,6 +122,8 @@ func TestTranslate(t *testing.T) {
 		sqlite.ResultIOErrFsync:   "the disk failed to sync",
 		sqlite.ResultIOErrWrite:   "a file can't be written",
 		sqlite.ResultIOErrRead:    "a file can't be read",
+		sqlite.ResultIOErrSHMSize: "the index of the WAL can't be written",
+		resultIOErrInPage:         "the index of the WAL can't be written",
 	} {
 		err := translate(fmt.Errorf("a step: %w", code.ToError()))
 		wantErr := store.ErrUnavailable

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"zombiezen.com/go/sqlite"
+
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
@@ -137,5 +139,42 @@ func TestCheckOfReads(t *testing.T) {
 	}
 	if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("Check() while reads fail = %v, want %v", err, store.ErrUnavailable)
+	}
+}
+
+// A connection that could not be opened is opened by the next read that would use it.
+func TestReopen(t *testing.T) {
+	w := newWriter(t)
+	p := newPool(2, new(store.Damage))
+	defer p.close()
+	failure := sqlite.ResultCantOpen.ToError()
+	failing := true
+	open := func() (*sqlite.Conn, error) {
+		if failing {
+			return nil, failure
+		}
+		return openReader(w.path)
+	}
+	read := func() (err error) {
+		for _, err = range p.query(t.Context(), "SELECT 1") {
+		}
+		return err
+	}
+	if err := p.fill(open); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("fill() = %v, want %v", err, store.ErrUnavailable)
+	}
+	for range 3 {
+		if err := read(); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("a read = %v, want %v", err, store.ErrUnavailable)
+		}
+	}
+	failing = false
+	for range 3 {
+		if err := read(); err != nil {
+			t.Errorf("a read with a file that can be opened = %v", err)
+		}
+	}
+	if !p.empty(time.After(30*time.Second)) || len(p.idle) != 0 {
+		t.Error("the pool is not empty")
 	}
 }

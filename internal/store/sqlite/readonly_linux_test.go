@@ -216,3 +216,26 @@ func TestStartFailsOnFullDisk(t *testing.T) {
 		}
 	}
 }
+
+// What prevents the check for free space is not reported as a full disk.
+func TestCheckSpace(t *testing.T) {
+	s := newStore(t)
+	if err := checkSpace(s.writer.target); err != nil {
+		t.Errorf("checkSpace() = %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(s.writer.target), "plantstore-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("checkSpace() leaves %v, %v", left, err)
+	}
+	s.writer.target = filepath.Join(t.TempDir(), "none", "plants.db")
+	err = s.leaveReadOnly()
+	if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull) || !errors.Is(err, syscall.ENOENT) ||
+		strings.Contains(err.Error(), s.writer.target) {
+		t.Errorf("leaveReadOnly() = %v, want %v without the path", err, store.ErrUnavailable)
+	}
+	for err, want := range map[error]bool{nil: false, syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EROFS: false} {
+		if got := isNoSpace(err); got != want {
+			t.Errorf("isNoSpace(%v) = %v", err, got)
+		}
+	}
+}
