@@ -132,7 +132,7 @@ func TestFailedTransaction(t *testing.T) {
 }
 
 // A page of the index of the WAL that can't be written, at any point of a write, neither loses a plant nor stops the
-// writer, and the error says whether the plant may be stored.
+// writer, and the error reports whether the plant may be stored.
 func TestFaultInIndex(t *testing.T) {
 	defer sqlite3.SehInject(0)
 	kinds := map[string]int{}
