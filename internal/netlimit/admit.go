@@ -32,8 +32,7 @@ type admission struct {
 	pacer     pacer
 	report    report
 
-	// When evict searches again, in favour of an address with less than its share and of others.
-	evictAfter, evictGreedyAfter time.Time
+	evictAfter [3]time.Time // by balance.kind: when connections to evict are searched again
 }
 
 // recent remembers for overloadFor that something has happened.

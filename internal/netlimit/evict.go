@@ -26,20 +26,21 @@ type candidate struct {
 // evict closes connections that wait for their client in favour of a connection of the given owner: the longest wait
 // first, and several at a time because the search is not free. The caller holds admitting.
 func (l *Listener) evict(now time.Time, arriving ownerKey) bool {
-	greedy := l.hasShare(arriving)
-	after := &l.evictAfter
-	if greedy {
-		after = &l.evictGreedyAfter
-	}
+	b := l.balance(arriving)
+	after := &l.evictAfter[b.kind()]
 	if now.Before(*after) {
 		return false
 	}
-	candidates, most := l.candidates(now, arriving, greedy)
+	candidates := l.candidates(now, b)
 	slices.SortFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.state.since(), b.state.since()))
 	})
+	most := l.cfg.Max/64 + 1
+	if b.over > 0 {
+		most = min(most, b.over)
+	}
 	evicted := l.evictFirst(candidates, most, false)
-	if evicted == 0 && !greedy {
+	if evicted == 0 && !b.greedy {
 		evicted = l.evictFirst(candidates, most, true)
 	}
 	if evicted == 0 {
@@ -48,6 +49,42 @@ func (l *Listener) evict(now time.Time, arriving ownerKey) bool {
 	}
 	l.overloaded.set(now.Sub(l.start))
 	return true
+}
+
+// balance compares the address of a connection that has arrived with the one that has the most connections whose
+// clients have not shown a token.
+type balance struct {
+	largest *owner // nil if there is none
+	over    int    // how many connections that is to lose
+	greedy  bool   // the address has its share or more
+}
+
+// balance: an address is to lose what exceeds its share, including the connection that has arrived. Where many
+// addresses fill all slots with less than that, it is to lose what exceeds twice what the other has then.
+func (l *Listener) balance(arriving ownerKey) (b balance) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count := l.owners.count(arriving)
+	b.greedy = arriving.address.IsValid() && count >= l.cfg.PerAddress
+	if b.largest = l.owners.largest(); b.largest != nil {
+		b.over = int(b.largest.conns.Load()) - min(l.cfg.PerAddress, 2*(count+1))
+		if b.largest.key == arriving {
+			b.over++
+		}
+	}
+	return b
+}
+
+// kind distinguishes searches that fail for different reasons.
+func (b balance) kind() int {
+	switch {
+	case b.greedy:
+		return 0
+	case b.over > 0:
+		return 1
+	default:
+		return 2
+	}
 }
 
 // evictFirst evicts the first candidates, all of one rank, at most most. One that has sent something that was not read
@@ -74,43 +111,30 @@ const (
 	withToken        // its client has
 )
 
-// candidates returns the connections that may be evicted in favour of one of the given owner, and how many at most.
-// An address that has more than its share, including the connection that has arrived, loses those that have waited
-// longest, however short. Otherwise only connections whose wait has exceeded the time-out of their phase are evicted,
-// and none in favour of an address that has its share. Connections with a token are evicted only while those without
-// one are no more than one share, so that clients without a token cannot evict them.
-func (l *Listener) candidates(now time.Time, arriving ownerKey, greedy bool) (all []candidate, most int) {
+// candidates returns the connections that may be evicted. Those of an address that is to lose some may have waited for
+// a moment only. Others are evicted only if their wait has exceeded the time-out of their phase, and not in favour of
+// an address that has its share. Connections with a token are evicted only while those without one are no more than one
+// share, so that clients without a token cannot evict them.
+func (l *Listener) candidates(now time.Time, b balance) (all []candidate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	share, elapsed := l.cfg.PerAddress, now.Sub(l.start)
-	over, largest := 0, l.owners.largest()
-	if largest != nil {
-		over = int(largest.conns.Load()) - share
-		if largest.key == arriving {
-			over++
-		}
-	}
-	pressure := l.refusing.isSet()
+	elapsed, pressure := now.Sub(l.start), l.refusing.isSet()
 	for c := range l.conns {
 		s := state(c.state.Load())
 		switch {
 		case !s.phase().waitsForClient():
-		case over > 0 && c.owner == largest:
-			if !greedy || s.overdue(elapsed, greedyWait) {
-				all = append(all, candidate{c, s, overShare, largest.key.address})
+		case b.over > 0 && c.owner == b.largest:
+			if !b.greedy || s.overdue(elapsed, greedyWait) {
+				all = append(all, candidate{c, s, overShare, b.largest.key.address})
 			}
-		case greedy:
+		case b.greedy:
 		case c.owner.isAnonymous():
 			if s.overdue(elapsed, anonymousPatience(s.phase(), pressure)) {
 				all = append(all, candidate{conn: c, state: s, rank: anonymous})
 			}
-		case l.owners.anonymous <= share && s.overdue(elapsed, patience(s.phase())):
+		case l.owners.anonymous <= l.cfg.PerAddress && s.overdue(elapsed, patience(s.phase())):
 			all = append(all, candidate{conn: c, state: s, rank: withToken})
 		}
 	}
-	most = l.cfg.Max/64 + 1
-	if over > 0 {
-		most = min(most, over)
-	}
-	return all, most
+	return all
 }

@@ -214,3 +214,38 @@ func TestEvictionIsLogged(t *testing.T) {
 		t.Errorf("log: %q", got)
 	}
 }
+
+// An address is to lose what exceeds its share, or twice what the other has with the connection that has arrived.
+func TestBalance(t *testing.T) {
+	for _, test := range []struct {
+		largest, count, share int
+		over                  int
+		greedy                bool
+	}{
+		{5, 0, 10, 3, false}, {5, 1, 10, 1, false}, {5, 2, 10, -1, false}, {2, 0, 10, 0, false},
+		{9, 4, 4, 5, true}, {9, 3, 4, 5, false}, {40, 9, 10, 30, false}, {40, 10, 10, 30, true},
+	} {
+		cfg, _ := testConfig(100)
+		cfg.PerAddress = test.share
+		l := New(newPipes(), cfg)
+		for range test.largest {
+			l.track(from("10.0.0.1"))
+		}
+		for range test.count {
+			l.track(from("10.0.0.2"))
+		}
+		b := l.balance(l.keyOf(netip.MustParseAddr("10.0.0.2")))
+		if b.over != test.over || b.greedy != test.greedy || b.largest.key.address.String() != "10.0.0.1" {
+			t.Errorf("%+v: %+v", test, b)
+		}
+		if b := l.balance(ownerKey{}); b.greedy {
+			t.Error("a connection without an address is greedy")
+		}
+	}
+	cfg, _ := testConfig(100)
+	l := New(newPipes(), cfg)
+	l.track(from(""))
+	if b := l.balance(ownerKey{}); b.largest != nil || b.over != 0 || b.greedy {
+		t.Errorf("without addresses: %+v", b)
+	}
+}

@@ -30,16 +30,18 @@ const (
 
 // attacks are what the connections of each flood send. They never read a response.
 var attacks = []struct {
-	name   string
-	sent   []string
-	reopen int // connections a second, with -hostile
+	name      string
+	sent      []string
+	reopen    int // connections a second, with -hostile
+	addresses int
 }{
-	{"idle", []string{""}, 1000},
-	{"half heads", []string{halfHead}, 1000},
-	{"half bodies", []string{halfBody}, 1000},
-	{"unread responses", []string{strings.Repeat(script, 8)}, 300},
-	{"half heads, reopened", []string{halfHead}, 4000},
-	{"all of them, reopened", []string{"", halfHead, halfBody, strings.Repeat(script, 8)}, 4000},
+	{"idle", []string{""}, 1000, 1},
+	{"half heads", []string{halfHead}, 1000, 1},
+	{"half bodies", []string{halfBody}, 1000, 1},
+	{"unread responses", []string{strings.Repeat(script, 8)}, 300, 1},
+	{"half heads, reopened", []string{halfHead}, 4000, 1},
+	{"all of them, reopened", []string{"", halfHead, halfBody, strings.Repeat(script, 8)}, 4000, 1},
+	{"half heads from 64 addresses", []string{halfHead}, 4000, 64},
 }
 
 // Thousands of connections from one address that have no token keep no others out: a client at another address is
@@ -55,8 +57,8 @@ func TestFlood(t *testing.T) {
 			keepAlive := startKeepAlive(s, 10)
 			stop := make(chan struct{})
 			var attackers sync.WaitGroup
-			open := flood(&attackers, stop, strings.TrimPrefix(s.URL, "http://"), conns, rate, attack.sent)
-			flood(&attackers, stop, strings.TrimPrefix(s.Ops, "http://"), 300, 300, attack.sent)
+			open := flood(&attackers, stop, s.URL, conns, rate, attack.addresses, attack.sent)
+			flood(&attackers, stop, s.Ops, 300, 300, 1, attack.sent)
 			testkit.WaitFor(t, "the hostile connections", func() bool { return open.Load() >= int64(conns) })
 
 			before := s.CPUTime(t)
@@ -96,9 +98,11 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// flood opens n connections from 127.0.0.1 that send one of the given texts each, and then replaces so many a second by
-// new ones until stop is closed. It returns how many were opened.
-func flood(all *sync.WaitGroup, stop chan struct{}, address string, n, perSecond int, texts []string) *atomic.Int64 {
+// flood opens n connections that send one of the given texts each, and then replaces so many a second by new ones until
+// stop is closed. It returns how many were opened.
+func flood(
+	all *sync.WaitGroup, stop chan struct{}, url string, n, perSecond, addresses int, texts []string,
+) *atomic.Int64 {
 	const workers, tick = 4, 10 * time.Millisecond
 	opened := new(atomic.Int64)
 	for range workers {
@@ -122,7 +126,11 @@ func flood(all *sync.WaitGroup, stop chan struct{}, address string, n, perSecond
 				}
 				at := i % len(ring)
 				reset(ring[at])
-				c, err := net.DialTimeout("tcp", address, time.Second)
+				ip := "127.0.0.1"
+				if addresses > 1 {
+					ip = fmt.Sprintf("127.0.1.%d", 1+i%addresses)
+				}
+				c, err := dialFrom(ip, url)
 				if ring[at] = c; err == nil {
 					io.WriteString(c, texts[i%len(texts)])
 				}
