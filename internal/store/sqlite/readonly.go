@@ -99,9 +99,14 @@ func (s *Store) leaveReadOnly() error {
 	}
 	err := s.writer.open()
 	if s.writer.conn == nil {
-		return errors.Join(err, s.fill(openExclusive))
+		err = errors.Join(err, s.fill(openExclusive))
+	} else {
+		err = errors.Join(err, s.fill(openReader))
 	}
-	return errors.Join(err, s.fill(openReader))
+	if err != nil && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return err
 }
 
 // checkSpace writes minSpace bytes to a temporary file next to the database.

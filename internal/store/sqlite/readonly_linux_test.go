@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/testkit/missing"
@@ -87,6 +89,19 @@ func leaveKilled(t *testing.T, statements ...string) func(path string) {
 	}
 }
 
+// leaveStopped leaves a database with one plant and without a WAL.
+func leaveStopped(t *testing.T) func(path string) {
+	return func(path string) {
+		leaveKilled(t)(path)
+		if err := openWriter(t, path).close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path + walSuffix); err == nil {
+			t.Fatal("the WAL still exists")
+		}
+	}
+}
+
 func wantFern(t *testing.T, s *Store) {
 	t.Helper()
 	if p, err := s.Get(t.Context(), "main", 1); err != nil || p.Name != "Fern" {
@@ -103,20 +118,26 @@ func (d *fullDisk) hasIndex() bool {
 	return err == nil && info.Size() >= 32<<10
 }
 
+// lockedOut reports whether another process would find the file locked. The locks that the kernel keeps for an open
+// file conflict with those of the process, so that the test needs no other process. It ends the locks of SQLite.
+func (d *fullDisk) lockedOut() bool {
+	d.t.Helper()
+	f, err := os.Open(d.path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	shared := unix.Flock_t{Type: unix.F_RDLCK, Start: 0x40000002, Len: 510} // SHARED_FIRST and SHARED_SIZE of SQLite
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &shared); err != nil {
+		d.t.Fatal(err)
+	}
+	return shared.Type != unix.F_UNLCK
+}
+
 // On a full disk, a database is open for reading. When there is space, it becomes writable.
 func TestStartOnFullDisk(t *testing.T) {
 	t.Run("after a kill", func(t *testing.T) { testStartOnFullDisk(t, leaveKilled(t)) })
-	t.Run("after a stop", func(t *testing.T) {
-		testStartOnFullDisk(t, func(path string) {
-			leaveKilled(t)(path)
-			if err := openWriter(t, path).close(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := os.Stat(path + walSuffix); err == nil {
-				t.Fatal("the WAL still exists")
-			}
-		})
-	})
+	t.Run("after a stop", func(t *testing.T) { testStartOnFullDisk(t, leaveStopped(t)) })
 }
 
 func testStartOnFullDisk(t *testing.T, prepare func(path string)) {
@@ -154,7 +175,10 @@ func testStartOnFullDisk(t *testing.T, prepare func(path string)) {
 	}
 	wantFern(t, s)
 	if !d.hasIndex() {
-		t.Error("the index of the WAL is still in memory: other processes can't read the database")
+		t.Error("the index of the WAL is still in memory")
+	}
+	if d.lockedOut() {
+		t.Error("other processes can't read the database")
 	}
 }
 
@@ -174,7 +198,7 @@ func TestCreateAfterFullDisk(t *testing.T) {
 
 // While reads are in flight, and while the file can't be opened for writing, reads continue.
 func TestReadsContinueOnFullDisk(t *testing.T) {
-	d := newFullDisk(t, leaveKilled(t))
+	d := newFullDisk(t, leaveStopped(t))
 	s := d.open()
 	check := func() error { return s.Check(t.Context()) }
 	stop := occupy(t, s, 1)
@@ -183,20 +207,42 @@ func TestReadsContinueOnFullDisk(t *testing.T) {
 		t.Errorf("leaveReadOnly() during a read = %v, want %v", err, errReadOnly)
 	}
 	wantFern(t, s)
-	if err := os.Remove(d.path + "-shm"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(d.path+"-shm", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	d.setVersion(99)
 	stop()
-	waitForCheck(t, check, "SQLITE_READONLY")
-	wantFern(t, s)
-	if err := os.Remove(d.path + "-shm"); err != nil {
-		t.Fatal(err)
+	waitForCheck(t, check, "its schema is version 99")
+	for range 3 {
+		if err := s.AddToken(t.Context(), token.Token{}); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("AddToken() without a connection = %v, want %v", err, store.ErrUnavailable)
+		}
 	}
+	wantFern(t, s)
+	if d.hasIndex() {
+		t.Error("the readers use an index on the disk, which may be full again")
+	}
+	d.setVersion(2)
 	waitForCheck(t, check, "")
 	wantFern(t, s)
+}
+
+// setVersion writes the user_version into the header of the file.
+func (d *fullDisk) setVersion(version byte) {
+	d.t.Helper()
+	f, err := os.OpenFile(d.path, os.O_WRONLY, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte{0, 0, 0, version}, 60)
+	if err := errors.Join(err, f.Close()); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func TestFullDiskLocksOthersOut(t *testing.T) {
+	d := newFullDisk(t, leaveKilled(t))
+	d.open()
+	if !d.lockedOut() {
+		t.Error("other processes can read the database without the index of the WAL")
+	}
 }
 
 // A database that can't be read without writing names the full disk.

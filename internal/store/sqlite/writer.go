@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -118,7 +119,7 @@ func (w *writer) tx(do func() error) (err error) {
 		}
 	}
 	if w.conn == nil {
-		return w.lastFailure()
+		return cmp.Or(w.lastFailure(), errReadOnly)
 	}
 	defer func() {
 		if r := recover(); r != nil { // what the transaction has done is unknown

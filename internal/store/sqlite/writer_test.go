@@ -176,6 +176,19 @@ func TestFaultInIndex(t *testing.T) {
 	}
 }
 
+// A WAL that can't be synced stops the writer: the kernel may have dropped its pages.
+func TestSyncOfWALFails(t *testing.T) {
+	w := newWriter(t)
+	w.target = filepath.Join(t.TempDir(), "plants.db")
+	if err := os.Mkdir(w.target+walSuffix, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.syncWAL(); err == nil {
+		t.Error("syncWAL() of a directory = nil")
+	}
+	wantFailure(t, w, w.lastFailure(), store.ErrUnavailable, "a sync failed", true)
+}
+
 // copyFiles copies a database and its WAL, as a killed process leaves them.
 func copyFiles(t *testing.T, from, to string) {
 	t.Helper()
