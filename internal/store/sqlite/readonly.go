@@ -59,7 +59,7 @@ func (s *Store) connectReadOnly() error {
 		err = s.checkSchema()
 	}
 	switch {
-	case errors.Is(err, store.ErrFull):
+	case errors.Is(err, store.ErrFull), s.writer.stopped:
 		return err
 	case err != nil:
 		return fmt.Errorf("%w; free at least %d KiB: %w", store.ErrFull, minSpace>>10, err)
@@ -82,6 +82,9 @@ func (s *Store) checkSchema() error {
 
 // leaveReadOnly opens the connections of a normal start once the disk has space. Connections of both kinds can't be
 // open at once: they would share the index in memory, and other processes would stay locked out. So reads wait.
+//
+// SQLite copies the WAL into the file when the last connection is closed, and does not report a failed sync. Then it
+// keeps the WAL, and the writer drops the page cache before it opens the file, as after a restart.
 func (s *Store) leaveReadOnly() error {
 	switch err := checkSpace(s.writer.target); {
 	case isNoSpace(err):
