@@ -221,9 +221,10 @@ func TestBalance(t *testing.T) {
 		largest, count, share int
 		over                  int
 		greedy                bool
+		kind                  int
 	}{
-		{5, 0, 10, 3, false}, {5, 1, 10, 1, false}, {5, 2, 10, -1, false}, {2, 0, 10, 0, false},
-		{9, 4, 4, 5, true}, {9, 3, 4, 5, false}, {40, 9, 10, 30, false}, {40, 10, 10, 30, true},
+		{5, 0, 10, 3, false, 1}, {5, 1, 10, 1, false, 1}, {5, 2, 10, -1, false, 2}, {2, 0, 10, 0, false, 2},
+		{9, 4, 4, 5, true, 0}, {9, 3, 4, 5, false, 1}, {40, 9, 10, 30, false, 1}, {40, 10, 10, 30, true, 0},
 	} {
 		cfg, _ := testConfig(100)
 		cfg.PerAddress = test.share
@@ -235,7 +236,7 @@ func TestBalance(t *testing.T) {
 			l.track(from("10.0.0.2"))
 		}
 		b := l.balance(l.keyOf(netip.MustParseAddr("10.0.0.2")))
-		if b.over != test.over || b.greedy != test.greedy || b.largest.key.address.String() != "10.0.0.1" {
+		if b.over != test.over || b.greedy != test.greedy || b.kind() != test.kind || b.largest.key.address.String() != "10.0.0.1" {
 			t.Errorf("%+v: %+v", test, b)
 		}
 		if b := l.balance(ownerKey{}); b.greedy {
