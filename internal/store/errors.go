@@ -19,12 +19,12 @@ var (
 	ErrFull = errors.New("the disk of the database is full")
 	// ErrUnavailable: the database can't be written or reached now; nothing was stored.
 	ErrUnavailable = errors.New("the database is unavailable")
-	// ErrDamaged: what the database has stored can't be read back. It is also ErrUnavailable.
+	// ErrDamaged: the database is damaged, so that some of its content can't be read. It is also an ErrUnavailable.
 	ErrDamaged = fmt.Errorf("%w: it is damaged", ErrUnavailable)
 )
 
-// Damage keeps the first ErrDamaged of a database until the process ends: reads of other plants succeed all the time,
-// so that a later success does not prove that the damage was repaired.
+// Damage keeps the first ErrDamaged of a database until the process ends. A later success does not show that the damage
+// was repaired, because reads of undamaged plants succeed all the time.
 type Damage struct{ first atomic.Pointer[error] }
 
 // Record returns err, and keeps it if it is the first ErrDamaged.

@@ -71,7 +71,7 @@ func TestFileIsRemoved(t *testing.T) {
 	}
 }
 
-// A database that was copied with a wide mode, and what a killed process left of its WAL, become private.
+// A start restricts the mode of existing files to their owner: of the database, and of the WAL of a killed process.
 func TestFileModeOfExistingFiles(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "plants.db")
 	s := testkit.StartFixed(t, db)
@@ -98,7 +98,7 @@ func TestFileModeOfExistingFiles(t *testing.T) {
 	}
 }
 
-// A WAL without its database may be all that is left of it. It is kept.
+// A WAL whose database is missing may have the only copy of some plants, so it is kept.
 func TestOrphanedWAL(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "plants.db")
 	s := testkit.StartFixed(t, db)
@@ -121,8 +121,8 @@ func TestOrphanedWAL(t *testing.T) {
 	r.check(t, db)
 }
 
-// A list that finds a damaged page returns 503, and from then on the service is not ready, also when other reads
-// succeed, until it is restarted with a file that is not damaged.
+// A list that finds a damaged page returns 503. The service is then not ready, even if other reads succeed, until it is
+// restarted with an undamaged file.
 func TestDamagedFile(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "plants.db")
 	s := testkit.StartFixed(t, db)
@@ -130,7 +130,7 @@ func TestDamagedFile(t *testing.T) {
 	for id := range int64(100) {
 		r.want(t, s, id, 200)
 	}
-	s.Stop() // It copies the WAL into the file.
+	s.Stop() // A clean stop copies the WAL into the file.
 	whole, err := os.ReadFile(db)
 	if err != nil {
 		t.Fatal(err)

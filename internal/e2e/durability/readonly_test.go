@@ -69,12 +69,12 @@ func TestStartOnFullDisk(t *testing.T) {
 				r.want(t, s, id, 200)
 			}
 			s.Kill()
-			if err := os.Remove(db + "-shm"); err != nil { // its blocks would be enough for a new index
+			if err := os.Remove(db + "-shm"); err != nil { // otherwise a new index could use its blocks
 				t.Fatal(err)
 			}
 			fillUp(t, v)
 			s = testkit.StartFixed(t, db)
-			wantNotReady(t, s, "full: it is open for reading only")
+			wantNotReady(t, s, "full: the database is open for reading only")
 			testkit.WaitFor(t, "a warning in the log", func() bool {
 				return strings.Contains(s.Stderr.String(), `"the service was started but is not ready","reason":"the disk`)
 			})
@@ -97,7 +97,7 @@ func TestStartOnFullDisk(t *testing.T) {
 	}
 }
 
-// fillUp leaves no free block.
+// fillUp fills the volume until no block is free.
 func fillUp(t *testing.T, v *testkit.Volume) {
 	t.Helper()
 	v.Fill(1 << 20)
@@ -106,7 +106,7 @@ func fillUp(t *testing.T, v *testkit.Volume) {
 		t.Fatal(err)
 	}
 	defer filler.Close()
-	for range 3 { // A sync frees what the file system has reserved.
+	for range 3 { // A sync returns blocks that the file system has reserved.
 		for err == nil {
 			_, err = filler.Write(make([]byte, 1024))
 		}

@@ -183,7 +183,7 @@ func TestReadAttempts(t *testing.T) {
 	}
 }
 
-// After damage was found, by a read or a write, the database is not ready, also when other statements succeed.
+// After a read or a write has found damage, the database is not ready, even if other statements succeed.
 func TestDamageIsReported(t *testing.T) {
 	t.Parallel()
 	damaged := serverError("ERROR", dataCorrupted)

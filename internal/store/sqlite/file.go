@@ -10,7 +10,7 @@ import (
 	"runtime"
 )
 
-var errNotRegular = errors.New("it is not a regular file; --db must be the path of a file")
+var errNotRegular = errors.New("it is not a regular file; --db must be the path of a regular file")
 
 // walSuffix is what SQLite appends to the path of a database file for its WAL.
 const walSuffix = "-wal"
@@ -44,21 +44,21 @@ func checkOrphan(path string) error {
 	if err != nil {
 		target = path
 	}
-	// The WAL first: another process that creates the database writes to the file before it writes to the WAL.
+	// The WAL is checked first, because another process that creates the database writes to the file before the WAL.
 	wal, err := os.Stat(target + walSuffix)
 	if err != nil || !wal.Mode().IsRegular() || wal.Size() == 0 {
 		return nil
 	}
 	file, err := os.Stat(target)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && file.Size() == 0 {
-		return errors.New("the file is missing or empty, but its WAL, of the same name with " + walSuffix + ", exists; " +
+		return errors.New("the file is missing or empty, but its WAL (the same name followed by " + walSuffix + ") exists; " +
 			"put the file back, or move the WAL away to start with an empty database")
 	}
 	return nil
 }
 
-// Restrict removes the access of the group and of other users from a database file that Open has accepted, from its
-// WAL and from the index of that. It calls warn for each file that had it.
+// Restrict removes the access of the group and of other users to a database file that Open has accepted, to its WAL and
+// to the index of the WAL. It calls warn for each file that had such access.
 func Restrict(path string, warn func(message string, attrs ...any)) {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil || runtime.GOOS == "windows" {

@@ -38,7 +38,8 @@ func (w *writer) checkWritable() error {
 	return nil
 }
 
-// missingFile returns which path no longer names the file that was opened, or "". It costs a commit two system calls.
+// missingFile returns a message if a path no longer names the file that was opened, and otherwise "". It is called for
+// each commit and makes two system calls.
 func (w *writer) missingFile() string {
 	switch {
 	case !names(w.path, w.file):

@@ -46,7 +46,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// replace puts a copy in place of a file.
+// replace replaces a file by a copy.
 func replace(path string) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestFileIsTheSame(t *testing.T) {
 	}
 }
 
-// Behind a symbolic link the WAL is next to the target, and a link that is changed names another file.
+// If the path is a symbolic link, the WAL is next to its target, and changing the link replaces the file.
 func TestSymbolicLink(t *testing.T) {
 	target, link := filepath.Join(t.TempDir(), "target"), filepath.Join(t.TempDir(), "link")
 	if err := errors.Join(createFile(target), os.Symlink(target, link)); err != nil {
@@ -127,7 +127,8 @@ func TestSymbolicLink(t *testing.T) {
 	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnknown, fileRemoved, true)
 }
 
-// A write checks the file at most once in checkInterval; later its outcome would be unknown.
+// Before a write, the file is checked at most once in checkInterval. If it is removed after that, the outcome is
+// unknown.
 func TestCheckInterval(t *testing.T) {
 	for ago, want := range map[time.Duration]error{
 		-time.Hour: store.ErrUnknown, 2 * checkInterval: store.ErrUnavailable,

@@ -43,8 +43,8 @@ func (p *pool) fill(open func() (*sqlite.Conn, error)) (err error) {
 	return translate(err)
 }
 
-// empty closes all connections, when no statement uses them. If that takes longer than timeout, it reports false and
-// keeps them. Until fill, reads wait.
+// empty waits until no statement uses a connection, then closes all of them. If timeout ends first, it reports false
+// and keeps them. After empty, reads wait until fill is called.
 func (p *pool) empty(timeout <-chan time.Time) bool {
 	conns := make([]*sqlite.Conn, 0, cap(p.idle))
 	for len(conns) < cap(p.idle) {

@@ -142,7 +142,7 @@ func TestCheckOfReads(t *testing.T) {
 	}
 }
 
-// A connection that could not be opened is opened by the next read that would use it.
+// If a connection could not be opened, the next read that needs it tries again.
 func TestReopen(t *testing.T) {
 	w := newWriter(t)
 	p := newPool(2, new(store.Damage))

@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// minSpace is free disk space that is enough to open the database: the index of a WAL of 48 MiB has 100 KiB.
+	// minSpace is enough free space on the disk to open the database: the index of a WAL of 48 MiB takes 100 KiB.
 	minSpace     = 256 << 10
-	emptyTimeout = time.Second // for reads in flight, before connections are opened again
+	emptyTimeout = time.Second // for reads in flight to end before connections are opened again
 )
 
-var errReadOnly = fmt.Errorf("%w: it is open for reading only until %d KiB are free", store.ErrFull, minSpace>>10)
+var errReadOnly = fmt.Errorf("%w: the database is open for reading only until %d KiB are free",
+	store.ErrFull, minSpace>>10)
 
-// connect opens the connections: of the writer and those that read, or on a full disk only the latter.
+// connect opens the connection of the writer and those that read, or on a full disk only the latter.
 func (s *Store) connect() error {
 	switch err := s.writer.open(); {
 	case err == nil:
@@ -39,8 +40,8 @@ func (s *Store) fill(open func(path string) (*sqlite.Conn, error)) error {
 	return errors.Join(s.readers.fill(openTarget), s.lookups.fill(openTarget))
 }
 
-// isFull reports whether the writer could not be opened, with err, because the disk is full. SQLite reports other codes
-// than SQLITE_FULL if the index of the WAL can't be written or the WAL can't be created.
+// isFull reports whether err, with which the writer could not be opened, means that the disk is full. SQLite does not
+// return SQLITE_FULL if the index of the WAL can't be written or the WAL can't be created.
 func (s *Store) isFull(err error) bool {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultFull, sqlite.ResultIOErr, sqlite.ResultCantOpen:
@@ -80,11 +81,12 @@ func (s *Store) checkSchema() error {
 	return err
 }
 
-// leaveReadOnly opens the connections of a normal start once the disk has space. Connections of both kinds can't be
-// open at once: they would share the index in memory, and other processes would stay locked out. So reads wait.
+// leaveReadOnly opens the connections of a normal start once the disk has space. Connections of the two kinds must not
+// be open at the same time: they would share the index in memory, and other processes would stay locked out. So reads
+// wait.
 //
-// SQLite copies the WAL into the file when the last connection is closed, and does not report a failed sync. Then it
-// keeps the WAL, and the writer drops the page cache before it opens the file, as after a restart.
+// When the last connection is closed, SQLite copies the WAL into the file, and does not report it if a sync fails. It
+// then keeps the WAL, and the writer drops the page cache before it opens the file, as after a restart.
 func (s *Store) leaveReadOnly() error {
 	switch err := checkSpace(s.writer.target); {
 	case isNoSpace(err):

@@ -118,8 +118,8 @@ func (d *fullDisk) hasIndex() bool {
 	return err == nil && info.Size() >= 32<<10
 }
 
-// lockedOut reports whether another process would find the file locked. The locks that the kernel keeps for an open
-// file conflict with those of the process, so that the test needs no other process. It ends the locks of SQLite.
+// lockedOut reports whether another process would find the file locked. Locks of an open file description conflict with
+// those of the process, so the test needs no other process. Closing the file releases the locks of SQLite.
 func (d *fullDisk) lockedOut() bool {
 	d.t.Helper()
 	f, err := os.Open(d.path)
@@ -182,7 +182,7 @@ func testStartOnFullDisk(t *testing.T, prepare func(path string)) {
 	}
 }
 
-// A create finds the free space by itself.
+// A create detects the free space, without a readiness check.
 func TestCreateAfterFullDisk(t *testing.T) {
 	d := newFullDisk(t, leaveKilled(t))
 	s := d.open()
@@ -196,7 +196,7 @@ func TestCreateAfterFullDisk(t *testing.T) {
 	t.Errorf("CreateBatch() with free space = %v after 30 s", err)
 }
 
-// While reads are in flight, and while the file can't be opened for writing, reads continue.
+// Reads continue if the database can't be opened for writing because reads are in flight, or because it fails.
 func TestReadsContinueOnFullDisk(t *testing.T) {
 	d := newFullDisk(t, leaveStopped(t))
 	s := d.open()
@@ -245,7 +245,7 @@ func TestFullDiskLocksOthersOut(t *testing.T) {
 	}
 }
 
-// A database that can't be read without writing names the full disk.
+// If a database can't be opened without writing to it, the error names the full disk.
 func TestStartFailsOnFullDisk(t *testing.T) {
 	for what, test := range map[string]struct {
 		prepare func(path string)
@@ -263,7 +263,7 @@ func TestStartFailsOnFullDisk(t *testing.T) {
 	}
 }
 
-// What prevents the check for free space is not reported as a full disk.
+// If the check for free space fails for another reason, a full disk is not reported.
 func TestCheckSpace(t *testing.T) {
 	s := newStore(t)
 	if err := checkSpace(s.writer.target); err != nil {

@@ -21,7 +21,7 @@ import (
 // After a commit that may or may not be on disk (a failed fsync), it never writes again: the kernel may have
 // dropped the pages, so that a second fsync would succeed without them. See stop and dropPageCache.
 type writer struct {
-	path    string      // as the operator names the file
+	path    string      // as given by the operator
 	target  string      // the path without symbolic links: SQLite creates the WAL next to it
 	file    os.FileInfo // the database file when it was opened
 	damage  *store.Damage
@@ -87,8 +87,8 @@ func (w *writer) syncWAL() error {
 	return err
 }
 
-// disconnect closes the connection, except after a failed sync: closing the last connection would sync again; the end
-// of the process closes it without.
+// disconnect closes the connection, except after a failed sync: closing the last connection would sync again, while the
+// end of the process closes it without a sync.
 func (w *writer) disconnect() error {
 	if w.stopped || w.conn == nil {
 		return nil
@@ -188,7 +188,7 @@ func (w *writer) commit(do func() error) error {
 		w.checkpoint()
 	}
 	w.updateReadMark()
-	if reason := w.missingFile(); reason != "" { // the commit may be in a file that no restart will find
+	if reason := w.missingFile(); reason != "" { // a restart may not find the file with the commit
 		w.stop(reason)
 		return fmt.Errorf("commit: %w: %s", store.ErrUnknown, reason)
 	}

@@ -131,8 +131,8 @@ func TestFailedTransaction(t *testing.T) {
 	}
 }
 
-// A page of the index of the WAL that can't be written, at any point of a write, neither loses a plant nor stops the
-// writer, and the error reports whether the plant may be stored.
+// If a page of the index of the WAL can't be written, at any point of a write, no plant is lost, the writer is not
+// stopped, and the error reports whether the plant may be stored.
 func TestFaultInIndex(t *testing.T) {
 	defer sqlite3.SehInject(0)
 	kinds := map[string]int{}
