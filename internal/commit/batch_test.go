@@ -26,7 +26,7 @@ func TestFinishedBatch(t *testing.T) {
 	<-b.done
 	cancel()
 	if b.timeout.Stop() {
-		t.Error("the time-out of a finished batch is still running")
+		t.Error("the timeout of a finished batch is still running")
 	}
 	if b.overdue.Stop() {
 		t.Error("a finished batch can still become overdue")

@@ -25,25 +25,25 @@ const (
 // admission is the part of a Listener that admits, evicts and refuses.
 type admission struct {
 	overloaded recent // a connection was evicted or refused
-	refusing   recent // one was refused whose address has no more than its share
+	refusing   recent // one was refused whose address has less than its share
 
 	admitting sync.Mutex // guards the rest; held while connections are admitted or refused
 	backlog   backlog
 	pacer     pacer
 	report    report
 
-	evictAfter [3]time.Time // by balance.kind: when connections to evict are searched again
+	evictAfter [3]time.Time // by balance.kind: the time of the next search for connections to evict
 }
 
-// recent remembers for overloadFor that something has happened.
+// recent records for overloadFor that something has happened.
 type recent struct {
-	at atomic.Int64 // since Listener.start; 0 if it has not
+	at atomic.Int64 // when, since Listener.start; 0 if it has not happened
 }
 
 func (r *recent) set(now time.Duration) { r.at.Store(int64(now)) }
 func (r *recent) isSet() bool           { return r.at.Load() != 0 }
 
-// expire resets what has happened too long ago.
+// expire resets r if it was set more than overloadFor ago.
 func (r *recent) expire(now time.Duration) {
 	if at := r.at.Load(); at != 0 && now-time.Duration(at) > overloadFor {
 		r.at.CompareAndSwap(at, 0)
@@ -167,12 +167,12 @@ func (l *Listener) takeBacklog(now time.Time) report {
 	return a.report.take(now)
 }
 
-// report is what was not logged yet.
+// report is what has not been logged yet.
 type report struct {
 	refused int
-	evicted int        // in favour of others, because their address had more than its share
+	evicted int        // because their address had the most connections without a token
 	from    netip.Addr // the address of the last of them
-	last    time.Time  // when something was logged
+	last    time.Time  // when a report was last logged
 }
 
 // take returns what to log if the last report was at least logInterval ago.

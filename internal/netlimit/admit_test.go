@@ -101,7 +101,7 @@ func TestSlotIsFreed(t *testing.T) {
 		"half a head":            {"GET", 2 * time.Second},
 		"half a body":            {head + "x", 2 * time.Second},
 		"a response not read":    {"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 2 * time.Second},
-		"more requests, neither": {strings.Repeat("GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 3), 2 * time.Second},
+		"pipelined requests":     {strings.Repeat("GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 3), 2 * time.Second},
 		"the same, with a token": {"GET /long HTTP/1.1\r\nHost: x\r\nAuthorization: x\r\n\r\n", 25 * time.Second},
 		"idle":                   {get, time.Second},
 	} {

@@ -46,8 +46,9 @@ func newBacklog(l net.Listener, response func() []byte, most int, mu *sync.Mutex
 	return b
 }
 
-// limitUnsent sets how many bytes the kernel takes before they can be sent. 0 is the default of the system, which
-// allows megabytes. A listener does not pass the option on to its connections where Go uses Multipath TCP.
+// limitUnsent limits how many bytes the kernel buffers that can't be sent yet. 0 is the default of the system, which
+// allows megabytes. The option is set on each connection, because connections do not inherit it from a listener where
+// Go uses Multipath TCP.
 func limitUnsent(c net.Conn, n int) {
 	const tcpNotSentLowat = 25 // TCP_NOTSENT_LOWAT
 	tcp, ok := c.(*net.TCPConn)
@@ -62,17 +63,17 @@ func limitUnsent(c net.Conn, n int) {
 // canRefuse reports whether take has an effect.
 func (b *backlog) canRefuse() bool { return b.listener != nil }
 
-// take accepts connections and refuses those that admit does not open, at most most. What a refused client sends is not
-// parsed.
+// take accepts connections and refuses those that admit does not open, up to limit of them. What a refused client sends
+// is not parsed.
 func (b *backlog) take(
-	now time.Time, most int, admit func(from netip.Addr, open func() (net.Conn, error)) bool,
+	now time.Time, limit int, admit func(from netip.Addr, open func() (net.Conn, error)) bool,
 ) (refused int) {
 	if !b.canRefuse() {
 		return 0
 	}
 	b.advance(now)
 	b.listener.Control(func(listening uintptr) {
-		for taken := 0; taken < maxTaken && refused < most && len(b.refusing) < b.max; taken++ {
+		for taken := 0; taken < maxTaken && refused < limit && len(b.refusing) < b.max; taken++ {
 			fd, from, err := syscall.Accept4(int(listening), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
 			if err != nil {
 				return

@@ -279,7 +279,7 @@ func TestTakeIsBounded(t *testing.T) {
 		b.take(now, 10, refuse)
 	}
 	if refused := b.take(now, 10, refuse); refused != 0 || len(b.refusing) != 3 {
-		t.Errorf("take() = %d with %d being refused, the most are 3", refused, len(b.refusing))
+		t.Errorf("take() = %d with %d being refused, want 0 and the maximum, 3", refused, len(b.refusing))
 	}
 	if refused := b.take(now.Add(time.Second), 10, refuse); refused != 3 {
 		t.Errorf("take() refused %d after the others were closed, want 3", refused)
@@ -310,7 +310,7 @@ func TestTakeWithoutFile(t *testing.T) {
 }
 
 // A connection is not evicted if its request was received but not read yet, except in favour of another address when
-// its own has more than its share. What is sent ahead while a response is not read does not count.
+// its own has more than its share. Requests that are sent ahead do not protect a client that reads no response.
 func TestEvictUnread(t *testing.T) {
 	for name, test := range map[string]struct {
 		phase    phase
@@ -367,7 +367,7 @@ func TestUnreadResponseIsEvicted(t *testing.T) {
 	eventually(t, "the eviction", func() bool { return l.evict(time.Now().Add(3*time.Second), ownerKey{}) })
 }
 
-// The kernel takes few bytes for a client without a token that does not read, and more for one that has shown a token.
+// For a client that does not read, the kernel buffers less if the client has not presented a token.
 func TestUnsentBytes(t *testing.T) {
 	for _, token := range []bool{false, true} {
 		c, client := pair(t)
@@ -383,7 +383,7 @@ func TestUnsentBytes(t *testing.T) {
 				break
 			}
 		}
-		// What the client's kernel has received counts, too.
+		// This includes what the client's side of the socket has received.
 		if (taken > 512<<10) != token {
 			t.Errorf("token %v: the kernel took %d bytes", token, taken)
 		}

@@ -32,8 +32,8 @@ type conn struct {
 
 func (c *conn) phase() phase { return state(c.state.Load()).phase() }
 
-// move enters a phase and starts its wait at since, or keeps the one of the phase before where since is zero. It
-// reports false if the connection was evicted.
+// move enters a phase whose wait for the client starts at since. If since is zero, the wait of the previous phase
+// continues. move reports false if the connection was evicted.
 func (c *conn) move(to phase, since time.Time) bool {
 	for {
 		before := state(c.state.Load())
@@ -50,10 +50,10 @@ func (c *conn) move(to phase, since time.Time) bool {
 	}
 }
 
-// evict closes a connection that is in the given state, and reports false if it is in another by now, or, unless force
-// is set, has sent something that was not read yet. While a response is written, unread bytes do not count: otherwise a
-// client that sends requests ahead and reads no response would never be evicted. A client that has sent nothing gets a
-// refusal; any other might take a refusal for the response to a request that is being handled.
+// evict closes a connection that is in the given state. It reports false if the state has changed or, unless force is
+// set, if the client has sent bytes that were not read yet. While a response is written, unread bytes do not count:
+// otherwise a client that sends requests ahead and reads no response would never be evicted. A client that has sent
+// nothing gets a refusal; any other might take a refusal for the response to a request that is being handled.
 func (c *conn) evict(was state, force bool) bool {
 	if !force && was.phase() != writing {
 		if unread, _ := peek(c.Conn); unread {
@@ -69,7 +69,7 @@ func (c *conn) evict(was state, force bool) bool {
 		c.Conn.Write(c.listener.cfg.Refusal())
 	case writing:
 		if tcp, ok := c.Conn.(*net.TCPConn); ok {
-			tcp.SetLinger(0) // the kernel does not keep what the client has not read
+			tcp.SetLinger(0) // the kernel discards what the client has not read
 		}
 	}
 	c.Close()
@@ -176,13 +176,13 @@ func (c *conn) Write(b []byte) (int, error) {
 const (
 	writeSize = 64 << 10 // bytes that are written at once
 
-	// A client without a token may take writeProgress to read writeSize bytes, and the kernel keeps maxUnsent of what
-	// it has not read.
+	// A client without a token may take writeProgress to read writeSize bytes, and the kernel buffers at most maxUnsent
+	// bytes that can't be sent yet.
 	writeProgress = 10 * time.Second
 	maxUnsent     = 64 << 10
 )
 
-// writeResponse writes what a handler has written, in parts, so that the state has the time of the last progress.
+// writeResponse writes what a handler has written, in parts, so that the state records the time of the last progress.
 func (c *conn) writeResponse(b []byte) (n int, err error) {
 	before := c.phase()
 	for {
@@ -210,10 +210,10 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// SetReadDeadline and SetWriteDeadline keep time-outs to the second. net/http sets and removes five deadlines for a
+// SetReadDeadline and SetWriteDeadline keep timeouts to the second. net/http sets and removes five deadlines for a
 // request, which costs 2 µs, 5 % of the CPU time of a create. Here one that is less than a second later than the
 // current one is not set, and none is removed: net/http sets another one before the next read or write, since the
-// server has all time-outs.
+// server has all timeouts.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.readDeadline.covers(t) {
 		return nil

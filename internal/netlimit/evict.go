@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	evictInterval = 10 * time.Millisecond // between searches that found no connection to evict: each visits all
+	evictInterval = 10 * time.Millisecond // after a search without a result, because each visits all connections
 
-	// An address that has its share replaces only connections that have waited for so long. Otherwise the many clients
-	// of one address would evict each other while their requests are on the way.
+	// A connection from an address that has its share replaces only connections that have waited for greedyWait.
+	// Otherwise many clients of one address would evict each other while their requests are in transit.
 	greedyWait = 20 * time.Millisecond
 )
 
@@ -23,8 +23,8 @@ type candidate struct {
 	address netip.Addr
 }
 
-// evict closes connections that wait for their client in favour of a connection of the given owner: the longest wait
-// first, and several at a time because the search is not free. The caller holds admitting.
+// evict closes connections that wait for their client in favour of a connection of the given owner: those that have
+// waited longest first, and several at a time, because each search takes time. The caller holds admitting.
 func (l *Listener) evict(now time.Time, arriving ownerKey) bool {
 	b := l.balance(arriving)
 	after := &l.evictAfter[b.kind()]
@@ -35,13 +35,13 @@ func (l *Listener) evict(now time.Time, arriving ownerKey) bool {
 	slices.SortFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.state.since(), b.state.since()))
 	})
-	most := l.cfg.Max/64 + 1
+	limit := l.cfg.Max/64 + 1
 	if b.over > 0 {
-		most = min(most, b.over)
+		limit = min(limit, b.over)
 	}
-	evicted := l.evictFirst(candidates, most, false)
+	evicted := l.evictFirst(candidates, limit, false)
 	if evicted == 0 && !b.greedy {
-		evicted = l.evictFirst(candidates, most, true)
+		evicted = l.evictFirst(candidates, limit, true)
 	}
 	if evicted == 0 {
 		*after = now.Add(evictInterval)
@@ -51,16 +51,17 @@ func (l *Listener) evict(now time.Time, arriving ownerKey) bool {
 	return true
 }
 
-// balance compares the address of a connection that has arrived with the one that has the most connections whose
-// clients have not shown a token.
+// balance compares the address of an arriving connection with the address that has the most connections without a
+// token.
 type balance struct {
-	largest *owner // nil if there is none
-	over    int    // how many connections that is to lose
-	greedy  bool   // the address has its share or more
+	largest *owner // the address that has the most; nil if there is none
+	over    int    // how many connections largest is to lose, if positive
+	greedy  bool   // the address of the arriving connection has its share or more
 }
 
-// balance: an address is to lose what exceeds its share, including the connection that has arrived. Where many
-// addresses fill all slots with less than that, it is to lose what exceeds twice what the other has then.
+// balance returns the balance for an arriving connection. The largest address is to lose the connections beyond its
+// share. If many addresses fill all slots with less than their share, it is to lose those beyond twice as many as the
+// arriving address has. Both numbers count the arriving connection.
 func (l *Listener) balance(arriving ownerKey) (b balance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,11 +88,11 @@ func (b balance) kind() int {
 	}
 }
 
-// evictFirst evicts the first candidates, all of one rank, at most most. One that has sent something that was not read
-// yet is skipped, unless force is set and its address has more than its share.
-func (l *Listener) evictFirst(candidates []candidate, most int, force bool) (evicted int) {
+// evictFirst evicts the first candidates, up to limit and all of one rank. One with unread bytes is skipped, unless
+// force is set and it is one of the address that has the most.
+func (l *Listener) evictFirst(candidates []candidate, limit int, force bool) (evicted int) {
 	for i, c := range candidates {
-		if evicted >= most || evicted > 0 && c.rank > candidates[i-1].rank {
+		if evicted >= limit || evicted > 0 && c.rank > candidates[i-1].rank {
 			break
 		}
 		if !c.conn.evict(c.state, force && c.rank == overShare) {
@@ -106,19 +107,20 @@ func (l *Listener) evictFirst(candidates []candidate, most int, force bool) (evi
 }
 
 const (
-	overShare = iota // its address has more than its share, and more than any other
-	anonymous        // its client has not shown a token
-	withToken        // its client has
+	overShare = iota // of balance.largest, which is to lose some
+	anonymous        // another without a token
+	withToken        // the client has presented a token
 )
 
-// candidates returns the connections that may be evicted. Those of an address that is to lose some may have waited for
-// a moment only. Others are evicted only if their wait has exceeded the time-out of their phase, and not in favour of
-// an address that has its share. Connections with a token are evicted only while those without one are no more than one
-// share, so that clients without a token cannot evict them.
+// candidates returns the connections that may be evicted. Those of an address that is to lose some qualify however
+// short their wait, or after greedyWait in favour of an address that has its share. Others qualify only if they have
+// waited for the maxWait of their phase, and never in favour of an address that has its share. Connections with a
+// token also qualify only while those without one are no more than one share, so that clients without a token cannot
+// evict them.
 func (l *Listener) candidates(now time.Time, b balance) (all []candidate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	elapsed, pressure := now.Sub(l.start), l.refusing.isSet()
+	elapsed, refusing := now.Sub(l.start), l.refusing.isSet()
 	for c := range l.conns {
 		s := state(c.state.Load())
 		switch {
@@ -129,10 +131,10 @@ func (l *Listener) candidates(now time.Time, b balance) (all []candidate) {
 			}
 		case b.greedy:
 		case c.owner.isAnonymous():
-			if s.overdue(elapsed, anonymousPatience(s.phase(), pressure)) {
+			if s.overdue(elapsed, maxAnonymousWait(s.phase(), refusing)) {
 				all = append(all, candidate{conn: c, state: s, rank: anonymous})
 			}
-		case l.owners.anonymous <= l.cfg.PerAddress && s.overdue(elapsed, patience(s.phase())):
+		case l.owners.anonymous <= l.cfg.PerAddress && s.overdue(elapsed, maxWait(s.phase())):
 			all = append(all, candidate{conn: c, state: s, rank: withToken})
 		}
 	}

@@ -44,26 +44,26 @@ func TestEvict(t *testing.T) {
 		refusing bool
 		evicted  []int // indices of open
 	}{
-		"more than its share: the longest wait": {10,
+		"more than its share: the longest wait first": {10,
 			[]open{short(a, 1), short(a, 2), short(a, 1), idleFor(b, 999*ms)}, c, false, []int{1}},
-		"more than its share: however short": {10,
+		"more than its share: however short the wait": {10,
 			[]open{idleFor(a, 0), idleFor(a, 1), idleFor(a, 0)}, c, false, []int{1}},
 		"in favour of the same address: after 20 ms": {10,
 			[]open{idleFor(a, 20*ms-1), short(a, 0), idleFor(a, 20*ms-1)}, a, false, []int{1}},
-		"in favour of the same address: not before": {10,
+		"in favour of the same address: not before 20 ms": {10,
 			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1)}, a, false, nil},
-		"in favour of an address with its share: not before either": {10,
+		"in favour of an address with its share: not before 20 ms": {10,
 			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), short(b, 1), short(b, 1)}, b, false, nil},
 		"exactly its share": {10,
 			[]open{short(a, 1), short(a, 1)}, c, false, nil},
-		"its share, and another arrives": {10,
+		"its share, and one more arrives from it": {10,
 			[]open{short(a, 0), short(a, 1)}, a, false, []int{1}},
-		"less than its share, and another arrives": {10,
+		"less than its share, and one more arrives from it": {10,
 			[]open{short(a, 1)}, a, false, nil},
-		"the largest": {10,
+		"only of the address with the most": {10,
 			[]open{short(a, 9), short(a, 9), short(a, 9), short(b, 1), short(b, 1), short(b, 1), short(b, 2)},
 			c, false, []int{6}},
-		"no more than exceed its share": {640,
+		"only as many as exceed its share": {640,
 			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4)}, c, false, []int{2, 3}},
 		"a few at a time": {64, // two
 			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4), short(a, 5)}, c, false, []int{3, 4}},
@@ -71,36 +71,36 @@ func TestEvict(t *testing.T) {
 			[]open{{a, 0, fresh, 20 * ms}, {a, 0, idle, 20 * ms}, {a, 0, receiving, 20 * ms},
 				{a, 0, receivingBody, 20 * ms}, {a, 0, writing, 20 * ms}, {a, 0, parsed, time.Hour},
 				{a, 0, handling, time.Hour}}, c, false, []int{0, 1, 2, 3, 4}},
-		"all in use: others that are overdue": {10,
+		"none of its own waits: others that are overdue": {10,
 			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, {a, 0, handling, 0}, idleFor(b, 1000*ms)}, c, false, []int{3}},
-		"all in use: no others for an address with its share": {10,
+		"none of its own waits: no others for an address with its share": {10,
 			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, idleFor(b, 1000*ms)}, a, false, nil},
-		"a token is not an address": {10,
+		"connections with a token do not count for their address": {10,
 			[]open{{a, 1, idle, 9}, {a, 2, idle, 9}, {a, 3, idle, 9}, short(a, 1), short(a, 2)}, c, false, nil},
-		"no token in favour of an address with its share": {10,
+		"none with a token in favour of an address with its share": {10,
 			[]open{{b, 1, idle, time.Hour}, {a, 0, handling, 0}, {a, 0, handling, 0}}, a, false, nil},
 		"without a token before those with one": {640,
 			[]open{{a, 1, idle, time.Hour}, idleFor(b, 1000*ms)}, c, false, []int{1}},
-		"then those with one": {640,
+		"those with a token, if no other is overdue": {640,
 			[]open{{a, 1, idle, time.Hour}, {a, 1, idle, 1000 * ms}, {a, 1, idle, 999 * ms}, idleFor(b, 999*ms)}, c, false,
 			[]int{0, 1}},
-		"with a token while two of others are open": {640,
+		"with a token, while those without one are one share": {640,
 			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1)}, c, false, []int{0}},
-		"not while three are": {640,
+		"not with a token, while those without one are more than one share": {640,
 			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1), short(c, 1)}, c, false, nil},
 		"a shorter wait while others are refused": {640,
 			[]open{idleFor(a, 250*ms), idleFor(b, 249*ms), {c, 1, idle, 999 * ms}}, c, true, []int{0}},
-		"no address has no share": {640,
+		"connections without an address have no limit": {640,
 			[]open{short("", 2), short("", 1), short("", 1), short("", 1)}, c, false, nil},
-		"nor do exempt ones": {640,
+		"exempt addresses have no limit": {640,
 			[]open{short("192.0.2.1", 2), short("192.0.2.1", 1), short("::ffff:192.0.2.1", 1)}, "192.0.2.1", false, nil},
-		"their connections are overdue as those of others": {640,
+		"exempt addresses: overdue as others": {640,
 			[]open{idleFor("192.0.2.1", 1000*ms), idleFor("", 1000*ms)}, "192.0.2.1", false, []int{0, 1}},
-		"the addresses of a /64 network are one": {10,
+		"a /64 network counts as one address": {10,
 			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:0:1::", 1)}, a, false, []int{1}},
-		"other networks are not": {10,
+		"different /64 networks count separately": {10,
 			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:1::1", 1)}, a, false, nil},
-		"IPv4 in IPv6 is IPv4": {10,
+		"an IPv4-mapped IPv6 address is the IPv4 address": {10,
 			[]open{short(a, 1), short("::ffff:"+a, 2), short(a, 1)}, c, false, []int{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// A search that finds nothing is not repeated for 10 ms; one that does is.
+// A search that finds nothing is not repeated for 10 ms; after one that finds something, the next may follow at once.
 func TestEvictInterval(t *testing.T) {
 	cfg, _ := testConfig(10)
 	l := New(newPipes(), cfg)
@@ -173,8 +173,8 @@ func TestEvictInterval(t *testing.T) {
 	}
 }
 
-// Without a setting, the share is a sixteenth, and at least one.
-func TestShare(t *testing.T) {
+// By default, the share is a sixteenth of the connections, and at least one.
+func TestDefaultShare(t *testing.T) {
 	for most, want := range map[int]int{4: 1, 16: 1, 32: 2, 1024: 64} {
 		cfg, _ := testConfig(most)
 		if got := New(newPipes(), cfg).cfg.PerAddress; got != want {
@@ -183,7 +183,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A refusal counts as one only if the address has less than its share: its other connections may be the reason.
+// A refusal shortens the waits of others only if the refused address has less than its share.
 func TestRefusing(t *testing.T) {
 	for address, want := range map[string]bool{"10.0.0.1": false, "10.0.0.2": true} {
 		cfg, _ := testConfig(2)
@@ -201,7 +201,7 @@ func TestRefusing(t *testing.T) {
 	}
 }
 
-// Evictions from an address with more than its share are logged with the address.
+// Evictions from the address with the most connections are logged with the address.
 func TestEvictionIsLogged(t *testing.T) {
 	cfg, messages := testConfig(4)
 	l := New(newPipes(), cfg)
@@ -215,7 +215,7 @@ func TestEvictionIsLogged(t *testing.T) {
 	}
 }
 
-// An address is to lose what exceeds its share, or twice what the other has with the connection that has arrived.
+// The largest address is to lose what exceeds its share, or twice the number of the arriving address with the new one.
 func TestBalance(t *testing.T) {
 	for _, test := range []struct {
 		largest, count, share int

@@ -2,14 +2,18 @@
 //
 // A request that waits unread in its socket costs nothing, while reading a request in order to refuse it costs
 // more than half of a create. So the number of connections is limited, and every request on an open connection is
-// served. When all slots are taken and another connection arrives, some that wait for their client are closed: first
-// those of the address that has the most without a token, if it has more than its share, then others without a token
-// that have waited for too long, and last those with a token. See Listener.candidates. If there are none, the new
-// connection gets a prepared response that refuses it; beyond a bounded rate of refusals, connections wait in the
-// kernel's accept queue. While connections are refused, a token with more than half of them loses one every 8 ms. In an
-// overload, a connection without a token is closed after one response. On shutdown no further connection is accepted,
-// connections without a request are closed after 1 s, and requests in flight get their response, which is the last of
-// its connection.
+// served.
+//
+// When all slots are taken and another connection arrives, some that wait for their client are evicted: first those of
+// the address that has the most without a token, if it has more than its share or more than twice as many as the
+// address of the new connection; then others without a token that have waited for too long; last those with a token.
+// See Listener.candidates. If there are none, the new connection gets a prepared response that refuses it; beyond a
+// bounded rate of refusals, connections wait in the kernel's accept queue. While connections are refused, a token with
+// more than half of them loses one every 8 ms. In an overload, a connection without a token is closed after one
+// response.
+//
+// On shutdown no further connection is accepted, connections without a request are closed after 1 s, and requests in
+// flight get their response, which is the last of its connection.
 package netlimit
 
 import (
@@ -34,13 +38,13 @@ const lingerTime = time.Second
 // Config is what a Listener needs to know.
 type Config struct {
 	Max     int    // open connections
-	Setting string // what to change to raise Max, for the log
+	Setting string // what determines Max, for the log: a flag, or the port
 
-	// PerAddress is the share of an address: how many connections whose clients have not shown a token it keeps while
-	// others wait for a slot. 0 is a sixteenth of Max.
+	// PerAddress is the share of an address: how many connections without a token it keeps while others wait for a
+	// slot. 0 is a sixteenth of Max.
 	PerAddress int
-	// Exempt reports whether an address has no share because many clients use it, such as that of a proxy. If it is
-	// nil, none is.
+	// Exempt reports whether PerAddress does not apply to an address because many clients use it, such as that of a
+	// proxy. If Exempt is nil, no address is exempt.
 	Exempt func(netip.Addr) bool
 
 	// Refusal returns a whole response for a connection that is not admitted.
@@ -90,7 +94,7 @@ func New(l net.Listener, cfg Config) *Listener {
 	return limited
 }
 
-// Serve is s.Serve on this listener. It sets the hooks of s that it needs; s must have all time-outs, and set
+// Serve is s.Serve on this listener. It sets the hooks of s that it needs; s must have all timeouts, and set
 // DisableGeneralOptionsHandler, so that its handler is called for every request.
 func (l *Listener) Serve(s *http.Server) error {
 	s.ConnState, s.ConnContext, s.Handler = l.connState, connContext, whileHandling(s.Handler)

@@ -11,15 +11,15 @@ import (
 // shedInterval is how often a token with more than half of all connections loses one while others are refused.
 const shedInterval = 8 * time.Millisecond
 
-// ownerKey identifies an owner of connections: a token, or the address of clients that have not shown a token. The zero
-// value is the owner of connections without either, such as those of trusted proxies.
+// ownerKey identifies the owner of connections: a token, or the address of clients that have not presented a token. The
+// zero value is the owner of connections without either, such as those of trusted proxies.
 type ownerKey struct {
 	token   [32]byte
 	address netip.Addr
 }
 
-// addressKey is the owner of a connection from address before a token is known. A client usually has a whole /64
-// network of IPv6, so its addresses are one owner.
+// addressKey is the owner of a connection from address before a token is known. The addresses of an IPv6 /64 network
+// are one owner, because a client usually has such a network to itself.
 func addressKey(address netip.Addr) ownerKey {
 	address = address.Unmap()
 	if address.Is6() {
@@ -29,7 +29,7 @@ func addressKey(address netip.Addr) ownerKey {
 	return ownerKey{address: address}
 }
 
-// remoteAddress returns the zero value for a connection that has none.
+// remoteAddress returns the zero value for a connection without an IP address.
 func remoteAddress(c net.Conn) netip.Addr {
 	if c, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return c.AddrPort().Addr()

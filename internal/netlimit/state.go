@@ -32,8 +32,8 @@ func (p phase) inRequest() bool { return p >= receiving && p <= writing }
 // waitsForClient reports whether only the client can end the phase.
 func (p phase) waitsForClient() bool { return p != parsed && p != handling && p != evicted }
 
-// patience is how long a connection may wait for its client in a phase while others wait for a slot.
-func patience(p phase) time.Duration {
+// maxWait is how long a connection may wait for its client in a phase while others wait for a slot.
+func maxWait(p phase) time.Duration {
 	switch p {
 	case fresh:
 		return 100 * time.Millisecond
@@ -46,18 +46,18 @@ func patience(p phase) time.Duration {
 	}
 }
 
-// anonymousPatience is the patience with a client that has not shown a token. It shrinks while connections are refused.
-func anonymousPatience(p phase, refusing bool) time.Duration {
-	d := min(patience(p), 2*time.Second)
+// maxAnonymousWait is maxWait for a client that has not presented a token. It is shorter while connections are refused.
+func maxAnonymousWait(p phase, refusing bool) time.Duration {
+	d := min(maxWait(p), 2*time.Second)
 	if refusing {
-		d = max(d/4, patience(fresh))
+		d = max(d/4, maxWait(fresh))
 	}
 	return d
 }
 
 // state is the phase of a connection in the low bits, and in the others when its wait for the client began: when it
 // was accepted, when the last response was written, when the current request began to arrive, or when the client read a
-// part of the response. One word holds both, so that an eviction is void if anything has happened since it was decided.
+// part of the response. One word holds both, so that an eviction fails if anything has happened since it was decided.
 type state int64
 
 const phaseBits = 3
@@ -67,5 +67,5 @@ func newState(p phase, since time.Duration) state { return state(since)<<phaseBi
 func (s state) phase() phase         { return phase(s & (1<<phaseBits - 1)) }
 func (s state) since() time.Duration { return time.Duration(s >> phaseBits) }
 
-// overdue reports whether the wait for the client has lasted as long as patience allows.
-func (s state) overdue(now, patience time.Duration) bool { return now-s.since() >= patience }
+// overdue reports whether the wait for the client has lasted for limit or longer.
+func (s state) overdue(now, limit time.Duration) bool { return now-s.since() >= limit }

@@ -20,8 +20,8 @@ var phaseNames = map[phase]string{
 func TestState(t *testing.T) {
 	ms := time.Millisecond
 	for p, want := range map[phase]struct {
-		patience, anonymous, refusing time.Duration
-		inRequest, waits              bool
+		maxWait, anonymous, refusing time.Duration
+		inRequest, waits             bool
 	}{
 		fresh:         {100 * ms, 100 * ms, 100 * ms, false, true},
 		idle:          {1000 * ms, 1000 * ms, 250 * ms, false, true},
@@ -36,11 +36,11 @@ func TestState(t *testing.T) {
 			t.Errorf("newState(%s, 1h) = %s since %v", phaseNames[p], phaseNames[s.phase()], s.since())
 		}
 		if s.overdue(time.Hour+ms-1, ms) || !s.overdue(time.Hour+ms, ms) {
-			t.Errorf("%s: not overdue after exactly the patience", phaseNames[p])
+			t.Errorf("%s: not overdue after exactly the limit", phaseNames[p])
 		}
-		got := [3]time.Duration{patience(p), anonymousPatience(p, false), anonymousPatience(p, true)}
-		if got != [3]time.Duration{want.patience, want.anonymous, want.refusing} {
-			t.Errorf("%s: patience %v, want %v", phaseNames[p], got, want)
+		got := [3]time.Duration{maxWait(p), maxAnonymousWait(p, false), maxAnonymousWait(p, true)}
+		if got != [3]time.Duration{want.maxWait, want.anonymous, want.refusing} {
+			t.Errorf("%s: waits %v, want %v", phaseNames[p], got, want)
 		}
 		if p.inRequest() != want.inRequest || p.waitsForClient() != want.waits {
 			t.Errorf("%s: inRequest() = %v, waitsForClient() = %v", phaseNames[p], p.inRequest(), p.waitsForClient())
@@ -240,7 +240,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// A real server closes a connection that stays idle or does not finish its request, within a second of its time-out.
+// A real server closes a connection that stays idle or does not finish its request, within a second of its timeout.
 func TestTimeouts(t *testing.T) {
 	for name, sent := range map[string]string{
 		"nothing": "", "half a request": "GET", "idle": get, "half of the next": get + "GET",

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A client without a token may take 10 s to read each part of a response, and never longer than the response may take.
+// A client without a token may take 10 s to read each part of a response, within the time limit of the whole response.
 func TestWriteDeadline(t *testing.T) {
 	for name, test := range map[string]struct {
 		token byte
-		limit time.Duration // net/http's
+		limit time.Duration // of the whole response, which net/http sets
 		want  []time.Duration
 	}{
 		"without a token":         {0, 60, []time.Duration{60, 10, 12, 14}},
@@ -45,7 +45,7 @@ func TestWriteDeadline(t *testing.T) {
 	}
 }
 
-// slow is a connection whose client takes two seconds to read what is written at once.
+// slow is a connection whose client takes two seconds to read the bytes of one Write.
 type slow struct{ net.Conn }
 
 func (slow) Write(b []byte) (int, error) {

@@ -44,7 +44,7 @@ func healthOnly(health http.Handler, log logFunc) http.Handler {
 	})
 }
 
-// logFailure logs a request that no handler of ours has seen, and returns its id.
+// logFailure logs a request that does not reach the API or health, and returns the id that it gets.
 func logFailure(f httpapi.Failure, client string, log logFunc) (id string) {
 	id = httpapi.NewRequestID()
 	log("request", "id", id, "route", "unmatched", "status", f.Status(), "error", f.Number, "from", client,

@@ -44,7 +44,7 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 		probes.Wait()
 	}
 
-	if runtime.GOOS != "linux" { // elsewhere connections wait until one of them is closed
+	if runtime.GOOS != "linux" { // elsewhere connections wait until another is closed
 		return
 	}
 	for range 300 {
@@ -56,7 +56,7 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 		io.WriteString(c, "GET /livez")
 	}
 	line := s.logged(t, `"closed connections"`)
-	if !strings.Contains(line, `"limit":64,"address":"127.0.0.1","reason":"all connections that health allows`) {
+	if !strings.Contains(line, `"limit":64,"address":"127.0.0.1","reason":"all connections that the health port allows`) {
 		t.Errorf("the log has %s", line)
 	}
 	deadline := time.Now().Add(waitLimit)

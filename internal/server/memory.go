@@ -11,7 +11,7 @@ const (
 	// The live heap is a few MiB, so that rarer collections cost little memory and save a create a tenth of its time.
 	gcPercent = 400
 
-	// What else the heap holds when it is largest.
+	// The largest heap, besides large bodies and pages: for each connection, and for everything else.
 	heapPerConn = 32 << 10
 	otherHeap   = 32 << 20
 )
@@ -22,9 +22,9 @@ func maxBodies(memory, maxBody int64) int64 {
 	return max(4*maxBody, min(maxBodyMemory, memory/8))
 }
 
-// tuneCollector sets the pace of the garbage collector unless the environment does. It works harder from a limit on: in
-// a large heap, such as one with pages that clients do not read, four times as much garbage would be too much. Where
-// memory is limited, half of it is left for SQLite, which is not the collector's.
+// tuneCollector configures the garbage collector unless the environment does. The memory limit makes it run more often
+// when the heap is large, such as with many pages that clients do not read: gcPercent alone would allow too much
+// garbage. Where memory is limited, half of it is left for SQLite, whose memory the collector does not manage.
 func tuneCollector(memory, bodies int64, conns int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

@@ -30,7 +30,7 @@ type Config struct {
 	BaseURL   string        // public address; its path is the prefix of the API; "" for that of Listen
 	Drain     time.Duration // how long requests in flight may take after the signal to stop
 	MaxConns  int           // open connections; 0 for what the machine allows
-	PerAddr   int           // connections without a token that an address keeps when all are in use; 0 for MaxConns/16
+	PerAddr   int           // connections without a token that an address keeps when all are in use; 0: MaxConns/16
 	Token     string        // one fixed credential with every scope on the store "main"; "" for none
 	Commit    commit.Options
 	httpapi.Config
@@ -49,7 +49,7 @@ const (
 	writeTimeout = 60 * time.Second
 	maxHeader    = 32 << 10
 
-	maxOpsConns = 64 // connections of health
+	maxOpsConns = 64 // connections to the health port
 )
 
 // Run serves st until ctx ends, then waits for requests in flight and returns. The caller closes st afterwards.
@@ -156,7 +156,7 @@ func (s *service) startOps() error {
 	if err != nil {
 		return fmt.Errorf("listen for health on %s: %w", s.cfg.OpsListen, cause(err))
 	}
-	limited := s.limit(l, netlimit.Config{Max: maxOpsConns, Setting: "health"})
+	limited := s.limit(l, netlimit.Config{Max: maxOpsConns, Setting: "the health port"})
 	s.serve(limited, healthOnly(s.health.Handler(), s.logRequest()))
 	s.cfg.Log.Info("health", "address", "http://"+l.Addr().String())
 	return nil
@@ -171,7 +171,7 @@ func (s *service) limit(l net.Listener, cfg netlimit.Config) *netlimit.Listener 
 	return limited
 }
 
-// logRequest returns the function that logs requests which do not reach the API.
+// logRequest returns the function that logs requests that do not reach the API.
 func (s *service) logRequest() logFunc {
 	if s.cfg.AccessLog == httpapi.LogNone {
 		return func(string, ...any) {}

@@ -231,8 +231,8 @@ func TestAbandonedCount(t *testing.T) {
 	}
 }
 
-// protocolErrors are requests for which net/http or its ServeMux has a response of its own, and the number of the Error
-// that is sent instead on the public port and on that of health.
+// protocolErrors are requests to which net/http or its ServeMux responds by itself, and the number of the Error that is
+// sent instead on the public port and on the health port.
 var protocolErrors = []struct {
 	sent        string
 	public, ops int

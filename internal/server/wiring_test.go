@@ -172,7 +172,7 @@ func TestTuneCollector(t *testing.T) {
 	}
 }
 
-// Only GET and HEAD of the two paths reach health.
+// Only GET and HEAD requests for the two paths reach the health handler.
 func TestHealthOnly(t *testing.T) {
 	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	h := healthOnly(health, func(string, ...any) {})
