@@ -148,12 +148,12 @@ func (c *Client) Get(ctx context.Context, id int64) (Stored, error) {
 	return c.stored(ctx, request{method: http.MethodGet, url: c.plantURL(id), success: http.StatusOK, idempotent: true})
 }
 
-// Any is the ifMatch of a Replace or Remove that changes the plant whatever its content is.
+// Any, as the ifMatch of Replace or Remove, matches every plant, whatever its content.
 const Any = "*"
 
-// Replace changes the name and the tag of an existing plant if it still has the ETag ifMatch, or any
-// if ifMatch is Any. An empty ifMatch is an error: an ETag that was not read must not overwrite
-// another client's change.
+// Replace changes the name and the tag of an existing plant if it still has the ETag ifMatch, or
+// whatever its ETag is if ifMatch is Any. An empty ifMatch is an error, so that a caller that failed
+// to read the ETag does not overwrite another client's change.
 //
 // Replace is retried only if nothing can have been changed: after 429, after a 503
 // whose error number means that nothing was stored, and when no connection could be made. So an *Error with the
@@ -224,7 +224,7 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 }
 
 // Count returns the number of plants in the store. The service reads every plant to count them. Count
-// is retried like Create, and when the service did not count in time.
+// is retried like Create, and also if the service returns no number because counting took too long.
 func (c *Client) Count(ctx context.Context) (int64, error) {
 	resp, err := c.do(ctx, c.list("limit=1", "count=exact"))
 	if err != nil {

@@ -192,7 +192,7 @@ func TestInvalidText(t *testing.T) {
 	s.wantRequests(t, 0)
 }
 
-// An ETag that a caller failed to read is not a change without a precondition.
+// A change without a precondition is requested with Any, never by mistake with an empty ETag.
 func TestEmptyIfMatch(t *testing.T) {
 	c, s := start(t, stored)
 	for _, empty := range []string{"", " ", "\t"} {

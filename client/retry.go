@@ -197,7 +197,7 @@ func (c *Client) pause(ctx context.Context, attempt int, failed error) error {
 
 var errTooLarge = fmt.Errorf("the response is larger than %d bytes: request smaller pages", maxResponse)
 
-var errNotCounted = errors.New("the service did not count the plants in time: try again later")
+var errNotCounted = errors.New("counting the plants took too long: try again later")
 
 // send makes one attempt. A response without the expected status is an *Error.
 func (c *Client) send(ctx context.Context, req request) (response, error) {

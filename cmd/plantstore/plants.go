@@ -178,13 +178,13 @@ func (f *flags) plant() (name, tag **string) {
 		optional(f, "tag", "`tag` of the plant; an empty tag differs from no tag", text)
 }
 
-// ifMatch adds a flag whose value is client.Any unless it is set. An empty ETag, such as an unset variable of a script,
-// is refused: the change would have no precondition.
+// ifMatch adds the flag --if-match. Its default is client.Any. An empty value, such as that of an unset variable in a
+// script, is refused, because the change would have no precondition.
 func (f *flags) ifMatch() *string {
 	match := client.Any
 	f.Func("if-match", "`ETag` that the plant must still have; * for any", func(tag string) error {
 		if strings.TrimSpace(tag) == "" {
-			return errors.New("it is empty; use the ETag that plants get prints, or * for any")
+			return errors.New("must not be empty; use the ETag that plants get prints, or * for any")
 		}
 		match = quoteETag(tag)
 		return nil

@@ -187,13 +187,13 @@ func TestIfMatch(t *testing.T) {
 	}
 }
 
-// An empty ETag is refused: it is an unset variable of a script, and not a change without a precondition.
+// An empty ETag, such as that of an unset variable in a script, is refused and does not mean "no precondition".
 func TestEmptyIfMatch(t *testing.T) {
 	s := script(t, func(_ int, w http.ResponseWriter, r *http.Request) { io.WriteString(w, `{"id":7,"name":"x"}`) })
 	for _, args := range [][]string{{"remove", "7", "--if-match", ""}, {"replace", "7", "--name", "x", "--if-match= "}} {
 		got := s.plants(t, args...)
 		if got.code != 2 || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 ||
-			!strings.HasSuffix(got.stderr, "-if-match: it is empty; use the ETag that plants get prints, or * for any\n") {
+			!strings.HasSuffix(got.stderr, "-if-match: must not be empty; use the ETag that plants get prints, or * for any\n") {
 			t.Errorf("plants %q: %+v", args, got)
 		}
 	}

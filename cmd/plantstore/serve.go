@@ -41,7 +41,7 @@ func openAndServe(ctx context.Context, env environment, cfg server.Config, db st
 	return errors.Join(ignoreStop(ctx, cfg.Log, server.Run(ctx, cfg, st)), st.Close())
 }
 
-// warnAboutFile logs what an operator should know about a SQLite file, and removes the access of other users.
+// warnAboutFile logs what an operator should know about a SQLite file, and restricts its mode to its owner.
 func warnAboutFile(log *slog.Logger, db string) {
 	if sqlite.InMemory(db) {
 		log.Warn("the database is on an in-memory file system: a power loss or reboot loses every plant", "db", db)
@@ -57,15 +57,15 @@ func serveConfig(env environment, args []string) (cfg server.Config, db string, 
 	f.StringVar(&cfg.OpsListen, "ops-listen", "127.0.0.1:8081", "`address` of /livez and /readyz, or off")
 	f.StringVar(&cfg.BaseURL, "base-url", "",
 		"public `URL`; its path is the prefix of every route (default: http:// and the address)")
-	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "time for requests in flight to complete after SIGTERM")
+	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "time for requests in flight to complete after a signal to stop")
 	f.Int64Var(&cfg.MaxBody, "max-body", 64<<10, "largest request body in `bytes`")
 	f.IntVar(&cfg.Commit.Queue, "queue", 4096, "maximum number of creates waiting for a commit; others get 503")
 	f.IntVar(&cfg.MaxConns, "max-conns", 0,
-		"maximum number of open connections; at the limit, a new one replaces an idle one or gets 503; "+
+		"maximum number of open connections; at the limit, a new one replaces one that waits for its client, or gets 503; "+
 			"0 for 512 per processor (at most 4096), fewer if open files or memory are limited")
 	f.IntVar(&cfg.PerAddr, "conns-per-address", 0,
-		"open connections without a valid token that one address (IPv6: a /64 network) keeps when all connections are "+
-			"in use; 0 for a sixteenth of --max-conns; --trusted-proxies are exempt")
+		"connections without a valid token that one address (IPv6: a /64 network) keeps when all connections are in use; "+
+			"0 for a sixteenth of --max-conns; does not apply to --trusted-proxies")
 	access := f.String("access-log", "errors", "`requests` to log: errors (failed and slow ones), all or off")
 	cors := f.String("cors-origins", "*",
 		"web `origins` that may use the API from a browser, separated by commas, or * or off")

@@ -16,7 +16,7 @@ import (
 	"plantstore/internal/store"
 )
 
-// After the signal to stop, a start has a bounded time to end, and a service that has started any time.
+// After the signal to stop, a start must end within startGrace. A service that has started may take longer.
 func TestEndHungStart(t *testing.T) {
 	failure := errors.New("it failed")
 	for _, test := range []struct {
@@ -28,7 +28,7 @@ func TestEndHungStart(t *testing.T) {
 		{"the signal ends the start", time.Hour, 10*time.Second + startGrace - 1, "it failed"},
 		{"the start hangs", time.Hour, time.Hour,
 			"hangup signal received before the service was ready, and the database has not responded for 5s"},
-		{"the start is completed after the signal", 10*time.Second + startGrace - 1, time.Minute, "it failed"},
+		{"the start completes after the signal", 10*time.Second + startGrace - 1, time.Minute, "it failed"},
 		{"it has started", time.Second, time.Minute, "it failed"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -2,8 +2,8 @@
 //
 // Where two readers of the same bytes could disagree about where a request ends, a request can be smuggled past
 // a proxy inside another one. net/http is lenient there, as it may be. A Checker is strict: lines end with CRLF,
-// no header or trailer is folded, a body has one Content-Length or a Transfer-Encoding, never both, and chunks have the
-// syntax of RFC 9112.
+// no header or trailer is folded, a body has one Content-Length or a Transfer-Encoding, never both, and chunks follow
+// the syntax of RFC 9112.
 package framing
 
 import (
@@ -14,19 +14,19 @@ import (
 // Checker follows the requests on one connection. The zero value is ready for the first one.
 type Checker struct {
 	line   []byte // the start of a line whose end has not been received
-	next   part   // what the line is
-	data   int64  // bytes left of a body or a chunk before that line
+	next   kind   // of that line
+	data   int64  // bytes of a body or a chunk that precede that line
 	length int64  // value of Content-Length
 	sized  bool   // the head has a Content-Length
 	coded  bool   // the head has a Transfer-Encoding, which can only be chunked: net/http refuses any other
 	broken bool
 }
 
-// part is what a line is.
-type part uint8
+// kind is the kind of a line.
+type kind uint8
 
 const (
-	requestLine part = iota // or an empty line before it
+	requestLine kind = iota // or an empty line before it
 	header                  // or the end of the head
 	chunkSize
 	chunkEnd // the CRLF after the data of a chunk
@@ -108,7 +108,7 @@ func (c *Checker) checkLine(line []byte) (ok bool) {
 	}
 }
 
-// endHead starts the body.
+// endHead is called at the end of the headers and expects the body next.
 func (c *Checker) endHead() {
 	c.next, c.data = requestLine, c.length
 	if c.coded {
@@ -146,7 +146,7 @@ func headerValue(line []byte, name string) (value []byte, ok bool) {
 	return bytes.Trim(line[len(name)+1:], " \t"), true
 }
 
-// decimal parses digits that fit in an int64, without a sign, and without leading zeros: some parsers take those for
+// decimal parses digits that fit in an int64, without a sign, and without leading zeros, which some parsers read as
 // octal.
 func decimal(text []byte) (n int64, ok bool) {
 	if len(text) == 0 || len(text) > 18 || len(text) > 1 && text[0] == '0' {

@@ -18,9 +18,9 @@ const (
 )
 
 const (
-	slowRequest = time.Second // the duration from which a request is logged as failures are
-	maxMethod   = 16          // bytes of the method of a request in the log; a client can send any text
-	maxReason   = 4 << 10     // bytes of the reason of a failure in the log: enough for a stack trace
+	slowRequest = time.Second // a request that takes as long is logged like a failure
+	maxMethod   = 16          // bytes of the method in the log; a client can send any text
+	maxReason   = 4 << 10     // bytes of the reason in the log: enough for a stack trace
 )
 
 // ParseAccessLog reads the value of --access-log.
@@ -36,9 +36,9 @@ func ParseAccessLog(text string) (AccessLog, error) {
 	return 0, fmt.Errorf("--access-log is %q: use errors, all or off", text)
 }
 
-// log writes the log record of a request. It has nothing of the path, the headers and the body: a mistake of the
-// client is logged with its meaning in the catalogue, and the client has the message. The detail of a failure of the
-// service is only here: the request id in the response leads an operator to it.
+// log writes the log record of a request: its route and method, its id and the address of the client, and nothing else
+// of the request. A client error is logged with its meaning in the catalogue, not with the message that the client
+// gets. The detail of a server error is only here; the request id in the response leads an operator to it.
 func (a *API) log(x *exchange, f Failure, err error) {
 	took := time.Since(x.start)
 	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && err == nil && took < slowRequest {
@@ -67,7 +67,7 @@ func (a *API) log(x *exchange, f Failure, err error) {
 	a.deps.Log.LogAttrs(x.context(), level, "request", attrs...)
 }
 
-// loggable returns a text without credentials, and not more than its first bytes.
+// loggable masks credentials in text and cuts it after most bytes.
 func (a *API) loggable(text string, most int) string {
 	text = a.deps.Mask.Hide(text)
 	if len(text) > most {

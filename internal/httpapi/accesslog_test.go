@@ -86,8 +86,8 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// A record has the meaning of a client's mistake and nothing of the request; the detail of other failures and the
-// method are bounded, and have no credential.
+// The record of a client error has the meaning of the error in place of its message. The method, and the detail of a
+// server error, are bounded and contain no credential.
 func TestLoggedReason(t *testing.T) {
 	const fixed = "a-fixed-token-of-a-test"
 	long := strings.Repeat("é", maxReason/2)

@@ -21,29 +21,29 @@ func (f Failure) Status() int { return int(f.Number) / 100 }
 
 // The errors of the HTTP API itself. Their texts are messages to clients.
 var (
-	errTooLarge        = errors.New("the body is too large")
-	errNoType          = errors.New("Content-Type is required and must be application/json")
-	errWrongType       = errors.New("Content-Type must be application/json")
-	errRepeatedType    = errors.New("Content-Type appears more than once; send it once")
-	errEncoding        = errors.New("Content-Encoding must be absent or identity")
-	errBroken          = errors.New("the body ended early or its framing is invalid")
-	errSlow            = errors.New("the body did not arrive in time")
-	errMalformed       = errors.New("the request is not valid HTTP/1.1")
-	errNoRoute         = errors.New("the path does not exist")
-	errMethod          = errors.New("the path does not support this method")
-	errHeaderTooLarge  = errors.New("the request line and headers are too large; send fewer or shorter headers")
-	errCoding          = errors.New("Transfer-Encoding must be absent or chunked")
-	errProtocol        = errors.New("the HTTP version is not supported; use HTTP/1.1")
-	errInternal        = errors.New("the service failed; report the X-Request-Id of this response to its operator")
-	errBadID           = errors.New("id in the path is not an integer")
-	errBadLimit        = errors.New("limit must be an integer from 1 to 1000")
-	errBadAfter        = errors.New("after is not an integer")
-	errExpectation     = errors.New("the Expect header must be absent or 100-continue")
-	errBadQuery        = errors.New("the query string is not well-formed")
-	errBadPrecondition = errors.New("If-Match and If-None-Match must be * or a list of entity tags")
-	errNoPrecondition  = errors.New("If-Match and If-None-Match must not be empty")
-	errMatches         = errors.New("the plant matches If-None-Match")
-	errRate            = errors.New("the token exceeded its rate limit")
+	errTooLarge          = errors.New("the body is too large")
+	errNoType            = errors.New("Content-Type is required and must be application/json")
+	errWrongType         = errors.New("Content-Type must be application/json")
+	errRepeatedType      = errors.New("Content-Type appears more than once; send it once")
+	errEncoding          = errors.New("Content-Encoding must be absent or identity")
+	errBroken            = errors.New("the body ended early or its framing is invalid")
+	errSlow              = errors.New("the body did not arrive in time")
+	errMalformed         = errors.New("the request is not valid HTTP/1.1")
+	errNoRoute           = errors.New("the path does not exist")
+	errMethod            = errors.New("the path does not support this method")
+	errHeaderTooLarge    = errors.New("the request line and headers are too large; send fewer or shorter headers")
+	errCoding            = errors.New("Transfer-Encoding must be absent or chunked")
+	errProtocol          = errors.New("the HTTP version is not supported; use HTTP/1.1")
+	errInternal          = errors.New("the service failed; report the X-Request-Id of this response to its operator")
+	errBadID             = errors.New("id in the path is not an integer")
+	errBadLimit          = errors.New("limit must be an integer from 1 to 1000")
+	errBadAfter          = errors.New("after is not an integer")
+	errExpectation       = errors.New("the Expect header must be absent or 100-continue")
+	errBadQuery          = errors.New("the query string is not well-formed")
+	errBadPrecondition   = errors.New("If-Match and If-None-Match must be * or a list of entity tags")
+	errEmptyPrecondition = errors.New("If-Match and If-None-Match must not be empty")
+	errMatches           = errors.New("the plant matches If-None-Match")
+	errRate              = errors.New("the token exceeded its rate limit")
 )
 
 // failures maps every error of a handler to its entry of the catalogue. The first match counts; an error without a
@@ -94,8 +94,8 @@ var failures = []struct {
 	{errBadQuery, Failure{40029, "The query string is not well-formed, or has a parameter twice.",
 		"Send limit and after at most once each."}},
 	{errExpectation, Failure{40030, "The Expect header is not 100-continue.", "Omit it."}},
-	{errNoPrecondition, Failure{40031, "The If-Match or If-None-Match header of a replace or remove is empty.",
-		"Send the ETag of the plant, or omit the header to change whatever is stored."}},
+	{errEmptyPrecondition, Failure{40031, "The If-Match or If-None-Match header of a replace or remove is empty.",
+		"Send the ETag of the plant, or omit the header to change the plant whatever its content is."}},
 	{invalid(plant.OtherID), Failure{40032, "The id in the body differs from the id in the path.",
 		"Omit it, or send the id of the path."}},
 

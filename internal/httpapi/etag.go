@@ -37,7 +37,7 @@ func entityTags(r *http.Request, name string) (tags []string, err error) {
 		rest = strings.TrimLeft(after, " \t,")
 	}
 	if len(tags) == 0 {
-		return nil, failf(errNoPrecondition, "%s is empty; send the ETag of the plant, or omit the header", name)
+		return nil, failf(errEmptyPrecondition, "%s is empty; send the ETag of the plant, or omit the header", name)
 	}
 	return tags, nil
 }

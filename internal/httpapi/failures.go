@@ -58,7 +58,7 @@ func classify(err error) (Failure, string) {
 	return classify(errInternal)
 }
 
-// writeFailure writes an Error response. It returns the entry of the catalogue.
+// writeFailure writes an Error response and returns its entry in the catalogue.
 func (x *exchange) writeFailure(err error) Failure {
 	f, message := classify(err)
 	message = x.api.deps.Mask.Hide(message)

@@ -20,8 +20,8 @@ const (
 	maxPage      = store.PageBytes  // bytes after which a page ends: each client that reads slowly keeps as many
 	maxRead      = 100              // plants of one read
 	maxCounts    = 2                // counts in flight: each reads all plants of a store
-	countWait    = time.Second      // how long a list waits for its count to start
-	countTime    = 20 * time.Second // and to end; common timeouts of clients and proxies are 30 s
+	countWait    = time.Second      // for a count to start
+	countTime    = 20 * time.Second // for a count to end: many clients and proxies have a timeout of 30 s
 
 	members = len(`{"id":-9223372036854775808,"name":"","tag":""},`) // bytes of a plant besides its text
 )
@@ -123,12 +123,12 @@ func (x *exchange) appendPlants(plants []plant.New, n int, first bool) (read int
 	return read, x.reserve(cap(x.buf))
 }
 
-// errLate means that a list is returned without its count.
-var errLate = errors.New("the plants were not counted in time")
+// errNotCounted means that a list is returned without its count.
+var errNotCounted = errors.New("counting the plants took too long")
 
-// count returns how many plants the store of the request has. A large store takes seconds, so tokens share the counts
-// that run at a time, and a count that does not end in time is errLate. It ends too when the client closes its
-// connection (on SQLite; PostgreSQL completes a query that has started), which may be its sending side only.
+// count returns how many plants the store of the request has. A large store takes seconds, so few counts run at a time,
+// and tokens share them. If the count does not start or end in time, count returns errNotCounted. It does so too if the
+// client closes its connection, or only its sending side; PostgreSQL then still completes a query that has started.
 func (a *API) count(x *exchange) (int64, error) {
 	ctx, cancel := a.deps.Connections.CancelOnDisconnect(x.context())
 	defer cancel()
@@ -138,12 +138,12 @@ func (a *API) count(x *exchange) (int64, error) {
 	defer cancelWait()
 	release, err := a.counts.Acquire(waiting, x.token.Hash)
 	if err != nil {
-		return 0, errLate
+		return 0, errNotCounted
 	}
 	defer release()
 	n, err := a.deps.Reader.Count(ctx, x.token.Store)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, store.ErrBusy)) {
-		err = errLate
+		err = errNotCounted
 	}
 	return n, err
 }

@@ -202,7 +202,7 @@ func counted(a *API, token string) *httptest.ResponseRecorder {
 
 const fernPage = `[{"id":1,"name":"Fern","tag":"shade"}]`
 
-// wantUncounted checks that a response is the page, whose headers show that it was not counted.
+// wantUncounted checks that a response is the page without a count.
 func wantUncounted(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	wantResponse(t, w, 200, fernPage)
@@ -252,8 +252,8 @@ func (stuck) Count(ctx context.Context, name string) (int64, error) {
 	return 1, ctx.Err()
 }
 
-// A token that counts on many connections takes neither the list nor the count of another, and its own lists are
-// returned without their counts. No count runs for longer than 20 seconds.
+// A token that counts on many connections does not delay the lists and counts of others. Its own lists are returned
+// without counts, and none of its counts runs for longer than 20 seconds.
 func TestCountsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := new(owners)
@@ -294,7 +294,7 @@ func TestCountsAreShared(t *testing.T) {
 	})
 }
 
-// A list whose count the store refuses for now is returned without it.
+// If the store is too busy to count, the list is returned without its count.
 func TestBusyCount(t *testing.T) {
 	s := ferns(1)
 	s.fail["Count 1"] = fmt.Errorf("inside: %w", store.ErrBusy)

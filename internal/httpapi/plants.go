@@ -60,7 +60,7 @@ func (a *API) getPlant(x *exchange) error {
 	}
 	tag := etag(p.Plant)
 	x.Header().Set("ETag", tag)
-	// An invalid header matches nothing: the response is whole, as without the header.
+	// An invalid header matches nothing: the plant is returned as without the header.
 	if seen, err := entityTags(x.request, "If-None-Match"); err == nil && matchesWeakly(seen, tag) {
 		x.WriteHeader(http.StatusNotModified)
 		return nil
@@ -84,7 +84,7 @@ func (a *API) listPlants(x *exchange) error {
 	if prefers(x.request.Header["Prefer"], "count=exact") {
 		n, err := a.count(x)
 		switch {
-		case errors.Is(err, errLate): // the headers show that the preference was not applied
+		case errors.Is(err, errNotCounted): // without Preference-Applied, the client knows
 		case err != nil:
 			return err
 		default:

@@ -147,7 +147,7 @@ func TestPrecondition(t *testing.T) {
 		{[]string{`"x"`}, 41201, changed, []string{"Get main 7"}},
 		{[]string{`"a,b"`}, 41201, changed, []string{"Get main 7"}},
 		{[]string{"\"!#~\x80\xff\""}, 41201, changed, []string{"Get main 7"}},
-		{[]string{`"` + `x,` + fernETag[1:]}, 41201, changed, []string{"Get main 7"}}, // a comma in a tag ends nothing
+		{[]string{`"` + `x,` + fernETag[1:]}, 41201, changed, []string{"Get main 7"}}, // a comma does not end a tag
 		{[]string{`w/"x"`}, 40028, list + `"w/\"x\""`, nil},
 		{[]string{`W/ "x"`}, 40028, list + `"W/ \"x\""`, nil},
 		{[]string{`"x" "y"`}, 40028, list + `"\"x\" \"y\""`, nil},
@@ -191,7 +191,7 @@ func TestPrecondition(t *testing.T) {
 	}
 }
 
-// describedTags is the pattern of If-Match and If-None-Match in the published description.
+// describedTags returns the pattern of If-Match and If-None-Match in the published description.
 func describedTags(t *testing.T) *regexp.Regexp {
 	_, rest, _ := strings.Cut(string(api.YAML("")), "EntityTags:")
 	_, rest, ok := strings.Cut(rest, "pattern: '")
@@ -202,7 +202,7 @@ func describedTags(t *testing.T) *regexp.Regexp {
 	return regexp.MustCompile(pattern)
 }
 
-// latin1 returns the characters of a header value, one for each byte.
+// latin1 decodes a header value as Latin-1: one character for each byte.
 func latin1(value string) string {
 	var b strings.Builder
 	for i := range len(value) {
@@ -274,7 +274,7 @@ func TestPreconditionRaces(t *testing.T) {
 	}
 }
 
-// The id in the body of a replace is that of the path.
+// A replace is refused if the id in its body differs from the id in its path.
 func TestReplaceOtherID(t *testing.T) {
 	s := ferns(7)
 	w := send(newStoreAPI(s), "PUT", "/plants/7", strings.NewReader(`{"id":8,"name":"Ivy"}`))

@@ -59,7 +59,7 @@ func Decode(body []byte) (New, error) {
 	return p, err
 }
 
-// DecodePlant reads the body of a replace of the plant with this id, which may be in the body too.
+// DecodePlant reads the body of a replace of the plant with this id. An id in the body must be the same.
 func DecodePlant(body []byte, id int64) (Plant, error) {
 	var p New
 	err := decode(body, &p, &id)

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Queue makes operations wait for a unit of a pool, within the shares of the pool. Owners get free units in
-// rotation, each for its operation that has waited longest, so an owner with many operations does not delay those of
-// others. A Queue is safe for concurrent use.
+// Queue lets operations wait for a unit of a pool, within the shares of the pool. It gives free units to owners
+// round-robin, and each to the owner's operation that has waited longest, so an owner with many operations does not
+// delay those of others. A Queue is safe for concurrent use.
 type Queue[Owner comparable] struct {
 	Pool Pool[Owner] // must have a capacity that is not soft
 
 	mu      sync.Mutex
-	waiting [][]*waiter[Owner] // by owner, in the order in which the owners get units; none is empty
+	waiting [][]*waiter[Owner] // by owner, in the order in which owners get units; no element is empty
 }
 
 type waiter[Owner comparable] struct {
@@ -21,7 +21,8 @@ type waiter[Owner comparable] struct {
 	granted chan struct{} // closed when the claim has its unit
 }
 
-// Acquire waits for a unit. It returns the error of ctx if that ends first. The caller must call release once.
+// Acquire waits for a unit. If ctx ends first, it returns the error of ctx. Otherwise the caller must call release
+// once.
 func (q *Queue[Owner]) Acquire(ctx context.Context, owner Owner) (release func(), err error) {
 	w := &waiter[Owner]{q.Pool.Claim(owner), make(chan struct{})}
 	q.add(w)
@@ -70,7 +71,7 @@ func (q *Queue[Owner]) remove(w *waiter[Owner]) bool {
 	return false
 }
 
-// grant distributes the free units. An owner that gets one moves behind the others.
+// grant distributes the free units. An owner that gets one moves to the end. The caller holds mu.
 func (q *Queue[Owner]) grant() {
 	for i := 0; i < len(q.waiting); {
 		all := q.waiting[i]

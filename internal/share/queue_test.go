@@ -12,20 +12,20 @@ import (
 	"plantstore/internal/share"
 )
 
-// queueTests have the order in which operations get a unit. Each is named by its owner and a number; they arrive in
-// the order of arrivals, and whenever none can start, the one that started first ends.
+// queueTests state the order in which operations get a unit. An operation is named by its owner and a number. When no
+// more can start, the one that started first ends.
 var queueTests = map[string]struct {
 	capacity  int64
 	contended func() bool
 	arrivals  string
 	starts    string // with | where an operation had to end first
 }{
-	"one owner in the order of arrival":           {1, no, "a1 a2 a3", "a1|a2|a3"},
-	"owners in rotation":                          {1, yes, "a1 a2 a3 b1 b2 c1", "a1|a2|b1|c1|a3|b2"},
-	"an owner that is alone gets all":             {2, no, "a1 a2 a3", "a1 a2|a3"},
-	"an owner that is not alone leaves a unit":    {2, yes, "a1 a2 a3", "a1|a2|a3"},
-	"which another owner gets at once":            {2, yes, "a1 a2 b1 b2", "a1 b1|a2|b2"},
-	"a third owner does not wait for the others'": {2, yes, "a1 a2 a3 b1 b2 b3 c1", "a1 b1|a2|b2|c1|a3|b3"},
+	"one owner in the order of arrival":          {1, no, "a1 a2 a3", "a1|a2|a3"},
+	"owners round-robin":                         {1, yes, "a1 a2 a3 b1 b2 c1", "a1|a2|b1|c1|a3|b2"},
+	"a single owner gets all units":              {2, no, "a1 a2 a3", "a1 a2|a3"},
+	"with other owners, one leaves a unit free":  {2, yes, "a1 a2 a3", "a1|a2|a3"},
+	"another owner gets the free unit at once":   {2, yes, "a1 a2 b1 b2", "a1 b1|a2|b2"},
+	"a third owner does not wait for all others": {2, yes, "a1 a2 a3 b1 b2 b3 c1", "a1 b1|a2|b2|c1|a3|b3"},
 }
 
 func TestQueue(t *testing.T) {
@@ -70,7 +70,7 @@ func TestQueue(t *testing.T) {
 }
 
 // An operation whose context ends does not get a unit, and those behind it still do.
-func TestQueueEnds(t *testing.T) {
+func TestQueueContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &share.Queue[byte]{Pool: share.Pool[byte]{Capacity: 1, Contended: yes}}
 		release, err := q.Acquire(t.Context(), 'a')
@@ -104,7 +104,7 @@ func TestQueueEnds(t *testing.T) {
 			t.Errorf("the operation that still waits: %s", got)
 		}
 		synctest.Wait()
-		for range 20 { // whichever of the two is noticed first
+		for range 20 { // select chooses at random, as ctx has ended and the unit is granted
 			release, err := q.Acquire(ctx, 'b')
 			if err != nil {
 				t.Fatalf("Acquire() of a free unit = %v", err)

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Mask hides credentials that a client sent where they are not read, such as in the path, in texts for the log and for
-// responses. The zero Mask hides those of the form that Generate returns.
+// Mask hides credentials in texts for the log and for responses: a client may have sent one in the wrong place, such as
+// the path. The zero Mask hides credentials of the form that Generate returns.
 type Mask struct{ fixed string }
 
-// NewMask returns a Mask that also hides a fixed credential, which can have any form. "" is none.
+// NewMask returns a Mask that also hides a fixed credential, which can have any form. "" means none.
 func NewMask(fixed string) Mask { return Mask{fixed} }
 
-// minPart is the shortest part of a fixed credential that is hidden: the rest may be missing from an excerpt.
+// minPart is the length of the shortest part of a fixed credential that is hidden: an excerpt may not have all of it.
 const minPart = 8
 
 var generated = regexp.MustCompile(prefix + `[0-9A-Za-z]{20,}`)
@@ -28,7 +28,7 @@ func (m Mask) Hide(text string) string {
 	}
 	decoded, offsets := percentDecode(text)
 	var b strings.Builder
-	end := 0 // of the text that b has
+	end := 0 // of the text that has been copied to b or hidden
 	for i := 0; i < len(decoded); {
 		n := m.part(decoded[i:])
 		if n == 0 {

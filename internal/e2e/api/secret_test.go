@@ -9,7 +9,7 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// A fixed token, and any 8 characters of it, appear neither in the log nor in a response, wherever it was sent.
+// No 8 consecutive characters of a fixed token appear in the log or in a response, wherever in a request it was sent.
 func TestFixedTokenIsSecret(t *testing.T) {
 	for _, e := range testkit.Engines {
 		t.Run(e.Name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestFixedTokenIsSecret(t *testing.T) {
 	}
 }
 
-// wantAbsent fails the test if a text has a secret, percent-encoded once, several times or not at all.
+// wantAbsent fails the test if text contains secret, percent-encoded once, several times or not at all.
 func wantAbsent(t *testing.T, what, text, secret string) {
 	t.Helper()
 	text = strings.ReplaceAll(strings.ToLower(text), "%25", "%")
@@ -53,7 +53,7 @@ func percentEncode(text string) (encoded string) {
 	return encoded
 }
 
-// misplaced returns requests that have the token in every part of a request but a valid Authorization header.
+// misplaced returns requests with the token in every place where it does not belong.
 func misplaced(token string) (requests []string) {
 	encoded := percentEncode(token)
 	send := func(method, target, body string, headers ...string) {

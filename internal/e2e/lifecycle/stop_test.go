@@ -232,7 +232,7 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// SIGHUP is a signal to stop like SIGTERM. A terminal may send it several times; that does not end the process early.
+// SIGHUP stops the service like SIGTERM. A terminal may send it several times; that does not end the process early.
 func TestHangup(t *testing.T) {
 	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "10m")
 	c := s.Dial(t)
@@ -267,7 +267,7 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// The first signal ends a start that waits for a database which never responds.
+// The first signal ends a start that waits for a database that never responds.
 func TestStopWhileTheDatabaseHangs(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
