@@ -104,7 +104,7 @@ restarts: needs ## restart the service 50 times under 500 requests a second, on 
 slow: needs ## connect slow clients and wait until the server disconnects them, about 2 minutes
 	go test ./internal/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
 
-hostile: ## keep 5,000 hostile connections open while others use the service, about 2 minutes, on an idle machine
+hostile: ## keep 5,000 hostile connections open while other clients use the service, about 2 minutes, on an idle machine
 	go test ./internal/e2e/overload -count=1 -v -run 'TestFlood$$' -hostile 15s
 
 overload: ## send ten times the capacity for 30 s to a service limited to 256 MiB, on an idle machine
