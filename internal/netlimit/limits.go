@@ -7,18 +7,22 @@ const (
 	maxConns          = 4096      // however large the machine is
 	minConns          = 4         // however small its limits are
 	memoryPerConn     = 128 << 10 // bytes for a connection, its request and garbage
-	otherFiles        = 36        // that the database, the log, health and refusals may open
+	maxHealthConns    = 64
+	otherFiles        = 32 // that the database, the log and refusals may open
 )
+
+// HealthMax is how many connections to the health port the limit on open files allows.
+func HealthMax(files uint64) int { return int(max(minConns, min(maxHealthConns, files/32))) }
 
 // DefaultMax is how many connections the machine allows.
 func DefaultMax(m machine.Limits) int {
 	files := int64(min(m.Files, 2*maxConns))
-	byFiles := (files - otherFiles) * 8 / 9 // the rest is for refusals: see maxRefusals
+	byFiles := (files - otherFiles - int64(HealthMax(m.Files))) * 8 / 9 // the rest is for refusals: see maxRefusals
 	return int(max(minConns, min(maxConns, int64(connsPerProcessor*m.Processors), byFiles, m.Memory/memoryPerConn)))
 }
 
 // maxRefusals is how many connections may be open besides conns while they are refused.
 func maxRefusals(conns int, files uint64) int {
-	left := int64(min(files, 4*maxConns)) - int64(otherFiles+conns)
+	left := int64(min(files, 4*maxConns)) - int64(otherFiles+HealthMax(files)+conns)
 	return int(max(minConns, min(left, refusalBurst)))
 }

@@ -19,7 +19,7 @@ func TestDefaultMax(t *testing.T) {
 		{8, 1 << 20, math.MaxInt64, 4096},
 		{64, 1 << 20, math.MaxInt64, 4096},
 		{64, 8192, math.MaxInt64, 4096},
-		{64, 1036, math.MaxInt64, 888},
+		{64, 1032, math.MaxInt64, 860},
 		{64, 1 << 20, 256 << 20, 2048},
 		{2, 64, math.MaxInt64, 24},
 		{2, 10, math.MaxInt64, 4},
@@ -40,8 +40,8 @@ func TestMaxRefusals(t *testing.T) {
 		files uint64
 		want  int
 	}{
-		{1024, math.MaxUint64, 4096}, {1024, 1024 + 36 + 4096, 4096}, {1024, 1024 + 36 + 4095, 4095},
-		{888, 1036, 112}, {24, 64, 4}, {4, 10, 4}, {16384, math.MaxUint64, 4},
+		{1024, math.MaxUint64, 4096}, {1024, 1024 + 32 + 64 + 4096, 4096}, {1024, 1024 + 32 + 64 + 4095, 4095},
+		{860, 1032, 108}, {24, 64, 4}, {4, 10, 4}, {16384, math.MaxUint64, 4},
 	} {
 		if got := maxRefusals(c.conns, c.files); got != c.want {
 			t.Errorf("maxRefusals(%d, %d) = %d, want %d", c.conns, c.files, got, c.want)
@@ -49,8 +49,16 @@ func TestMaxRefusals(t *testing.T) {
 	}
 	for files := uint64(100); files < 6000; files += 7 {
 		conns := DefaultMax(machine.Limits{Processors: 64, Files: files, Memory: math.MaxInt64})
-		if total := conns + maxRefusals(conns, files) + otherFiles; uint64(total) > files {
+		if total := conns + maxRefusals(conns, files) + HealthMax(files) + otherFiles; uint64(total) > files {
 			t.Fatalf("%d files: %d connections and %d refusals need %d", files, conns, maxRefusals(conns, files), total)
+		}
+	}
+}
+
+func TestHealthMax(t *testing.T) {
+	for files, want := range map[uint64]int{0: 4, 64: 4, 159: 4, 160: 5, 1024: 32, 2048: 64, math.MaxUint64: 64} {
+		if got := HealthMax(files); got != want {
+			t.Errorf("HealthMax(%d) = %d, want %d", files, got, want)
 		}
 	}
 }

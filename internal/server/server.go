@@ -48,8 +48,6 @@ const (
 	readTimeout  = 30 * time.Second
 	writeTimeout = 60 * time.Second
 	maxHeader    = 32 << 10
-
-	maxOpsConns = 64 // connections to the health port
 )
 
 // Run serves st until ctx ends, then waits for requests in flight and returns. The caller closes st afterwards.
@@ -156,7 +154,7 @@ func (s *service) startOps() error {
 	if err != nil {
 		return fmt.Errorf("listen for health on %s: %w", s.cfg.OpsListen, cause(err))
 	}
-	limited := s.limit(l, netlimit.Config{Max: maxOpsConns, Setting: "the health port"})
+	limited := s.limit(l, netlimit.Config{Max: netlimit.HealthMax(machine.Read().Files), Setting: "the health port"})
 	s.serve(limited, healthOnly(s.health.Handler(), s.logRequest()))
 	s.cfg.Log.Info("health", "address", "http://"+l.Addr().String())
 	return nil

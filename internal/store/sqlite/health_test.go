@@ -97,15 +97,17 @@ func TestFileRemovedOrReplaced(t *testing.T) {
 
 // A file that is renamed back, or whose attributes change, is the same file.
 func TestFileIsTheSame(t *testing.T) {
-	w := newWriter(t)
-	for name, change := range map[string]func() error{
-		"renamed back": func() error {
-			return errors.Join(os.Rename(w.path, w.path+".old"), os.Rename(w.path+".old", w.path))
+	for name, change := range map[string]func(path string) error{
+		"renamed back": func(path string) error {
+			return errors.Join(os.Rename(path, path+".old"), os.Rename(path+".old", path))
 		},
-		"linked":  func() error { return os.Link(w.path, w.path+".link") },
-		"changed": func() error { return errors.Join(os.Chmod(w.path, 0o640), os.Chtimes(w.path, time.Now(), time.Now())) },
+		"linked": func(path string) error { return os.Link(path, path+".link") },
+		"changed": func(path string) error {
+			return errors.Join(os.Chmod(path, 0o640), os.Chtimes(path, time.Now(), time.Now()))
+		},
 	} {
-		if err := errors.Join(change(), w.check(), w.addPlant(1, "x")); err != nil {
+		w := newWriter(t) // another one each time: check starts a probe, which may run during the next change
+		if err := errors.Join(change(w.path), w.check(), w.addPlant(1, "x")); err != nil {
 			t.Errorf("a write to a file that was %s = %v", name, err)
 		}
 	}
