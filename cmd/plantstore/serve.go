@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -104,8 +105,8 @@ func checkLimits(f *flags, cfg server.Config) error {
 		return f.usageError("--queue is %d: use 1 or more", cfg.Commit.Queue)
 	case cfg.MaxConns < 0 || cfg.MaxConns > maxConns:
 		return f.usageError("--max-conns is %d: use 0 to %d", cfg.MaxConns, maxConns)
-	case cfg.PerAddr < 0 || cfg.PerAddr > maxConns:
-		return f.usageError("--conns-per-address is %d: use 0 to %d", cfg.PerAddr, maxConns)
+	case cfg.PerAddr < 0 || cfg.PerAddr > maxConns || cfg.MaxConns > 0 && cfg.PerAddr > cfg.MaxConns:
+		return f.usageError("--conns-per-address is %d: use 0 to %d", cfg.PerAddr, cmp.Or(cfg.MaxConns, maxConns))
 	case cfg.Listen == "":
 		return f.usageError("--listen is empty: use an address such as 127.0.0.1:8080")
 	case cfg.OpsListen == "":

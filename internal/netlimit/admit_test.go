@@ -98,12 +98,12 @@ func TestSlotIsFreed(t *testing.T) {
 		after time.Duration
 	}{
 		"nothing sent":           {"", 100 * time.Millisecond},
-		"half a head":            {"GET", 2 * time.Second},
-		"half a body":            {head + "x", 2 * time.Second},
-		"a response not read":    {"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 2 * time.Second},
-		"pipelined requests":     {strings.Repeat("GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 3), 2 * time.Second},
+		"half a head":            {"GET", 100 * time.Millisecond},
+		"half a body":            {head + "x", 100 * time.Millisecond},
+		"a response not read":    {"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 100 * time.Millisecond},
+		"pipelined requests":     {strings.Repeat("GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 3), 100 * time.Millisecond},
 		"the same, with a token": {"GET /long HTTP/1.1\r\nHost: x\r\nAuthorization: x\r\n\r\n", 25 * time.Second},
-		"idle":                   {get, time.Second},
+		"idle":                   {get, 100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -202,8 +202,10 @@ func (c *conn) writeResponse(b []byte) (n int, err error) {
 	}
 }
 
-// CloseWrite lets net/http send the last response before it closes a connection that has unread bytes.
+// CloseWrite lets net/http send the last response before it closes a connection that has unread bytes. net/http then
+// waits for half a second, during which the connection may be evicted.
 func (c *conn) CloseWrite() error {
+	c.move(writing, time.Now())
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

@@ -24,8 +24,8 @@ var drains = map[string]struct {
 	"nothing sent":       {[]string{""}, 0, 0, time.Second, 0},
 	"short requests":     {[]string{get, get}, time.Second / 2, 0, time.Second / 2, 200},
 	"a request and idle": {[]string{get, ""}, 3 * time.Second, 0, 3 * time.Second, 200},
-	"half a request":     {[]string{"GET", "", "GET"}, 0, 2, drainLimit, 0},
-	"a long request":     {[]string{get, "GET"}, time.Minute, 2, drainLimit, 0},
+	"half a request":     {[]string{"GET", "", "GET"}, 0, 0, 2 * time.Second, 0},
+	"a long request":     {[]string{get, "GET", get}, time.Minute, 2, drainLimit, 0},
 }
 
 // Connections without a request are closed after a second, requests get their response, and what is left at the end

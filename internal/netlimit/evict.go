@@ -51,24 +51,32 @@ func (l *Listener) evict(now time.Time, arriving ownerKey) bool {
 	return true
 }
 
-// balance compares the address of an arriving connection with the address that has the most connections without a
-// token.
+// balance compares the address of an arriving connection, and all tokens, with those that have the most connections.
 type balance struct {
-	largest *owner // the address that has the most; nil if there is none
+	largest *owner // the address that has the most without a token; nil if there is none
 	over    int    // how many connections largest is to lose, if positive
 	greedy  bool   // the address of the arriving connection has its share or more
+	token   *owner // the token that has more than half of all slots while others have some; nil if there is none
 }
 
 // balance returns the balance for an arriving connection. The largest address is to lose the connections beyond its
-// share. If many addresses fill all slots with less than their share, it is to lose those beyond twice as many as the
-// arriving address has. Both numbers count the arriving connection.
+// share, including the arriving one.
 func (l *Listener) balance(arriving ownerKey) (b balance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	count := l.owners.count(arriving)
-	b.greedy = arriving.address.IsValid() && count >= l.cfg.PerAddress
-	if b.largest = l.owners.largest(); b.largest != nil {
-		b.over = int(b.largest.conns.Load()) - min(l.cfg.PerAddress, 2*(count+1))
+	b.greedy = arriving.address.IsValid() && l.owners.count(arriving) >= l.cfg.PerAddress
+	for _, o := range l.owners.all {
+		switch n := o.conns.Load(); {
+		case !o.isAnonymous():
+			if l.hasMost(o) && l.Owners() > 1 {
+				b.token = o
+			}
+		case o.key.address.IsValid() && (b.largest == nil || n > b.largest.conns.Load()):
+			b.largest = o
+		}
+	}
+	if b.largest != nil {
+		b.over = int(b.largest.conns.Load()) - l.cfg.PerAddress
 		if b.largest.key == arriving {
 			b.over++
 		}
@@ -113,29 +121,37 @@ const (
 )
 
 // candidates returns the connections that may be evicted. Those of an address that is to lose some qualify however
-// short their wait, or after greedyWait in favour of an address that has its share. Others qualify only if they have
-// waited for the maxWait of their phase, and never in favour of an address that has its share. Connections with a
-// token also qualify only while those without one are no more than one share, so that clients without a token cannot
-// evict them.
+// short their wait, or after greedyWait in favour of an address that has its share, which replaces no others. Others
+// without a token qualify after shortWait. Those with a token qualify after the maxWait of their phase, and only while
+// those without one have no more than a default share: clients without a token can't take more slots than that from
+// them. If one token has more than half of all slots, only its connections qualify, after shortWait.
 func (l *Listener) candidates(now time.Time, b balance) (all []candidate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	elapsed, refusing := now.Sub(l.start), l.refusing.isSet()
+	elapsed := now.Sub(l.start)
 	for c := range l.conns {
-		s := state(c.state.Load())
+		s, found := state(c.state.Load()), candidate{conn: c, rank: anonymous}
+		wait := shortWait
 		switch {
 		case !s.phase().waitsForClient():
+			continue
 		case b.over > 0 && c.owner == b.largest:
-			if !b.greedy || s.overdue(elapsed, greedyWait) {
-				all = append(all, candidate{c, s, overShare, b.largest.key.address})
+			found.rank, found.address, wait = overShare, b.largest.key.address, 0
+			if b.greedy {
+				wait = greedyWait
 			}
 		case b.greedy:
+			continue
 		case c.owner.isAnonymous():
-			if s.overdue(elapsed, maxAnonymousWait(s.phase(), refusing)) {
-				all = append(all, candidate{conn: c, state: s, rank: anonymous})
+		case l.owners.anonymous > defaultShare(l.cfg.Max), b.token != nil && c.owner != b.token:
+			continue
+		default:
+			if found.rank = withToken; b.token == nil {
+				wait = maxWait(s.phase())
 			}
-		case l.owners.anonymous <= l.cfg.PerAddress && s.overdue(elapsed, maxWait(s.phase())):
-			all = append(all, candidate{conn: c, state: s, rank: withToken})
+		}
+		if found.state = s; s.overdue(elapsed, wait) {
+			all = append(all, found)
 		}
 	}
 	return all

@@ -41,67 +41,75 @@ func TestEvict(t *testing.T) {
 		max      int
 		open     []open
 		arriving string
-		refusing bool
 		evicted  []int // indices of open
 	}{
 		"more than its share: the longest wait first": {10,
-			[]open{short(a, 1), short(a, 2), short(a, 1), idleFor(b, 999*ms)}, c, false, []int{1}},
+			[]open{short(a, 1), short(a, 2), short(a, 1), idleFor(b, 999*ms)}, c, []int{1}},
 		"more than its share: however short the wait": {10,
-			[]open{idleFor(a, 0), idleFor(a, 1), idleFor(a, 0)}, c, false, []int{1}},
+			[]open{idleFor(a, 0), idleFor(a, 1), idleFor(a, 0)}, c, []int{1}},
 		"in favour of the same address: after 20 ms": {10,
-			[]open{idleFor(a, 20*ms-1), short(a, 0), idleFor(a, 20*ms-1)}, a, false, []int{1}},
+			[]open{idleFor(a, 20*ms-1), short(a, 0), idleFor(a, 20*ms-1)}, a, []int{1}},
 		"in favour of the same address: not before 20 ms": {10,
-			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1)}, a, false, nil},
+			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1)}, a, nil},
 		"in favour of an address with its share: not before 20 ms": {10,
-			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), short(b, 1), short(b, 1)}, b, false, nil},
+			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), short(b, 1), short(b, 1)}, b, nil},
 		"exactly its share": {10,
-			[]open{short(a, 1), short(a, 1)}, c, false, nil},
+			[]open{short(a, 1), short(a, 1)}, c, nil},
 		"its share, and one more arrives from it": {10,
-			[]open{short(a, 0), short(a, 1)}, a, false, []int{1}},
+			[]open{short(a, 0), short(a, 1)}, a, []int{1}},
 		"less than its share, and one more arrives from it": {10,
-			[]open{short(a, 1)}, a, false, nil},
+			[]open{short(a, 1)}, a, nil},
 		"only of the address with the most": {10,
 			[]open{short(a, 9), short(a, 9), short(a, 9), short(b, 1), short(b, 1), short(b, 1), short(b, 2)},
-			c, false, []int{6}},
+			c, []int{6}},
 		"only as many as exceed its share": {640,
-			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4)}, c, false, []int{2, 3}},
+			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4)}, c, []int{2, 3}},
 		"a few at a time": {64, // two
-			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4), short(a, 5)}, c, false, []int{3, 4}},
+			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4), short(a, 5)}, c, []int{3, 4}},
 		"in every phase in which it waits for its client": {640,
 			[]open{{a, 0, fresh, 20 * ms}, {a, 0, idle, 20 * ms}, {a, 0, receiving, 20 * ms},
 				{a, 0, receivingBody, 20 * ms}, {a, 0, writing, 20 * ms}, {a, 0, parsed, time.Hour},
-				{a, 0, handling, time.Hour}}, c, false, []int{0, 1, 2, 3, 4}},
+				{a, 0, handling, time.Hour}}, c, []int{0, 1, 2, 3, 4}},
 		"none of its own waits: others that are overdue": {10,
-			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, {a, 0, handling, 0}, idleFor(b, 1000*ms)}, c, false, []int{3}},
+			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, {a, 0, handling, 0}, idleFor(b, 100*ms)}, c, []int{3}},
 		"none of its own waits: no others for an address with its share": {10,
-			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, idleFor(b, 1000*ms)}, a, false, nil},
+			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, idleFor(b, 1000*ms)}, a, nil},
 		"connections with a token do not count for their address": {10,
-			[]open{{a, 1, idle, 9}, {a, 2, idle, 9}, {a, 3, idle, 9}, short(a, 1), short(a, 2)}, c, false, nil},
+			[]open{{a, 1, idle, 9}, {a, 2, idle, 9}, {a, 3, idle, 9}, short(a, 1), short(a, 2)}, c, nil},
 		"none with a token in favour of an address with its share": {10,
-			[]open{{b, 1, idle, time.Hour}, {a, 0, handling, 0}, {a, 0, handling, 0}}, a, false, nil},
+			[]open{{b, 1, idle, time.Hour}, {a, 0, handling, 0}, {a, 0, handling, 0}}, a, nil},
 		"without a token before those with one": {640,
-			[]open{{a, 1, idle, time.Hour}, idleFor(b, 1000*ms)}, c, false, []int{1}},
+			[]open{{a, 1, idle, time.Hour}, idleFor(b, 100*ms)}, c, []int{1}},
 		"those with a token, if no other is overdue": {640,
-			[]open{{a, 1, idle, time.Hour}, {a, 1, idle, 1000 * ms}, {a, 1, idle, 999 * ms}, idleFor(b, 999*ms)}, c, false,
+			[]open{{a, 1, idle, time.Hour}, {a, 1, idle, 1000 * ms}, {a, 1, idle, 999 * ms}, idleFor(b, 100*ms-1)}, c,
 			[]int{0, 1}},
-		"with a token, while those without one are one share": {640,
-			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1)}, c, false, []int{0}},
-		"not with a token, while those without one are more than one share": {640,
-			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1), short(c, 1)}, c, false, nil},
-		"a shorter wait while others are refused": {640,
-			[]open{idleFor(a, 250*ms), idleFor(b, 249*ms), {c, 1, idle, 999 * ms}}, c, true, []int{0}},
+		"with a token, while those without one are a default share": {32,
+			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1)}, c, []int{0}},
+		"not with a token, while those without one are more": {32,
+			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1), short(c, 1)}, c, nil},
+		"of a token that has most slots, after 100 ms": {6,
+			[]open{{a, 1, idle, 100 * ms}, {a, 1, idle, 100*ms - 1}, {a, 1, writing, 0}, {a, 1, handling, time.Hour},
+				{b, 2, idle, time.Hour}}, c, []int{0}},
+		"of no other token instead": {6,
+			[]open{{a, 1, idle, 100*ms - 1}, {a, 1, idle, 0}, {a, 1, idle, 0}, {a, 1, idle, 0}, {b, 2, idle, time.Hour}},
+			c, nil},
+		"a token has exactly half of all slots": {8,
+			[]open{{a, 1, idle, 999 * ms}, {a, 1, idle, 0}, {a, 1, idle, 0}, {a, 1, idle, 0}, {b, 2, idle, time.Hour}},
+			c, []int{4}},
+		"a token alone": {6,
+			[]open{{a, 1, idle, 999 * ms}, {a, 1, idle, 0}, {a, 1, idle, 0}, {a, 1, idle, 0}}, c, nil},
 		"connections without an address have no limit": {640,
-			[]open{short("", 2), short("", 1), short("", 1), short("", 1)}, c, false, nil},
+			[]open{short("", 2), short("", 1), short("", 1), short("", 1)}, c, nil},
 		"exempt addresses have no limit": {640,
-			[]open{short("192.0.2.1", 2), short("192.0.2.1", 1), short("::ffff:192.0.2.1", 1)}, "192.0.2.1", false, nil},
+			[]open{short("192.0.2.1", 2), short("192.0.2.1", 1), short("::ffff:192.0.2.1", 1)}, "192.0.2.1", nil},
 		"exempt addresses: overdue as others": {640,
-			[]open{idleFor("192.0.2.1", 1000*ms), idleFor("", 1000*ms)}, "192.0.2.1", false, []int{0, 1}},
+			[]open{idleFor("192.0.2.1", 100*ms), idleFor("", 100*ms)}, "192.0.2.1", []int{0, 1}},
 		"a /64 network counts as one address": {10,
-			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:0:1::", 1)}, a, false, []int{1}},
+			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:0:1::", 1)}, a, []int{1}},
 		"different /64 networks count separately": {10,
-			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:1::1", 1)}, a, false, nil},
+			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:1::1", 1)}, a, nil},
 		"an IPv4-mapped IPv6 address is the IPv4 address": {10,
-			[]open{short(a, 1), short("::ffff:"+a, 2), short(a, 1)}, c, false, []int{1}},
+			[]open{short(a, 1), short("::ffff:"+a, 2), short(a, 1)}, c, []int{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := testConfig(test.max)
@@ -116,9 +124,6 @@ func TestEvict(t *testing.T) {
 				}
 				c.move(o.phase, now.Add(-o.wait))
 				conns = append(conns, c)
-			}
-			if test.refusing {
-				l.refusing.set(1)
 			}
 			did := l.evict(now, l.keyOf(netip.MustParseAddr(test.arriving)))
 			var evicted []int
@@ -223,8 +228,8 @@ func TestBalance(t *testing.T) {
 		greedy                bool
 		kind                  int
 	}{
-		{5, 0, 10, 3, false, 1}, {5, 1, 10, 1, false, 1}, {5, 2, 10, -1, false, 2}, {2, 0, 10, 0, false, 2},
-		{9, 4, 4, 5, true, 0}, {9, 3, 4, 5, false, 1}, {40, 9, 10, 30, false, 1}, {40, 10, 10, 30, true, 0},
+		{5, 0, 4, 1, false, 1}, {5, 3, 4, 1, false, 1}, {5, 4, 4, 1, true, 0}, {4, 0, 4, 0, false, 2},
+		{3, 2, 4, -1, false, 2}, {40, 10, 10, 30, true, 0},
 	} {
 		cfg, _ := testConfig(100)
 		cfg.PerAddress = test.share

@@ -1,19 +1,18 @@
 // Package netlimit bounds the connections of an http.Server.
 //
-// A request that waits unread in its socket costs nothing, while reading a request in order to refuse it costs
-// more than half of a create. So the number of connections is limited, and every request on an open connection is
-// served.
+// A request that waits unread in its socket costs nothing, while reading a request in order to refuse it costs more
+// than half of a create. So the number of connections is limited, and every request on an open connection is served.
 //
-// When all slots are taken and another connection arrives, some that wait for their client are evicted: first those of
-// the address that has the most without a token, if it has more than its share or more than twice as many as the
-// address of the new connection; then others without a token that have waited for too long; last those with a token.
-// See Listener.candidates. If there are none, the new connection gets a prepared response that refuses it; beyond a
-// bounded rate of refusals, connections wait in the kernel's accept queue. While connections are refused, a token with
-// more than half of them loses one every 8 ms. In an overload, a connection without a token is closed after one
-// response.
+// When all slots are taken and another connection arrives, some that wait for their client are evicted: first those
+// of the address that has the most without a token, if it has more than its share; then others without a token that
+// have waited for 100 ms; last those with a token. See Listener.candidates. If there are none, the new connection
+// gets a prepared response that refuses it; beyond a bounded rate of refusals, connections wait in the kernel's
+// accept queue. While connections are refused, a token with more than half of them loses one every 8 ms. In an
+// overload, a connection without a token is closed after one response.
 //
-// On shutdown no further connection is accepted, connections without a request are closed after 1 s, and requests in
-// flight get their response, which is the last of its connection.
+// On shutdown no further connection is accepted, connections without a request are closed after 1 s, incomplete
+// requests of clients without a token after 2 s, and requests in flight get their response, which is the last of its
+// connection.
 package netlimit
 
 import (
@@ -34,6 +33,10 @@ import (
 // lingerTime is how long a connection without a request stays open on shutdown. Its client does not know of the
 // shutdown and may be sending: such a request still gets a response.
 const lingerTime = time.Second
+
+// lateRequest is how long a drain waits for a client without a token to send the rest of a request or to read the
+// response.
+const lateRequest = 2 * time.Second
 
 // Config is what a Listener needs to know.
 type Config struct {
@@ -84,7 +87,7 @@ type Listener struct {
 // New returns a Listener of the connections of l. Its Serve must be called, not Accept.
 func New(l net.Listener, cfg Config) *Listener {
 	if cfg.PerAddress == 0 {
-		cfg.PerAddress = max(1, cfg.Max/16)
+		cfg.PerAddress = defaultShare(cfg.Max)
 	}
 	limited := &Listener{
 		Listener: l, cfg: cfg, start: time.Now(), freed: make(chan struct{}, 1), accepted: make(chan *conn, cfg.Max),
@@ -93,6 +96,9 @@ func New(l net.Listener, cfg Config) *Listener {
 	limited.backlog = newBacklog(l, cfg.Refusal, maxRefusals(cfg.Max, machine.Read().Files), &limited.admitting)
 	return limited
 }
+
+// defaultShare is the share of an address unless it is configured.
+func defaultShare(slots int) int { return max(1, slots/16) }
 
 // Serve is s.Serve on this listener. It sets the hooks of s that it needs; s must have all timeouts, and set
 // DisableGeneralOptionsHandler, so that its handler is called for every request.
@@ -120,35 +126,47 @@ func (l *Listener) Close() error {
 // connection.
 func (l *Listener) Draining() bool { return l.draining.Load() }
 
-// Drain accepts no more connections, closes those without a request after a while, and waits for the others until
-// ctx ends. It returns how many requests were cut off then.
+// Drain accepts no more connections, closes those that need not be waited for after a while, and waits for the others
+// until ctx ends. It returns how many requests were cut off then.
 func (l *Listener) Drain(ctx context.Context) (cut int) {
 	l.Close()
-	select {
-	case <-l.empty:
-		return 0
-	case <-time.After(lingerTime):
-		l.closeIdle.Store(true)
-		for _, c := range l.open() {
-			// A request that was received, but not read yet by a busy process, still gets a response.
-			if unread, _ := peek(c.Conn); !c.phase().inRequest() && !unread {
+	for {
+		select {
+		case <-l.empty:
+			return 0
+		case now := <-time.After(lingerTime):
+			l.closeIdle.Store(true)
+			for _, c := range l.waiting(now) {
 				c.Close()
 			}
+			continue
+		case <-ctx.Done():
 		}
-	case <-ctx.Done():
-	}
-	select {
-	case <-l.empty:
-		return 0
-	case <-ctx.Done():
-	}
-	for _, c := range l.open() {
-		if c.phase().inRequest() {
-			cut++
+		for _, c := range l.open() {
+			if c.phase().inRequest() {
+				cut++
+			}
+			c.Close()
 		}
-		c.Close()
+		return cut
 	}
-	return cut
+}
+
+// waiting returns the connections without a request, and those without a token that have waited for the rest of a
+// request, or for the client to read the response, for too long. A request that was received, but not read yet by a
+// busy process, still gets a response.
+func (l *Listener) waiting(now time.Time) (all []*conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		s := state(c.state.Load())
+		p := s.phase()
+		late := c.owner.isAnonymous() && p.waitsForClient() && s.overdue(now.Sub(l.start), lateRequest)
+		if unread, _ := peek(c.Conn); !unread && !p.inRequest() || p.inRequest() && late {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // disconnectCheck is how often CancelOnDisconnect checks.

@@ -89,16 +89,6 @@ func (o *owners) count(key ownerKey) int {
 	return 0
 }
 
-// largest returns the address that has the most connections of clients without a token, or nil.
-func (o *owners) largest() (largest *owner) {
-	for key, owner := range o.all {
-		if key.address.IsValid() && (largest == nil || owner.conns.Load() > largest.conns.Load()) {
-			largest = owner
-		}
-	}
-	return largest
-}
-
 // Owners returns how many tokens have connections.
 func (l *Listener) Owners() int { return int(l.owners.tokens.Load()) }
 
@@ -113,12 +103,15 @@ func (l *Listener) Identify(ctx context.Context, token [32]byte) (last bool) {
 	if c.owner.key.token != token {
 		l.assign(c, ownerKey{token: token})
 	}
-	if !l.refusing.isSet() || !l.isFull() || int(c.owner.conns.Load()) <= l.cfg.Max/2 {
+	if !l.refusing.isSet() || !l.isFull() || !l.hasMost(c.owner) {
 		return false
 	}
 	now, then := int64(time.Since(l.start)), l.lastShed.Load()
 	return now-then >= int64(shedInterval) && l.lastShed.CompareAndSwap(then, now)
 }
+
+// hasMost reports whether an owner has more than half of all slots.
+func (l *Listener) hasMost(o *owner) bool { return int(o.conns.Load()) > l.cfg.Max/2 }
 
 func (l *Listener) assign(c *conn, key ownerKey) {
 	l.mu.Lock()

@@ -10,6 +10,7 @@ import "time"
 //	parsed                   → handling       the handler was called
 //	handling                 ⇄ receivingBody  the handler waits for more of the body
 //	handling                 ⇄ writing        the handler waits for the client to read the response
+//	parsed, handling         → writing        the last response was written, and net/http waits for it to be read
 //	handling                 → idle           the response was written
 //	handling                 → receiving      it was, and a part of the next request was read before
 //	every one                → evicted        the connection was closed in favour of another
@@ -32,11 +33,14 @@ func (p phase) inRequest() bool { return p >= receiving && p <= writing }
 // waitsForClient reports whether only the client can end the phase.
 func (p phase) waitsForClient() bool { return p != parsed && p != handling && p != evicted }
 
-// maxWait is how long a connection may wait for its client in a phase while others wait for a slot.
+// shortWait is how long a connection may wait for a client that has not presented a token while others wait for a slot.
+const shortWait = 100 * time.Millisecond
+
+// maxWait is how long a connection may wait for a client that has presented a token.
 func maxWait(p phase) time.Duration {
 	switch p {
 	case fresh:
-		return 100 * time.Millisecond
+		return shortWait
 	case idle:
 		return time.Second
 	case writing:
@@ -44,15 +48,6 @@ func maxWait(p phase) time.Duration {
 	default:
 		return 2 * time.Second // for the rest of the request
 	}
-}
-
-// maxAnonymousWait is maxWait for a client that has not presented a token. It is shorter while connections are refused.
-func maxAnonymousWait(p phase, refusing bool) time.Duration {
-	d := min(maxWait(p), 2*time.Second)
-	if refusing {
-		d = max(d/4, maxWait(fresh))
-	}
-	return d
 }
 
 // state is the phase of a connection in the low bits, and in the others when its wait for the client began: when it

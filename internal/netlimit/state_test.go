@@ -20,16 +20,16 @@ var phaseNames = map[phase]string{
 func TestState(t *testing.T) {
 	ms := time.Millisecond
 	for p, want := range map[phase]struct {
-		maxWait, anonymous, refusing time.Duration
-		inRequest, waits             bool
+		wait             time.Duration
+		inRequest, waits bool
 	}{
-		fresh:         {100 * ms, 100 * ms, 100 * ms, false, true},
-		idle:          {1000 * ms, 1000 * ms, 250 * ms, false, true},
-		receiving:     {2000 * ms, 2000 * ms, 500 * ms, true, true},
-		parsed:        {2000 * ms, 2000 * ms, 500 * ms, true, false},
-		handling:      {2000 * ms, 2000 * ms, 500 * ms, true, false},
-		receivingBody: {2000 * ms, 2000 * ms, 500 * ms, true, true},
-		writing:       {25000 * ms, 2000 * ms, 500 * ms, true, true},
+		fresh:         {100 * ms, false, true},
+		idle:          {1000 * ms, false, true},
+		receiving:     {2000 * ms, true, true},
+		parsed:        {2000 * ms, true, false},
+		handling:      {2000 * ms, true, false},
+		receivingBody: {2000 * ms, true, true},
+		writing:       {25000 * ms, true, true},
 	} {
 		s := newState(p, time.Hour)
 		if s.phase() != p || s.since() != time.Hour {
@@ -38,9 +38,8 @@ func TestState(t *testing.T) {
 		if s.overdue(time.Hour+ms-1, ms) || !s.overdue(time.Hour+ms, ms) {
 			t.Errorf("%s: not overdue after exactly the limit", phaseNames[p])
 		}
-		got := [3]time.Duration{maxWait(p), maxAnonymousWait(p, false), maxAnonymousWait(p, true)}
-		if got != [3]time.Duration{want.maxWait, want.anonymous, want.refusing} {
-			t.Errorf("%s: waits %v, want %v", phaseNames[p], got, want)
+		if got := maxWait(p); got != want.wait {
+			t.Errorf("%s: maxWait() = %v, want %v", phaseNames[p], got, want.wait)
 		}
 		if p.inRequest() != want.inRequest || p.waitsForClient() != want.waits {
 			t.Errorf("%s: inRequest() = %v, waitsForClient() = %v", phaseNames[p], p.inRequest(), p.waitsForClient())

@@ -93,3 +93,20 @@ func TestWriteProgress(t *testing.T) {
 		}
 	})
 }
+
+// While net/http waits for the client to read the last response, the connection may be evicted.
+func TestCloseWrite(t *testing.T) {
+	for _, p := range []phase{parsed, handling} {
+		c, client := pair(t)
+		c.move(p, c.listener.start)
+		if err := c.CloseWrite(); err != nil || c.phase() != writing {
+			t.Errorf("CloseWrite() = %v, then %s", err, phaseNames[c.phase()])
+		}
+		if text, err := io.ReadAll(client); err != nil || len(text) != 0 {
+			t.Errorf("the client got %q, %v", text, err)
+		}
+		if since := state(c.state.Load()).since(); since <= 0 {
+			t.Error("the wait did not begin again")
+		}
+	}
+}

@@ -25,6 +25,7 @@ var hostileFor = flag.Duration("hostile", 0, "`duration` of each attack of TestF
 const (
 	incompleteHead = "POST /plants HTTP/1.1\r\nHost: x\r\n"
 	incompleteBody = incompleteHead + "Content-Type: application/json\r\nContent-Length: 30\r\n\r\n{"
+	largeBody      = incompleteHead + "Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"
 	script         = "GET /docs/scalar.js HTTP/1.1\r\nHost: x\r\n\r\n" // more than a megabyte
 )
 
@@ -41,7 +42,8 @@ var attacks = []struct {
 	{"unread responses", []string{strings.Repeat(script, 8)}, 300, 1},
 	{"incomplete headers, often reopened", []string{incompleteHead}, 4000, 1},
 	{"all of these, often reopened", []string{"", incompleteHead, incompleteBody, strings.Repeat(script, 8)}, 4000, 1},
-	{"incomplete headers from 64 addresses", []string{incompleteHead}, 4000, 64},
+	{"large bodies, often reopened", []string{largeBody}, 4000, 1},
+	{"incomplete headers from 1,000 addresses", []string{incompleteHead}, 4000, 1000},
 }
 
 // Thousands of connections without a token do not keep others out: a client at another address is served on its new
@@ -128,7 +130,7 @@ func flood(
 				reset(ring[at])
 				ip := "127.0.0.1"
 				if addresses > 1 {
-					ip = fmt.Sprintf("127.0.1.%d", 1+i%addresses)
+					ip = fmt.Sprintf("127.1.%d.%d", i%addresses/250, 1+i%addresses%250)
 				}
 				c, err := dialFrom(ip, url)
 				if ring[at] = c; err == nil {
