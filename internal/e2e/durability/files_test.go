@@ -16,7 +16,7 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// No create that is sent after the file or its WAL was removed, renamed or replaced returns 200.
+// No create that is sent after the file, its WAL or the index of the WAL was removed, renamed or replaced returns 200.
 func TestFileIsRemoved(t *testing.T) {
 	rename := func(path string) error { return os.Rename(path, path+".old") }
 	replace := func(path string) error {
@@ -29,6 +29,7 @@ func TestFileIsRemoved(t *testing.T) {
 	}{
 		{"removed", "", os.Remove}, {"renamed", "", rename}, {"replaced", "", replace},
 		{"removed", "-wal", os.Remove}, {"renamed", "-wal", rename}, {"replaced", "-wal", replace},
+		{"removed", "-shm", os.Remove}, {"renamed", "-shm", rename}, {"replaced", "-shm", replace},
 	} {
 		t.Run(test.what+test.suffix, func(t *testing.T) {
 			t.Parallel()

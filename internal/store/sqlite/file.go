@@ -12,8 +12,11 @@ import (
 
 var errNotRegular = errors.New("it is not a regular file; --db must be the path of a regular file")
 
-// walSuffix is what SQLite appends to the path of a database file for its WAL.
-const walSuffix = "-wal"
+// What SQLite appends to the path of a database file for its WAL and for the index of the WAL.
+const (
+	walSuffix = "-wal"
+	shmSuffix = "-shm"
+)
 
 // createFile creates the database file, readable by its owner only, and makes its directory entry durable.
 // If the file exists, createFile checks that it can be written.
@@ -64,7 +67,7 @@ func Restrict(path string, warn func(message string, attrs ...any)) {
 	if err != nil || runtime.GOOS == "windows" {
 		return
 	}
-	for _, suffix := range []string{"", walSuffix, "-shm"} {
+	for _, suffix := range []string{"", walSuffix, shmSuffix} {
 		info, err := os.Stat(target + suffix)
 		if err != nil || info.Mode().Perm()&0o077 == 0 {
 			continue

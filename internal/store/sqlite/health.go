@@ -18,6 +18,7 @@ const (
 const (
 	fileRemoved = "its file was removed, renamed or replaced"
 	walRemoved  = "its WAL was removed, renamed or replaced"
+	shmRemoved  = "the index of its WAL (-shm) was removed, renamed or replaced"
 )
 
 // checkWritable returns why nothing can be written, without writing. If the database is open for reading only, it
@@ -39,16 +40,22 @@ func (w *writer) checkWritable() error {
 }
 
 // missingFile returns a message if a path no longer names the file that was opened, and otherwise "". It is called for
-// each commit and makes two system calls.
+// each commit and makes three system calls.
 func (w *writer) missingFile() string {
 	switch {
 	case !names(w.path, w.file):
 		return fileRemoved
 	case w.wal != nil && !names(w.target+walSuffix, w.wal):
 		return walRemoved
+	case !w.sharesIndex():
+		return shmRemoved
 	}
 	return ""
 }
+
+// sharesIndex reports whether other processes use the same index of the WAL. Its locks are those between processes:
+// without them, another process may write to the same part of the WAL.
+func (w *writer) sharesIndex() bool { return w.shm == nil || names(w.target+shmSuffix, w.shm) }
 
 // names reports whether a path names the file.
 func names(path string, file os.FileInfo) bool {

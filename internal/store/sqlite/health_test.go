@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -61,7 +62,7 @@ func TestFileRemovedOrReplaced(t *testing.T) {
 		"removed": os.Remove, "renamed": rename, "replaced": replace,
 		"in a folder that is renamed": func(path string) error { return rename(filepath.Dir(path)) },
 	} {
-		for suffix, reason := range map[string]string{"": fileRemoved, walSuffix: walRemoved} {
+		for suffix, reason := range map[string]string{"": fileRemoved, walSuffix: walRemoved, shmSuffix: shmRemoved} {
 			if name == "in a folder that is renamed" {
 				reason = fileRemoved
 			}
@@ -78,20 +79,68 @@ func TestFileRemovedOrReplaced(t *testing.T) {
 				w.checked = time.Time{}
 				wantFailure(t, w, w.addPlant(1, "x"), store.ErrUnavailable, reason, true)
 			})
-			t.Run(name+suffix+" since the last check", func(t *testing.T) {
+			t.Run(name+suffix+" during a write", func(t *testing.T) {
 				w := newWriter(t)
-				w.checked = time.Now().Add(time.Hour)
 				w.mustAdd(t, 1, "x")
-				if err := change(w.path + suffix); err != nil {
-					t.Fatal(err)
-				}
-				err := w.addPlant(2, "x")
+				err := w.addDuring(func() error { return change(w.path + suffix) })
 				if errors.Is(err, store.ErrUnavailable) { // it would mean that nothing was stored
 					t.Errorf("a write = %v, want only %v", err, store.ErrUnknown)
 				}
 				wantFailure(t, w, err, store.ErrUnknown, reason, true)
 			})
 		}
+	}
+}
+
+// addDuring inserts a plant and calls change before the commit.
+func (w *writer) addDuring(change func() error) error {
+	return w.tx(func() error {
+		if _, err := w.insert(&plant.Record{Store: "main", New: plant.New{ID: 2}}); err != nil {
+			return err
+		}
+		return change()
+	})
+}
+
+// The index of the WAL is checked before every write: another process may write to the WAL as soon as it is removed.
+func TestIndexRemovedSinceLastCheck(t *testing.T) {
+	w := newWriter(t)
+	w.checked = time.Now().Add(time.Hour)
+	w.mustAdd(t, 1, "x")
+	wal, err := os.ReadFile(w.path + walSuffix)
+	if err := errors.Join(err, os.Remove(w.path+shmSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnavailable, shmRemoved, true)
+	if now, err := os.ReadFile(w.path + walSuffix); err != nil || !bytes.Equal(now, wal) {
+		t.Errorf("the WAL was changed, %v", err)
+	}
+}
+
+// Without the shared index of the WAL, nothing is copied into the file: the WAL may contain writes of other processes.
+func TestNoCheckpointWithoutIndex(t *testing.T) {
+	for name, write := range map[string]bool{"by a write": true, "by a close": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWriter(t)
+			w.mustAdd(t, 1, "x")
+			remove := func() error { return os.Remove(w.path + shmSuffix) }
+			if write {
+				w.walBytes = maxWALBytes
+				wantFailure(t, w, w.addDuring(remove), store.ErrUnknown, shmRemoved, true)
+			} else if err := remove(); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.close(); err != nil {
+				t.Error(err)
+			}
+			info, err := os.Stat(w.path)
+			if err != nil || info.Size() != pageSize {
+				t.Errorf("the file has %d bytes, %v, want %d: the WAL was copied into it", info.Size(), err, pageSize)
+			}
+			if _, err := os.Stat(w.path + walSuffix); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

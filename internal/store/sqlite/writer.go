@@ -32,7 +32,7 @@ type writer struct {
 	lock     chan struct{} // contains an element while a write is in flight; guards the fields below
 	conn     *sqlite.Conn  // nil while the database is open for reading only
 	connect  func() error  // opens conn; see Store.leaveReadOnly
-	wal      os.FileInfo   // the WAL when conn was opened
+	wal, shm os.FileInfo   // the WAL and its index when conn was opened
 	checked  time.Time     // when checkWritable last ran
 	walBytes int64         // appended to the WAL since the last checkpoint, approximately
 	stopped  bool
@@ -66,6 +66,9 @@ func (w *writer) open() (err error) {
 		return translate(err)
 	}
 	if err = w.migrate(); err == nil {
+		w.shm, err = os.Stat(w.target + shmSuffix)
+	}
+	if err == nil {
 		err = w.syncWAL()
 	}
 	if err == nil {
@@ -94,7 +97,7 @@ func (w *writer) disconnect() error {
 		return nil
 	}
 	conn := w.conn
-	w.conn = nil
+	w.conn, w.wal, w.shm = nil, nil, nil
 	return conn.Close()
 }
 
@@ -174,6 +177,10 @@ func (w *writer) commit(do func() error) error {
 	if err := exec(w.conn, "BEGIN IMMEDIATE"); err != nil {
 		return w.damage.Record(translate(err))
 	}
+	if !w.sharesIndex() {
+		w.rollback()
+		return w.stop(shmRemoved)
+	}
 	if err := do(); err != nil {
 		w.rollback()
 		if sqlite.ErrCode(err) == sqlite.ResultIOErrFsync { // a large batch starts the WAL before COMMIT
@@ -184,14 +191,16 @@ func (w *writer) commit(do func() error) error {
 	if err := exec(w.conn, "COMMIT"); err != nil {
 		return w.commitFailed(err)
 	}
+	// A restart may not find the file with the commit, and a checkpoint may copy what another process has written to
+	// the WAL.
+	if reason := w.missingFile(); reason != "" {
+		w.stop(reason)
+		return fmt.Errorf("commit: %w: %s", store.ErrUnknown, reason)
+	}
 	if w.walBytes += pageSize; w.walBytes >= maxWALBytes {
 		w.checkpoint()
 	}
 	w.updateReadMark()
-	if reason := w.missingFile(); reason != "" { // a restart may not find the file with the commit
-		w.stop(reason)
-		return fmt.Errorf("commit: %w: %s", store.ErrUnknown, reason)
-	}
 	return nil
 }
 
@@ -234,6 +243,9 @@ func (w *writer) rollback() {
 func (w *writer) close() error {
 	w.lock <- struct{}{}
 	defer func() { <-w.lock }()
+	if w.missingFile() == shmRemoved { // closing the last connection is a checkpoint
+		w.stop(shmRemoved)
+	}
 	err := w.disconnect()
 	if !w.stopped {
 		w.stopped = true
