@@ -406,3 +406,15 @@ func TestFileConnHasNoDuplicate(t *testing.T) {
 		t.Errorf("read: %d, %v, want the end", n, err)
 	}
 }
+
+func TestAddressOf(t *testing.T) {
+	for want, from := range map[string]syscall.Sockaddr{
+		"10.0.0.1":    &syscall.SockaddrInet4{Addr: [4]byte{10, 0, 0, 1}},
+		"2001:db8::1": &syscall.SockaddrInet6{Addr: netip.MustParseAddr("2001:db8::1").As16()},
+		"invalid IP":  &syscall.SockaddrUnix{},
+	} {
+		if got := addressOf(from).String(); got != want {
+			t.Errorf("addressOf(%#v) = %s, want %s", from, got, want)
+		}
+	}
+}
