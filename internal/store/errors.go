@@ -3,7 +3,9 @@ package store
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 )
 
 // The ways in which storage can fail. An engine translates the errors of its driver into these, by code,
@@ -22,6 +24,26 @@ var (
 	// ErrDamaged: the database is damaged, so that some of its content can't be read. It is also an ErrUnavailable.
 	ErrDamaged = fmt.Errorf("%w: it is damaged", ErrUnavailable)
 )
+
+// CheckText returns ErrDamaged if a stored text can't have been created: it is not UTF-8, or contains U+0000.
+// A text may be nil.
+func CheckText(texts ...*string) error {
+	for _, text := range texts {
+		if text != nil && !isValid(*text) {
+			return fmt.Errorf("%w; restore a backup: a stored text is not UTF-8 or contains U+0000", ErrDamaged)
+		}
+	}
+	return nil
+}
+
+func isValid(text string) bool {
+	for i := range len(text) { // nearly all text is short and ASCII, for which utf8.ValidString is slower
+		if text[i] == 0 || text[i] >= utf8.RuneSelf {
+			return utf8.ValidString(text[i:]) && strings.IndexByte(text[i:], 0) < 0
+		}
+	}
+	return true
+}
 
 // Damage keeps the first ErrDamaged of a database until the process ends. A later success does not show that the damage
 // was repaired, because reads of undamaged plants succeed all the time.

@@ -8,6 +8,19 @@ import (
 	"plantstore/internal/store"
 )
 
+func TestCheckText(t *testing.T) {
+	for text, damaged := range map[string]bool{
+		"": false, "Fern": false, "\u0001\uFFFD\U0010FFFF": false,
+		"\x00": true, "Fern\x00": true, "Fern\xff": true, "\xe2\x82": true, "\xed\xa0\x80": true,
+	} {
+		for _, err := range []error{store.CheckText(&text), store.CheckText(nil, new(string), &text)} {
+			if errors.Is(err, store.ErrDamaged) != damaged {
+				t.Errorf("CheckText(%q) = %v, want damage: %v", text, err, damaged)
+			}
+		}
+	}
+}
+
 // The first damage is kept, whatever follows.
 func TestDamage(t *testing.T) {
 	var d store.Damage

@@ -172,3 +172,31 @@ func TestDamagedFile(t *testing.T) {
 	s.WaitReady(t, true)
 	r.check(t, db)
 }
+
+// Text that no create can have stored is damage too, not an internal error.
+func TestDamagedText(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "plants.db")
+	s := testkit.StartFixed(t, db)
+	r := newRecord(20)
+	for id := range int64(3) {
+		r.want(t, s, id, 200)
+	}
+	s.Stop() // A clean stop copies the WAL into the file.
+	content, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[bytes.Index(content, []byte(r.name(1)))] = 0xff
+	if err := os.WriteFile(db, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = testkit.StartFixed(t, db)
+	for _, path := range []string{"/plants/1", "/plants"} {
+		testkit.WantError(t, "GET "+path, s.Do(t, "GET", path, ""), 50303)
+	}
+	wantRead(t, s, 2)
+	wantNotReady(t, s, "restore a backup")
+	if log := s.Stderr.String(); strings.Contains(log, "panic") {
+		t.Errorf("the log has a panic: %s", log)
+	}
+}

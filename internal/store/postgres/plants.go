@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -87,7 +88,8 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
 	p := plant.New{ID: id}
 	err := s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, getPlant, storeName, id).Scan(&p.Name, &p.Tag)
+		err := conn.QueryRow(ctx, getPlant, storeName, id).Scan(&p.Name, &p.Tag)
+		return cmp.Or(err, store.CheckText(&p.Name, p.Tag))
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = plant.ErrNotFound
@@ -102,6 +104,9 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.New, err error) {
 	err = s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
 		page, err = list(ctx, conn, storeName, after, limit)
+		for _, p := range page {
+			err = cmp.Or(err, store.CheckText(&p.Name, p.Tag))
+		}
 		return err
 	})
 	if err != nil {

@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +182,34 @@ func TestReadAttempts(t *testing.T) {
 	})
 	if !errors.Is(err, store.ErrUnavailable) || attempts != 1 {
 		t.Errorf("read() past its timeout = %v after %d attempts, want %v after 1", err, attempts, store.ErrUnavailable)
+	}
+}
+
+// The server does not check text that it reads from the disk. A cast without a function stores any bytes as text.
+func TestDamagedText(t *testing.T) {
+	t.Parallel()
+	for column, size := range map[string]int{"name": 1, "tag": 1, "name of a large plant": store.PageBytes} {
+		t.Run(column, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, pgtest.Database(t))
+			create(t, s, record(1))
+			column, _, _ = strings.Cut(column, " ")
+			for _, statement := range []string{
+				"CREATE CAST (bytea AS text) WITHOUT FUNCTION",
+				fmt.Sprintf(`UPDATE plants SET %s = repeat('x', %d) || CAST(bytea '\xff' AS text)`, column, size),
+			} {
+				if _, err := s.pool.Exec(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, getErr := s.Get(t.Context(), "main", 1)
+			_, listErr := s.List(t.Context(), "main", nil, 10)
+			for _, err := range []error{getErr, listErr, s.Check(t.Context())} {
+				if !errors.Is(err, store.ErrDamaged) {
+					t.Errorf("%v, want %v", err, store.ErrDamaged)
+				}
+			}
+		})
 	}
 }
 

@@ -53,3 +53,22 @@ func BenchmarkGet(b *testing.B) {
 	}
 	b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/get")
 }
+
+func BenchmarkList(b *testing.B) {
+	s := open(b, filepath.Join(b.TempDir(), "plants.db"))
+	const plants = 1000
+	batch := make([]plant.Record, plants)
+	for i := range batch {
+		batch[i] = storetest.Record("main", int64(i), "Monstera deliciosa", "indoor")
+	}
+	if _, err := s.CreateBatch(b.Context(), batch); err != nil {
+		b.Fatal(err)
+	}
+	before := cpu(b)
+	for b.Loop() {
+		if page, err := s.List(b.Context(), "main", nil, plants); err != nil || len(page) != plants {
+			b.Fatal(len(page), err)
+		}
+	}
+	b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/list")
+}

@@ -70,7 +70,7 @@ func TestDamagedValues(t *testing.T) {
 		}
 		s.damage = store.Damage{}
 		if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "it is damaged") ||
-			!strings.Contains(err.Error(), "column "+column+" is ") {
+			!strings.Contains(err.Error(), column+" is ") {
 			t.Errorf("%s = %v, want that it is damaged in column %s", what, err, column)
 		}
 	}
@@ -86,6 +86,20 @@ func TestDamagedValues(t *testing.T) {
 	put("INSERT INTO plants (store, id, name) VALUES ('other', 'x', 'x')")
 	_, err = s.List(ctx, "other", nil, 1)
 	wantDamaged("List", "id", err)
+	const invalidText = "it is damaged; restore a backup: a stored text"
+	for id, column := range []string{"name", "tag"} {
+		put("INSERT INTO plants (store, id, name, tag) VALUES ('text', ?, '', '')", int64(id))
+		put("UPDATE plants SET "+column+" = ? WHERE store = 'text' AND id = ?", "Fern\xff", int64(id))
+		p := plant.New{ID: int64(id)}
+		after := p.ID - 1
+		_, err := s.Get(ctx, "text", p.ID)
+		wantDamaged("Get", invalidText, err)
+		_, err = s.List(ctx, "text", &after, 1)
+		wantDamaged("List", invalidText, err)
+		_, err = s.CreateBatch(ctx, []plant.Record{{Store: "text", New: p}})
+		wantDamaged("CreateBatch", invalidText, err)
+		wantDamaged("Remove", invalidText, s.Remove(ctx, "text", p.ID, nil))
+	}
 
 	for _, column := range []string{"name", "hash", "store", "scopes", "tail", "created"} {
 		put("DELETE FROM tokens")
@@ -101,6 +115,19 @@ func TestDamagedValues(t *testing.T) {
 			_, err = s.TokenByHash(ctx, hash)
 			wantDamaged("TokenByHash", column, err)
 		}
+	}
+	for _, column := range []string{"name", "store", "scopes", "tail", "rate"} {
+		put("DELETE FROM tokens")
+		put("INSERT INTO tokens (name, hash, store, scopes, tail, created) VALUES ('x', ?, 'x', '', 'x', 1)", hash[:])
+		put("UPDATE tokens SET "+column+" = ?", "1\xff/s")
+		want := invalidText
+		if column == "rate" {
+			want = `stored rate: rate "1\xff/s"`
+		}
+		_, err := s.TokenByHash(ctx, hash)
+		wantDamaged("TokenByHash", want, err)
+		_, err = s.Tokens(ctx)
+		wantDamaged("Tokens", want, err)
 	}
 }
 

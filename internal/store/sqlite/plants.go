@@ -18,7 +18,7 @@ const (
 	insertRow    = "(?, ?, ?, ?)"
 	insertUnless = " ON CONFLICT DO NOTHING"
 
-	getPlant     = "SELECT name, tag FROM plants WHERE store = ? AND id = ?"
+	getPlant     = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
 	listPlants   = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
 	countPlants  = "SELECT count(*) FROM plants WHERE store = ?"
 	replacePlant = "UPDATE plants SET name = ?, tag = ? WHERE store = ? AND id = ?"
@@ -130,17 +130,19 @@ func (w *writer) plant(storeName string, id int64) (plant.Plant, error) {
 		if err != nil {
 			return plant.Plant{}, err
 		}
-		return plantOf(row)
+		p, err := plantOf(row)
+		return p.Plant, err
 	}
 	return plant.Plant{}, plant.ErrNotFound
 }
 
-// plantOf reads a row of getPlant.
-func plantOf(row *sqlite.Stmt) (plant.Plant, error) {
-	if err := checkTypes(row, sqlite.TypeText); err != nil {
-		return plant.Plant{}, err
+// plantOf reads a row of getPlant or listPlants.
+func plantOf(row *sqlite.Stmt) (plant.New, error) {
+	if err := checkTypes(row, sqlite.TypeInteger, sqlite.TypeText); err != nil {
+		return plant.New{}, err
 	}
-	return plant.Plant{Name: row.ColumnText(0), Tag: textOrNil(row, 1)}, nil
+	p := plant.New{ID: row.ColumnInt64(0), Plant: plant.Plant{Name: row.ColumnText(1), Tag: textOrNil(row, 2)}}
+	return p, store.CheckText(&p.Name, p.Tag)
 }
 
 // Get implements store.Plants.
@@ -150,7 +152,7 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 			return plant.New{}, err
 		}
 		p, err := plantOf(row)
-		return plant.New{ID: id, Plant: p}, s.damage.Record(translate(err))
+		return p, s.damage.Record(translate(err))
 	}
 	return plant.New{}, plant.ErrNotFound
 }
@@ -167,10 +169,10 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 		if err != nil {
 			return nil, err
 		}
-		if err := checkTypes(row, sqlite.TypeInteger, sqlite.TypeText); err != nil {
+		p, err := plantOf(row)
+		if err != nil {
 			return nil, s.damage.Record(translate(err))
 		}
-		p := plant.New{ID: row.ColumnInt64(0), Plant: plant.Plant{Name: row.ColumnText(1), Tag: textOrNil(row, 2)}}
 		page = append(page, p)
 		if size += p.Size(); size >= store.PageBytes {
 			break // each step reads one row, so no other is in memory

@@ -2,10 +2,12 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"zombiezen.com/go/sqlite"
 
+	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
 
@@ -80,9 +82,17 @@ func tokenOf(row *sqlite.Stmt) (token.Token, error) {
 	}
 	hash := make([]byte, row.ColumnLen(1))
 	row.ColumnBytes(1, hash)
-	return token.Row{
+	r := token.Row{
 		Name: row.ColumnText(0), Hash: hash, Store: row.ColumnText(2), Scopes: row.ColumnText(3), Tail: row.ColumnText(4),
 		Created: row.ColumnInt64(5), Expires: intOrNil(row, 6), Revoked: intOrNil(row, 7),
 		Rate: textOrNil(row, 8), Burst: intOrNil(row, 9),
-	}.Token()
+	}
+	if err := store.CheckText(&r.Name, &r.Store, &r.Scopes, &r.Tail); err != nil {
+		return token.Token{}, err
+	}
+	t, err := r.Token()
+	if err != nil {
+		err = translate(fmt.Errorf("%w: %w", err, sqlite.ResultCorrupt.ToError()))
+	}
+	return t, err
 }

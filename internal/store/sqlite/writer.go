@@ -177,7 +177,7 @@ func (w *writer) commit(do func() error) error {
 	if err := exec(w.conn, "BEGIN IMMEDIATE"); err != nil {
 		return w.damage.Record(translate(err))
 	}
-	if !w.sharesIndex() {
+	if !w.sharesIndex() { // BEGIN may have waited for another process for seconds
 		w.rollback()
 		return w.stop(shmRemoved)
 	}
