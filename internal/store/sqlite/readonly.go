@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -37,7 +38,7 @@ func (s *Store) connect() error {
 // fill opens the connections that read.
 func (s *Store) fill(open func(path string) (*sqlite.Conn, error)) error {
 	openTarget := func() (*sqlite.Conn, error) { return open(s.writer.target) }
-	return errors.Join(s.readers.fill(openTarget), s.lookups.fill(openTarget))
+	return cmp.Or(s.readers.fill(openTarget), s.lookups.fill(openTarget)) // usually for the same reason
 }
 
 // isFull reports whether err, with which the writer could not be opened, means that the disk is full. SQLite does not

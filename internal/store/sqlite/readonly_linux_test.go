@@ -257,8 +257,9 @@ func TestStartFailsOnFullDisk(t *testing.T) {
 	} {
 		d := newFullDisk(t, test.prepare)
 		_, err := Open(t.Context(), d.path)
-		if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("Open() of %s on a full disk = %v, want %v and %q", what, err, store.ErrFull, test.want)
+		if !errors.Is(err, store.ErrFull) || strings.Count(err.Error(), test.want) != 1 ||
+			strings.Count(err.Error(), store.ErrFull.Error()) != 1 {
+			t.Errorf("Open() of %s on a full disk = %v, want %v and %q, both once", what, err, store.ErrFull, test.want)
 		}
 	}
 }
