@@ -148,12 +148,33 @@ func (a *API) count(x *exchange) (int64, error) {
 	return n, err
 }
 
-// prefers reports whether a Prefer header (RFC 7240) has a preference.
-func prefers(headers []string, preference string) bool {
-	for p := range strings.SplitSeq(strings.Join(headers, ","), ",") {
-		if strings.EqualFold(strings.TrimSpace(p), preference) {
-			return true
+// prefersCount reports whether the first preference named count in the Prefer headers (RFC 7240) has the value exact.
+func prefersCount(headers []string) bool {
+	for rest := strings.Join(headers, ","); rest != ""; {
+		var p string
+		p, rest = cutPreference(rest)
+		p, _, _ = strings.Cut(p, ";") // parameters follow
+		name, value, _ := strings.Cut(p, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "count") {
+			value = strings.TrimSpace(value)
+			return strings.EqualFold(value, "exact") || strings.EqualFold(value, `"exact"`)
 		}
 	}
 	return false
+}
+
+// cutPreference cuts a list at its first comma outside of quoted strings.
+func cutPreference(list string) (first, rest string) {
+	quoted := false
+	for i := 0; i < len(list); i++ {
+		switch c := list[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			return list[:i], list[i+1:]
+		}
+	}
+	return list, ""
 }

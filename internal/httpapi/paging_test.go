@@ -162,7 +162,13 @@ func TestLargePageFails(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	for prefer, want := range map[string]string{
-		"count=exact": "12", "respond-async, Count=Exact": "12", " count=exact ,x": "12", "count=exactly": "", "count": "",
+		"count=exact": "12", "respond-async, Count=Exact": "12", " count=exact ,x": "12",
+		`count="exact"`: "12", "count = exact": "12", "count\t=\t\"Exact\" ;x": "12", "count=exact;foo=bar, x": "12",
+		`respond-async, wait=10;x="a, \", b", count=exact`: "12", "count=exact, count=none": "12", ", ,count=exact": "12",
+		"": "", "count": "", "count=": "", `count=""`: "", "count=exactly": "", `count="exact`: "", `count="exact;x"`: "",
+		"discount=exact": "", "x count=exact": "", "x;count=exact": "", `x="a, count=exact, b"`: "",
+		"count=none, count=exact": "", "count, count=exact": "", "count=exact x": "", "count==exact": "",
+		`count="exact"x`: "", `x="a\", count=exact, b"`: "", `x="a\\", count=exact`: "12",
 	} {
 		w := send(newStoreAPI(ferns(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)), "GET", "/plants?limit=1", nil, "Prefer", prefer)
 		applied := ""

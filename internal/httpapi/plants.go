@@ -81,7 +81,7 @@ func (a *API) listPlants(x *exchange) error {
 	if next != nil {
 		x.Header().Set("Link", a.link(p.limit, *next))
 	}
-	if prefers(x.request.Header["Prefer"], "count=exact") {
+	if prefersCount(x.request.Header["Prefer"]) {
 		n, err := a.count(x)
 		switch {
 		case errors.Is(err, errNotCounted): // without Preference-Applied, the client knows
