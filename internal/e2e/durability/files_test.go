@@ -122,6 +122,22 @@ func TestOrphanedWAL(t *testing.T) {
 	r.check(t, db)
 }
 
+// damage stops a server, changes its file and returns what the file had before.
+func damage(t *testing.T, s *testkit.Server, db string, change func(content []byte)) (whole []byte) {
+	t.Helper()
+	s.Stop() // A clean stop copies the WAL into the file.
+	whole, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := bytes.Clone(whole)
+	change(content)
+	if err := os.WriteFile(db, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return whole
+}
+
 // A list that finds a damaged page returns 503. The service is then not ready, even if other reads succeed, until it is
 // restarted with an undamaged file.
 func TestDamagedFile(t *testing.T) {
@@ -131,23 +147,16 @@ func TestDamagedFile(t *testing.T) {
 	for id := range int64(100) {
 		r.want(t, s, id, 200)
 	}
-	s.Stop() // A clean stop copies the WAL into the file.
-	whole, err := os.ReadFile(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const page = 4096
-	damaged := bytes.Clone(whole)
-	position := bytes.Index(damaged, []byte(r.name(90))) / page * page
-	if position <= 0 {
-		t.Fatal("plant 90 is not in the file")
-	}
-	for i := range 30 {
-		damaged[position+i] ^= 0xff
-	}
-	if err := os.WriteFile(db, damaged, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	whole := damage(t, s, db, func(content []byte) {
+		const page = 4096
+		position := bytes.Index(content, []byte(r.name(90))) / page * page
+		if position <= 0 {
+			t.Fatal("plant 90 is not in the file")
+		}
+		for i := range 30 {
+			content[position+i] ^= 0xff
+		}
+	})
 	s = testkit.StartFixed(t, db)
 	s.WaitReady(t, true) // A start reads only a few pages.
 	wantRead(t, s, 1)
@@ -181,15 +190,7 @@ func TestDamagedText(t *testing.T) {
 	for id := range int64(3) {
 		r.want(t, s, id, 200)
 	}
-	s.Stop() // A clean stop copies the WAL into the file.
-	content, err := os.ReadFile(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content[bytes.Index(content, []byte(r.name(1)))] = 0xff
-	if err := os.WriteFile(db, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	damage(t, s, db, func(content []byte) { content[bytes.Index(content, []byte(r.name(1)))] = 0xff })
 	s = testkit.StartFixed(t, db)
 	for _, path := range []string{"/plants/1", "/plants"} {
 		testkit.WantError(t, "GET "+path, s.Do(t, "GET", path, ""), 50303)

@@ -53,7 +53,12 @@ func TestFlood(t *testing.T) {
 		t.Run(attack.name, func(t *testing.T) {
 			conns, rate, lasts, args := 5000, attack.reopen, *hostileFor, []string(nil)
 			if lasts == 0 {
-				conns, rate, lasts, args = 500, 200, 2*time.Second, []string{"--max-conns", "100"}
+				// One address opens more than 60 slots would take if each were free again after 100 ms.
+				conns, rate, lasts = 500, 1200, 2*time.Second
+				args = []string{"--max-conns", "60", "--conns-per-address", "8"}
+				if attack.addresses > 1 {
+					rate = 200
+				}
 			}
 			s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), args...)
 			keepAlive := startKeepAlive(s, 10)
