@@ -3,6 +3,7 @@
 package pgtest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,11 +25,16 @@ const (
 // Main runs the tests of a package, stops the shared server and returns the exit code. Call it from TestMain.
 func Main(m *testing.M) int {
 	code := m.Run()
+	var err error
 	if shared.server != nil {
-		if err := shared.server.remove(); err != nil {
-			fmt.Fprintln(os.Stderr, "pgtest:", err)
-			code = max(code, 1)
-		}
+		err = shared.server.remove()
+	}
+	if sharedCluster.cluster != nil {
+		err = cmp.Or(err, sharedCluster.cluster.remove())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest:", err)
+		code = max(code, 1)
 	}
 	return code
 }
@@ -95,20 +101,25 @@ func binaries(t testing.TB) string {
 	return ""
 }
 
-// findBinaries searches the directory that pg_config prints, and then those that match pattern, the newest
-// version first.
+// findBinaries returns the first of allBinaries that has a server.
 func findBinaries(pattern string) (dir string) {
-	dirs, _ := filepath.Glob(pattern)
-	slices.SortFunc(dirs, func(a, b string) int { return versionOf(b) - versionOf(a) })
-	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
-		dirs = slices.Insert(dirs, 0, strings.TrimSpace(string(out)))
-	}
-	for _, dir := range dirs {
+	for _, dir := range allBinaries(pattern) {
 		if _, err := os.Stat(filepath.Join(dir, "initdb")); err == nil {
 			return dir
 		}
 	}
 	return ""
+}
+
+// allBinaries returns the directory that pg_config prints, and then those that match pattern, the newest
+// version first.
+func allBinaries(pattern string) []string {
+	dirs, _ := filepath.Glob(pattern)
+	slices.SortFunc(dirs, func(a, b string) int { return versionOf(b) - versionOf(a) })
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		dirs = slices.Insert(dirs, 0, strings.TrimSpace(string(out)))
+	}
+	return dirs
 }
 
 // versionOf returns the version in a path such as /usr/lib/postgresql/17/bin.

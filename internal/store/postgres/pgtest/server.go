@@ -64,7 +64,10 @@ func newServer(bin string, settings map[string]string, init func(s *Server) *exe
 	if err := os.WriteFile(s.password(), []byte(Password), 0o600); err != nil {
 		return nil, err
 	}
-	if err := s.changeOwner(dir, s.password()); err != nil {
+	if err := os.WriteFile(s.passwords(), []byte("*:*:*:*:"+Password+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	if err := s.changeOwner(dir, s.password(), s.passwords()); err != nil {
 		return nil, err
 	}
 	cmd := init(s)
@@ -94,6 +97,9 @@ func (s *Server) startAt(choose func() (int, error)) (err error) {
 func (s *Server) data() string     { return filepath.Join(s.dir, "data") }
 func (s *Server) log() string      { return filepath.Join(s.dir, "log") }
 func (s *Server) password() string { return filepath.Join(s.dir, "password") }
+
+// passwords is the file with which the nodes of a cluster log in to each other.
+func (s *Server) passwords() string { return filepath.Join(s.dir, "passwords") }
 
 // changeOwner makes another user the owner of files of the server if the tests run as root: PostgreSQL refuses
 // to run as root.
@@ -128,7 +134,7 @@ func (s *Server) changeOwner(paths ...string) error {
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.dir
-	cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=" + os.Getenv("PATH"), "PGPASSFILE=" + s.passwords()}
 	cmd.SysProcAttr = attributes(s.owner)
 	return cmd
 }
