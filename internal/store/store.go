@@ -55,6 +55,11 @@ type Plants interface {
 	// Count returns how many plants a store has.
 	Count(ctx context.Context, store string) (int64, error)
 
+	// Stores returns the names of the stores that have plants, in the order of their bytes. Its cost
+	// depends on the number of stores, not of plants. A store that has plants all the time is
+	// returned exactly once, whatever happens to others meanwhile.
+	Stores(ctx context.Context) ([]string, error)
+
 	// Replace gives the plant a new name and tag, durably as in CreateBatch. If seen is not nil
 	// and the stored plant differs from it, nothing changes and the error is plant.ErrChanged.
 	// If the plant does not exist, it is plant.ErrNotFound; ErrUnknown as in CreateBatch.

@@ -31,6 +31,8 @@ var allowed = map[string]string{
 	"listPlants": "SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END, " +
 		"CASE WHEN octet_length(tag) <= 65536 THEN tag END " +
 		"FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3",
+	"firstStore":   "SELECT store FROM plants ORDER BY store LIMIT 1",
+	"nextStore":    "SELECT store FROM plants WHERE store > $1 ORDER BY store LIMIT 1",
 	"countPlants":  "SELECT count(*) FROM plants WHERE store = $1",
 	"replacePlant": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2",
 	"replaceIfEqual": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2 " +

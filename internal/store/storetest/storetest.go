@@ -30,6 +30,7 @@ func Run(t *testing.T, open Open) {
 		{"text is stored unchanged", testText},
 		{"batches of every size", testBatchSizes},
 		{"stores are separate", testStores},
+		{"names of stores", testStoreNames},
 		{"close and open", testReopen},
 		{"concurrent creates", testConcurrentCreates},
 		{"list", testList},
@@ -136,6 +137,32 @@ func testStores(t *testing.T, open Open) {
 			t.Errorf("Count(%s) = %d, %v, want %d", store, n, err, want)
 		}
 	}
+}
+
+func testStoreNames(t *testing.T, open Open) {
+	s := opened(t, open)
+	check := func(want ...string) {
+		t.Helper()
+		if got, err := s.Stores(t.Context()); err != nil || !slices.Equal(got, want) {
+			t.Errorf("Stores() = %q, %v, want %q", got, err, want)
+		}
+	}
+	check()
+	names := []string{"", "A", "B.1", "a", "a b", "a-", "a_", "aa", "main", "\u00e9", "\uffff", "\U0001f331"} // in order
+	var all []plant.Record
+	for i, name := range slices.Backward(names) {
+		for id := range int64(3) {
+			all = append(all, Record(name, id-int64(i), "n", "-"))
+		}
+	}
+	create(t, s, all...)
+	check(names...)
+	for id := range int64(3) {
+		if err := s.Remove(t.Context(), "a", id-3, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(slices.Delete(names, 3, 4)...)
 }
 
 func testReopen(t *testing.T, open Open) {
