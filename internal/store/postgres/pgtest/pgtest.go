@@ -90,10 +90,13 @@ func forTest(t testing.TB, s *Server, err error) *Server {
 	return s
 }
 
-// binaries returns the directory of the programs of PostgreSQL. Without them the test is skipped, or fails if
-// the variable CI is set.
+// binaries returns the directory of the programs of PostgreSQL: that of the variable PLANTSTORE_TEST_POSTGRES,
+// or of the installed version. Without them the test is skipped, or fails if the variable CI is set.
 func binaries(t testing.TB) string {
 	t.Helper()
+	if dir := os.Getenv("PLANTSTORE_TEST_POSTGRES"); dir != "" {
+		return dir
+	}
 	if dir := findBinaries("/usr/lib/postgresql/*/bin"); dir != "" {
 		return dir
 	}

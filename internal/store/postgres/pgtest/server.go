@@ -36,21 +36,18 @@ type Server struct {
 }
 
 func start(bin string, settings map[string]string) (*Server, error) {
-	return newServer(bin, settings, func(s *Server) *exec.Cmd {
-		return s.command("initdb", "-D", s.data(), "-U", User, "--pwfile", s.password(),
+	return newServer(bin, settings, func(s *Server) error {
+		cmd := s.command("initdb", "-D", s.data(), "-U", User, "--pwfile", s.password(),
 			"--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+		}
+		return nil
 	})
 }
 
-func startStandby(primary *Server) (*Server, error) {
-	return newServer(primary.bin, primary.settings, func(s *Server) *exec.Cmd {
-		return s.command("pg_basebackup", "-D", s.data(), "-d", primary.SocketURL("postgres"),
-			"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
-	})
-}
-
-// newServer starts a server whose data directory is created by the command of init.
-func newServer(bin string, settings map[string]string, init func(s *Server) *exec.Cmd) (_ *Server, err error) {
+// newServer starts a server whose data directory is created by init.
+func newServer(bin string, settings map[string]string, init func(s *Server) error) (_ *Server, err error) {
 	dir, err := os.MkdirTemp("", "pgtest-")
 	if err != nil {
 		return nil, err
@@ -70,9 +67,8 @@ func newServer(bin string, settings map[string]string, init func(s *Server) *exe
 	if err := s.changeOwner(dir, s.password(), s.passwords()); err != nil {
 		return nil, err
 	}
-	cmd := init(s)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+	if err := init(s); err != nil {
+		return nil, err
 	}
 	return s, s.startAt(freePort)
 }
