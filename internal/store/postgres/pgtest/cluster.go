@@ -15,6 +15,8 @@ import (
 type Cluster struct {
 	*Server // the coordinator
 	Workers []*Server
+
+	join sync.Mutex // citus_add_node changes the roles of a server, which fails if another session does so too
 }
 
 const sharedWorkers = 2
@@ -133,6 +135,8 @@ func (c *Cluster) Database(t testing.TB) string {
 	for _, w := range c.Workers {
 		join += fmt.Sprintf("; SELECT citus_add_node('127.0.0.1', %d)", w.Port)
 	}
+	c.join.Lock()
+	defer c.join.Unlock()
 	c.Query(t, name, join)
 	return c.URL(name)
 }

@@ -5,7 +5,24 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 )
+
+// Suspend stops every process of the server, so that it accepts connections and does not respond. Resume lets them
+// continue.
+func (s *Server) Suspend() error { return s.signalAll(syscall.SIGSTOP) }
+
+// Resume is described at Suspend.
+func (s *Server) Resume() error { return s.signalAll(syscall.SIGCONT) }
+
+func (s *Server) signalAll(signal syscall.Signal) error {
+	for _, pid := range append([]int{s.process.Pid}, childrenOf(s.process.Pid)...) {
+		if err := syscall.Kill(pid, signal); err != nil && err != syscall.ESRCH {
+			return err
+		}
+	}
+	return nil
+}
 
 // childrenOf returns the processes whose parent is pid.
 func childrenOf(pid int) (children []int) {
