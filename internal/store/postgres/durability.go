@@ -29,32 +29,53 @@ func initConn(ctx context.Context, conn *pgx.Conn, opts Options) error {
 
 // checkSettings refuses a server that can lose confirmed data, or that can't store every text.
 func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
-	var fsync, fullPageWrites, encoding, commit string
+	var s settings
 	row := conn.QueryRow(ctx, selectSettings, pgx.QueryExecModeSimpleProtocol)
-	if err := row.Scan(&fsync, &fullPageWrites, &encoding, &commit); err != nil {
+	if err := row.Scan(&s.Fsync, &s.FullPageWrites, &s.Encoding, &s.SynchronousCommit); err != nil {
 		return translate(err)
 	}
-	if encoding != "UTF8" {
-		return fmt.Errorf("%w: its encoding %s can't represent every text; create a database with ENCODING 'UTF8'",
-			store.ErrUnavailable, encoding)
+	problem, all := s.problem("the server", opts)
+	switch {
+	case problem == "":
+		return nil
+	case all:
+		return unsafeServerError{fmt.Errorf("%w: %s", store.ErrUnavailable, problem)}
+	}
+	return fmt.Errorf("%w: %s", store.ErrUnavailable, problem)
+}
+
+// settings are those of a session that decide whether a server keeps what it confirms.
+type settings struct {
+	Fsync             string `json:"fsync"`
+	FullPageWrites    string `json:"fullPageWrites"`
+	SynchronousCommit string `json:"synchronousCommit"`
+	Encoding          string `json:"encoding"`
+}
+
+// problem describes why a server is refused, or is empty. allSessions reports whether the setting applies to all
+// sessions of the server.
+func (s settings) problem(server string, opts Options) (text string, allSessions bool) {
+	if s.Encoding != "UTF8" {
+		return fmt.Sprintf("%s has the encoding %s, which can't represent every text; "+
+			"create a database with ENCODING 'UTF8'", server, s.Encoding), false
 	}
 	if opts.UnsafeDurability {
-		return nil
+		return "", false
 	}
-	refuse := func(setting, value, risk string) error {
-		return fmt.Errorf("%w: the server runs with %s=%s, so %s; set it to on or, if that loss is acceptable, "+
-			"start with --unsafe-durability", store.ErrUnavailable, setting, value, risk)
+	refuse := func(setting, value, risk string) string {
+		return fmt.Sprintf("%s runs with %s=%s, so %s; set it to on or, if that loss is acceptable, "+
+			"start with --unsafe-durability", server, setting, value, risk)
 	}
 	switch {
-	case fsync != "on":
-		return unsafeServerError{refuse("fsync", fsync, "a power loss can destroy the database")}
-	case fullPageWrites != "on":
-		return unsafeServerError{refuse("full_page_writes", fullPageWrites, "a power loss can destroy pages of the database")}
-	case commit != "on" && commit != "remote_apply":
+	case s.Fsync != "on":
+		return refuse("fsync", s.Fsync, "a power loss can destroy the database"), true
+	case s.FullPageWrites != "on":
+		return refuse("full_page_writes", s.FullPageWrites, "a power loss can destroy pages of the database"), true
+	case s.SynchronousCommit != "on" && s.SynchronousCommit != "remote_apply":
 		// remote_write and local are as safe as on without a synchronous standby, but not with one.
-		return refuse("synchronous_commit", commit, "plants can be lost after they were confirmed")
+		return refuse("synchronous_commit", s.SynchronousCommit, "plants can be lost after they were confirmed"), false
 	}
-	return nil
+	return "", false
 }
 
 // warningKey is the key in a connection's custom data of a *bool: whether the server has sent a warning.

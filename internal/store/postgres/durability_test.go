@@ -54,7 +54,7 @@ func TestEncodingIsRefused(t *testing.T) {
 	server := pgtest.Shared(t)
 	server.Exec(t, "DROP DATABASE IF EXISTS latin")
 	server.Exec(t, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
-	wantOpenError(t, server.URL("latin"), "its encoding LATIN1 can't represent every text", "ENCODING 'UTF8'")
+	wantOpenError(t, server.URL("latin"), "the server has the encoding LATIN1", "ENCODING 'UTF8'")
 	if s, err := Open(t.Context(), server.URL("latin"), Options{UnsafeDurability: true}); err == nil {
 		s.Close()
 		t.Error("Open() of a LATIN1 database with UnsafeDurability = nil")

@@ -23,6 +23,7 @@ type Store struct {
 	opts   Options
 	closed atomic.Bool
 	damage store.Damage
+	nodes  *nodeMonitor
 
 	opened        time.Time
 	lastDuplicate atomic.Int64 // when insertNew last found an existing id, in nanoseconds since opened
@@ -100,11 +101,14 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
 	if err != nil {
 		return translate(err)
 	}
-	if err := s.Check(ctx); err != nil {
-		s.pool.Close()
-		return err
+	err = s.Check(ctx)
+	if err == nil {
+		s.nodes, err = monitorNodes(ctx, config.ConnConfig, s.opts)
 	}
-	return nil
+	if err != nil {
+		s.pool.Close()
+	}
+	return err
 }
 
 // Lanes implements store.Store.
@@ -113,6 +117,9 @@ func (s *Store) Lanes() int { return cap(s.createSlots) }
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.damage.Err(); err != nil {
+		return err
+	}
+	if err := s.nodes.err(); err != nil {
 		return err
 	}
 	// As in read, the end of the caller's context must not close a connection.
@@ -143,6 +150,7 @@ func (s *Store) Close() error {
 	}
 	closed := make(chan struct{})
 	go func() {
+		s.nodes.close()
 		s.pool.Close()
 		close(closed)
 	}()
@@ -158,6 +166,9 @@ var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
 func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if s.closed.Load() {
 		return nil, errClosed
+	}
+	if err := s.nodes.unsafe(); err != nil {
+		return nil, err
 	}
 	conn, err := s.pool.Acquire(ctx)
 	s.resetIfUnsafe(err)

@@ -1,0 +1,313 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"plantstore/internal/store"
+)
+
+const (
+	nodePeriod         = 2 * time.Second // between two checks of the nodes
+	nodeConnectTimeout = time.Second     // of a connection from one node to another
+	nodeQueryTimeout   = 2 * time.Second // of the question for the settings
+	nodeCheckTimeout   = 10 * time.Second
+)
+
+// node is what one node of a Citus cluster says of itself.
+type node struct {
+	host        string
+	port        int
+	coordinator bool
+	reason      string   // why it does not respond; empty if it does
+	settings    settings // if it responds
+}
+
+func (n *node) address() string { return net.JoinHostPort(n.host, strconv.Itoa(n.port)) }
+
+func (n *node) name() string {
+	if n.coordinator {
+		return "coordinator " + n.address()
+	}
+	return "worker " + n.address()
+}
+
+const (
+	hasCitus = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
+
+	selectNodes = `
+		SELECT nodename, nodeport, groupid = 0 FROM pg_dist_node
+		WHERE isactive AND noderole = 'primary' AND nodecluster = current_setting('citus.cluster_name')
+		ORDER BY groupid, nodename, nodeport`
+
+	setNodeTimeouts = `
+		SELECT set_config('citus.node_connection_timeout', $1, true), set_config('statement_timeout', $2, true)`
+
+	// Every user may call this function, on every node. It opens a new connection to each node, as the user.
+	runOnNodes = "SELECT success, result FROM master_run_on_worker($1::text[], $2::int[], $3::text[], true)"
+
+	nodeSettings = `SELECT concat_ws(' ', current_setting('fsync'), current_setting('full_page_writes'),
+		current_setting('synchronous_commit'), current_setting('server_encoding'))`
+
+	// If it can't connect it warns with the reason, which runOnNodes does not.
+	connectToNode = "SELECT citus_check_connection_to_node($1, $2)"
+)
+
+// nodeConn is a connection of its own for questions to the nodes, so that a node that hangs takes none of those
+// that requests use.
+type nodeConn struct {
+	config   *pgx.ConnConfig
+	conn     *pgx.Conn // nil, or open
+	warnings []string  // that the server sent since the last question
+}
+
+func newNodeConn(config *pgx.ConnConfig) *nodeConn {
+	c := &nodeConn{config: config.Copy()}
+	c.config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { c.warnings = append(c.warnings, n.Message) }
+	return c
+}
+
+func (c *nodeConn) close() {
+	if c.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		c.conn.Close(ctx)
+		c.conn = nil
+	}
+}
+
+// nodes asks every node of the cluster for its settings. There are none if the database is not one of a cluster.
+// It returns within nodeCheckTimeout, also if nodes hang.
+func (c *nodeConn) nodes(ctx context.Context) (nodes []node, err error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeCheckTimeout)
+	defer cancel()
+	for range 2 {
+		reused := c.conn != nil
+		if !reused {
+			c.conn, err = pgx.ConnectConfig(ctx, c.config)
+		}
+		if err == nil {
+			nodes, err = c.askAll(ctx)
+		}
+		if err == nil {
+			return nodes, nil
+		}
+		c.close()
+		if !reused || !isLost(err) { // the server may have been restarted since the last question
+			break
+		}
+	}
+	return nil, translate(err)
+}
+
+func (c *nodeConn) askAll(ctx context.Context) (nodes []node, err error) {
+	var cluster bool
+	if err := c.conn.QueryRow(ctx, hasCitus, pgx.QueryExecModeExec).Scan(&cluster); err != nil || !cluster {
+		return nil, err
+	}
+	rows, err := c.conn.Query(ctx, selectNodes, pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n node, err error) {
+		return n, row.Scan(&n.host, &n.port, &n.coordinator)
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = c.ask(ctx, nodes)
+	if isCanceled(err) { // a node accepts connections and then hangs: ask one after the other to find it
+		for i := range nodes {
+			if err = c.ask(ctx, nodes[i:i+1]); isCanceled(err) {
+				nodes[i].reason, err = fmt.Sprintf("no response within %v", nodeQueryTimeout), nil
+			}
+			if err != nil {
+				break
+			}
+		}
+	}
+	return nodes, err
+}
+
+// ask sets the settings of the nodes, or why they do not respond, with one question to all of them.
+func (c *nodeConn) ask(ctx context.Context, nodes []node) error {
+	hosts, ports, commands := make([]string, len(nodes)), make([]int, len(nodes)), make([]string, len(nodes))
+	for i, n := range nodes {
+		hosts[i], ports[i], commands[i] = n.host, n.port, nodeSettings
+	}
+	var failed []*node
+	err := c.transaction(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, runOnNodes, pgx.QueryExecModeExec, hosts, ports, commands)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for i := 0; rows.Next(); i++ {
+			var ok bool
+			var result string
+			if err := rows.Scan(&ok, &result); err != nil {
+				return err
+			}
+			if fields := strings.Fields(result); ok && len(fields) == 4 {
+				nodes[i].settings = settings{fields[0], fields[1], fields[2], fields[3]}
+				continue
+			}
+			nodes[i].reason = result
+			failed = append(failed, &nodes[i])
+		}
+		return rows.Err()
+	})
+	for _, n := range failed {
+		if err == nil {
+			err = c.findReason(ctx, n)
+		}
+	}
+	return err
+}
+
+// findReason connects to a node that could not be asked, for the reason.
+func (c *nodeConn) findReason(ctx context.Context, n *node) error {
+	c.warnings = nil
+	err := c.transaction(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, connectToNode, pgx.QueryExecModeExec, n.host, n.port)
+		return err
+	})
+	if len(c.warnings) > 0 {
+		n.reason = shortReason(c.warnings[0])
+	}
+	return err
+}
+
+// shortReason returns the first line of a warning of Citus, without its own words before the error of libpq.
+func shortReason(warning string) string {
+	if _, reason, ok := strings.Cut(warning, "with the following error: "); ok {
+		warning = reason
+	}
+	line, _, _ := strings.Cut(warning, "\n")
+	runes := []rune(strings.TrimSpace(line))
+	if len(runes) > 1 && unicode.IsLower(runes[1]) {
+		runes[0] = unicode.ToLower(runes[0])
+	}
+	return string(runes)
+}
+
+// transaction runs do with timeouts for what it asks other nodes.
+func (c *nodeConn) transaction(ctx context.Context, do func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
+		connect, query := milliseconds(nodeConnectTimeout), milliseconds(nodeQueryTimeout)
+		if _, err := tx.Exec(ctx, setNodeTimeouts, pgx.QueryExecModeExec, connect, query); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func isCanceled(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == queryCanceled
+}
+
+// nodesError describes the nodes that do not respond or are refused for their settings, or is nil. It is an
+// unsafeServerError if a node can lose what it confirms.
+func nodesError(nodes []node, opts Options) error {
+	var problems []string
+	unsafe := false
+	for _, n := range nodes {
+		if n.reason != "" {
+			problems = append(problems, fmt.Sprintf("%s does not respond: %s", n.name(), n.reason))
+		} else if text, _ := n.settings.problem(n.name(), opts); text != "" {
+			problems = append(problems, text)
+			unsafe = true
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%w: %s", store.ErrUnavailable, strings.Join(problems, "; "))
+	if unsafe {
+		return unsafeServerError{err}
+	}
+	return err
+}
+
+// nodeMonitor checks the nodes of a cluster in the background. A nil monitor is that of a database on one server.
+type nodeMonitor struct {
+	conn    *nodeConn
+	opts    Options
+	current atomic.Pointer[error] // of nodesError
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+// monitorNodes refuses a cluster with a node that can lose what it confirms, and otherwise starts to check its
+// nodes. A node that does not respond is not refused: the plants on the others can be served.
+func monitorNodes(ctx context.Context, config *pgx.ConnConfig, opts Options) (*nodeMonitor, error) {
+	m := &nodeMonitor{conn: newNodeConn(config), opts: opts, stopped: make(chan struct{})}
+	nodes, err := m.conn.nodes(ctx)
+	if err == nil {
+		err = nodesError(nodes, opts)
+		m.current.Store(&err)
+		err = m.unsafe()
+	}
+	if err != nil || len(nodes) == 0 {
+		m.conn.close()
+		return nil, err
+	}
+	ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go m.run(ctx)
+	return m, nil
+}
+
+func (m *nodeMonitor) run(ctx context.Context) {
+	defer close(m.stopped)
+	defer m.conn.close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(nodePeriod):
+		}
+		nodes, err := m.conn.nodes(ctx)
+		if err == nil {
+			err = nodesError(nodes, m.opts)
+		} else if m.unsafe() != nil {
+			continue // probably it still is
+		}
+		m.current.Store(&err)
+	}
+}
+
+// err returns what the last check found.
+func (m *nodeMonitor) err() error {
+	if m == nil {
+		return nil
+	}
+	return *m.current.Load()
+}
+
+// unsafe returns what the last check found if a node can lose what it confirms.
+func (m *nodeMonitor) unsafe() error {
+	if _, ok := errors.AsType[unsafeServerError](m.err()); ok {
+		return m.err()
+	}
+	return nil
+}
+
+func (m *nodeMonitor) close() {
+	if m != nil {
+		m.stop()
+		<-m.stopped
+	}
+}
