@@ -44,6 +44,7 @@ var commands = []command{
 	{"plants list", "print the plants of a store", plantsList},
 	{"plants replace", "change the name and tag of a plant", plantsReplace},
 	{"plants remove", "remove a plant", plantsRemove},
+	{"copy", "copy plants and tokens to another database", copyDatabase},
 	{"version", "print the version", printVersion},
 }
 

@@ -18,7 +18,8 @@ var mayImport = map[string]string{
 	"api":    "",
 	"client": "",
 	"cmd/plantstore": "client internal/httpapi internal/netlimit internal/plant internal/rate internal/server " +
-		"internal/store internal/store/postgres internal/store/sqlite internal/telemetry internal/token",
+		"internal/store internal/store/postgres internal/store/sqlite internal/telemetry internal/token " +
+		"internal/transfer",
 	"internal/plant":           "",
 	"internal/rate":            "",
 	"internal/framing":         "",
@@ -32,6 +33,7 @@ var mayImport = map[string]string{
 	"internal/store/sqlite":    "internal/plant internal/store internal/token",
 	"internal/store/postgres":  "internal/plant internal/store internal/token",
 	"internal/commit":          "internal/plant internal/store",
+	"internal/transfer":        "internal/plant internal/store internal/token",
 	"internal/netlimit":        "internal/framing internal/machine",
 	"internal/httpapi":         "internal/plant internal/rate internal/share internal/store internal/token",
 	"internal/server": "api internal/commit internal/console internal/httpapi internal/machine internal/netlimit " +
@@ -49,6 +51,7 @@ var storeNames = map[string]func(name string) bool{
 	"internal/httpapi": func(name string) bool {
 		return strings.HasPrefix(name, "Err") || name == "PageBytes" || name == "FirstAfter"
 	},
+	"internal/transfer": func(name string) bool { return strings.HasPrefix(name, "Err") || name == "PageBytes" },
 }
 
 // libraries is which packages may use what is not the standard library. The domain uses one, for JSON, until that is

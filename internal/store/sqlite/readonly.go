@@ -71,13 +71,15 @@ func (s *Store) connectReadOnly() error {
 	return nil
 }
 
+var errOldSchema = errors.New("its schema must be migrated")
+
 // checkSchema returns an error if the file needs a migration, or is not a database of this program.
 func (s *Store) checkSchema() error {
 	conn := <-s.lookups.idle
 	defer s.lookups.put(conn)
 	steps, applied, err := schemaSteps(conn)
 	if err == nil && applied < len(steps) {
-		err = errors.New("its schema must be migrated")
+		err = errOldSchema
 	}
 	return err
 }

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"plantstore/internal/store"
+	"plantstore/internal/store/postgres"
+	"plantstore/internal/store/sqlite"
+	"plantstore/internal/telemetry"
+	"plantstore/internal/transfer"
+)
+
+const aboutCopy = `Copies all plants and tokens of one database to another, on any engine, and verifies the copy.
+Stop the service that uses the source before, and start it on the target afterwards: tokens stay valid.
+After an interruption the same command continues. The source is only read.`
+
+func copyDatabase(ctx context.Context, env environment, args []string) error {
+	f := newFlags(env, "copy", "--from DATABASE --to DATABASE [flags]", aboutCopy)
+	from := f.String("from", "", "`database` to copy: the path of a file, or a postgres:// URL")
+	to := f.String("to", "", "`database` to copy to; a file is created if it does not exist")
+	others := f.String("others", string(transfer.Refuse),
+		"what to `do` with plants of the target that the source does not have or has with another name or tag: "+
+			"refuse; keep those that the source does not have; or overwrite, which replaces or removes them")
+	check := f.Bool("check", false, "compare the databases and write nothing")
+	unsafe := f.Bool("unsafe-durability", false, "accept a PostgreSQL target that can lose confirmed plants")
+	asJSON := f.Bool("json", false, "print a JSON object")
+	if _, err := f.parse(args); err != nil {
+		return err
+	}
+	opts := transfer.Options{Others: transfer.Others(*others), Progress: new(transfer.Progress)}
+	switch {
+	case *from == "" || *to == "":
+		return f.usageError("--from and --to are required")
+	case isSameDatabase(*from, *to):
+		return f.usageError("--from and --to are the same database")
+	case isURL(*from) && !postgres.IsURL(*from):
+		return f.usageError("--from must be the path of a file or a postgres:// URL")
+	case isURL(*to) && !postgres.IsURL(*to):
+		return f.usageError("--to must be the path of a file or a postgres:// URL")
+	case !opts.Others.Valid():
+		return f.usageError("--others is %q: use refuse, keep or overwrite", *others)
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	start := time.Now()
+	hideProgress := showProgress(env.stderr, opts.Progress)
+	report, err := env.transfer(ctx, *from, *to, *check, *unsafe, opts)
+	hideProgress()
+	if ctx.Err() != nil && err != nil {
+		return fmt.Errorf("%w; the target keeps what was copied, run the same command again to continue",
+			context.Cause(ctx))
+	}
+	if err != nil {
+		return err
+	}
+	return printCopy(env, report, time.Since(start), *asJSON)
+}
+
+// transfer opens both databases and copies or compares them.
+func (env environment) transfer(
+	ctx context.Context, from, to string, check, unsafe bool, opts transfer.Options,
+) (report transfer.Report, err error) {
+	source, err := openSource(ctx, "--from", from)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	if check {
+		target, err := openSource(ctx, "--to", to)
+		if err != nil {
+			return report, err
+		}
+		report, err = transfer.Check(ctx, source, target, opts)
+		return report, errors.Join(err, target.Close())
+	}
+	target, err := env.openStore(ctx, to, unsafe)
+	if err != nil {
+		return report, fmt.Errorf("--to: %w", err)
+	}
+	report, err = transfer.Copy(ctx, source, target, opts)
+	return report, errors.Join(err, target.Close())
+}
+
+// openSource opens an existing database for reading.
+func openSource(ctx context.Context, flag, db string) (st store.Store, err error) {
+	if postgres.IsURL(db) {
+		st, err = postgres.OpenSource(ctx, db)
+	} else {
+		st, err = sqlite.OpenSource(ctx, db)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return st, nil
+}
+
+// isSameDatabase reports whether two values of --db certainly mean the same database.
+func isSameDatabase(a, b string) bool {
+	if postgres.IsURL(a) && postgres.IsURL(b) {
+		return postgres.IsSame(a, b)
+	}
+	fileA, errA := os.Stat(a)
+	fileB, errB := os.Stat(b)
+	return a == b || errA == nil && errB == nil && os.SameFile(fileA, fileB)
+}
+
+func printCopy(env environment, report transfer.Report, took time.Duration, asJSON bool) error {
+	type row struct {
+		Store  string `json:"store"`
+		Plants int64  `json:"plants"`
+		Hash   string `json:"sha256"`
+		Others int64  `json:"others,omitzero"`
+	}
+	rows := []row{}
+	plants := int64(0)
+	for _, s := range report.Stores {
+		rows = append(rows, row{s.Name, s.Plants, s.Hash.String(), s.Others})
+		plants += s.Plants
+	}
+	if asJSON {
+		summary := struct {
+			Stores  []row   `json:"stores"`
+			Plants  int64   `json:"plants"`
+			Created int64   `json:"created"`
+			Tokens  int     `json:"tokens"`
+			Seconds float64 `json:"seconds"`
+		}{rows, plants, report.Created, report.Tokens, took.Round(time.Millisecond).Seconds()}
+		if err := json.MarshalWrite(env.stdout, summary, jsontext.WithIndent("  ")); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(env.stdout)
+		return err
+	}
+	w := table(env.stdout)
+	fmt.Fprintln(w, "STORE\tPLANTS\tSHA-256")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%d\t%s\n", cell(r.Store), r.Plants, r.Hash)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.stderr, "The target has all %d plants and %d tokens of the source; %d plants were written in %v.\n",
+		plants, report.Tokens, report.Created, took.Round(time.Millisecond))
+	return nil
+}
+
+const (
+	barInterval  = 200 * time.Millisecond
+	lineInterval = 10 * time.Second
+)
+
+// showProgress writes the progress to w until the returned function is called: a bar on a terminal, and otherwise a
+// line now and then.
+func showProgress(w io.Writer, progress *transfer.Progress) (hide func()) {
+	interval, before, after := lineInterval, "", "\n"
+	if telemetry.IsTerminal(w) {
+		interval, before, after = barInterval, "\r\x1b[K", ""
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		meter := meter{last: time.Now()}
+		for {
+			select {
+			case now := <-tick.C:
+				phase, done := progress.Now()
+				fmt.Fprint(w, before, meter.line(phase, done, now), after)
+			case <-stop:
+				fmt.Fprint(w, before)
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store/sqlite"
+	"plantstore/internal/store/storetest"
+	"plantstore/internal/transfer"
+)
+
+// fileWith creates a database file with plants.
+func fileWith(t *testing.T, records ...plant.Record) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "plants.db")
+	st, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.CreateBatch(t.Context(), records); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCopy(t *testing.T) {
+	from := fileWith(t, storetest.Record("main", 1, "Fern", "shade"), storetest.Record("main", -2, "é", ""),
+		storetest.Record("other", 1, "Fern", "-"))
+	issue(t, from, "--name", "a")
+	to := filepath.Join(t.TempDir(), "copy.db")
+	const rows = "STORE  PLANTS  SHA-256\n" +
+		"main   2       46f48852ef97d5a4ba5dc03ecff4e75016c07d9dc8979c4fbd96d10f3914418c\n" +
+		"other  1       ace8cd988c6d69d272f962ba27c44fc7be4f9dbfaa5daacb555205deac65f5ab\n"
+	for i, message := range []string{
+		"The target has all 3 plants and 1 tokens of the source; 3 plants were written in ",
+		"The target has all 3 plants and 1 tokens of the source; 0 plants were written in ",
+	} {
+		got := plantstore(t, nil, "copy", "--from", from, "--to", to)
+		if got.code != 0 || got.stdout != rows || !strings.HasPrefix(got.stderr, message) {
+			t.Errorf("copy %d: %+v", i+1, got)
+		}
+	}
+	got := plantstore(t, variables{"PLANTSTORE_FROM": from, "PLANTSTORE_TO": to}, "copy", "--check", "--json")
+	const summary = `{
+  "stores": [
+    {
+      "store": "main",
+      "plants": 2,
+      "sha256": "46f48852ef97d5a4ba5dc03ecff4e75016c07d9dc8979c4fbd96d10f3914418c"
+    },
+    {
+      "store": "other",
+      "plants": 1,
+      "sha256": "ace8cd988c6d69d272f962ba27c44fc7be4f9dbfaa5daacb555205deac65f5ab"
+    }
+  ],
+  "plants": 3,
+  "created": 0,
+  "tokens": 1,
+  "seconds": `
+	if got.code != 0 || got.stderr != "" || !strings.HasPrefix(got.stdout, summary) {
+		t.Errorf("copy --check --json: %+v", got)
+	}
+}
+
+func TestCopyIsRefused(t *testing.T) {
+	from := fileWith(t, storetest.Record("main", 1, "Fern", "-"))
+	other := fileWith(t, storetest.Record("main", 2, "Ivy", "-"))
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(from, link); err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(t.TempDir(), "none.db")
+	for _, test := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", 2, "--from and --to are required"},
+		{"--from " + from, 2, "--from and --to are required"},
+		{"--from " + from + " --to " + from, 2, "--from and --to are the same database"},
+		{"--from " + from + " --to " + link, 2, "--from and --to are the same database"},
+		{"--from postgres://a/x --to postgresql://b@a:5432/x", 2, "--from and --to are the same database"},
+		{"--from mysql://a --to " + none, 2, "--from must be the path of a file or a postgres:// URL"},
+		{"--from " + from + " --to mysql://a", 2, "--to must be the path of a file or a postgres:// URL"},
+		{"--from " + from + " --to " + none + " --others drop", 2, `--others is "drop": use refuse, keep or overwrite`},
+		{"--from " + from + " --to " + none + " x", 2, `expected arguments: none; got: ["x"]`},
+		{"--from " + none + " --to " + none + "2", 1, "--from: open the database " + none + ": no such file or directory"},
+		{"--from " + from + " --to " + none + " --check", 1,
+			"--to: open the database " + none + ": no such file or directory"},
+		{"--from " + from + " --to " + none + "/x", 1, "--to: open the database " + none + "/x: no such file or directory"},
+		{"--from " + from + " --to postgres://127.0.0.1:1/x", 1, "--to: open the database postgres://"},
+		{"--from postgres://127.0.0.1:1/x --to " + none, 1, "--from: open the database postgres://"},
+		{"--from " + from + " --to " + other, 1, "the target has other plants: the source has no plant 2 in store main; "},
+		{"--from " + from + " --to " + other + " --check", 1, "store main differs: plant 1 is missing in the target " +
+			"(1 plants in the source, 1 in the target)\n"},
+	} {
+		got := plantstore(t, nil, append([]string{"copy"}, strings.Fields(test.args)...)...)
+		if got.code != test.code || got.stdout != "" || !strings.HasPrefix(got.stderr, "plantstore copy: "+test.want) ||
+			strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("copy %s: %+v\nwant exit %d, %s", test.args, got, test.code, test.want)
+		}
+		for _, path := range []string{none, none + "2"} {
+			if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("copy %s created %s", test.args, path)
+			}
+		}
+	}
+}
+
+func TestMeter(t *testing.T) {
+	now := time.Now()
+	m := meter{last: now}
+	for _, step := range []struct {
+		phase  transfer.Phase
+		done   int64
+		passed time.Duration
+		want   string
+	}{
+		{transfer.Phase{Name: "opening"}, 0, time.Second, "opening: 0 plants, 0/s"},
+		{transfer.Phase{Name: "copying", Total: 1000}, 100, time.Second,
+			"copying   [##                  ]  10 %  100 plants  100/s  9s left"},
+		{transfer.Phase{Name: "copying", Total: 1000}, 500, time.Second,
+			"copying   [##########          ]  50 %  500 plants  200/s  3s left"},
+		{transfer.Phase{Name: "copying", Total: 1000}, 1000, time.Minute,
+			"copying   [####################] 100 %  1000 plants  8/s  0s left"},
+		{transfer.Phase{Name: "verifying", Total: 1000}, 0, time.Second,
+			"verifying [                    ]   0 %  0 plants  0/s"},
+		{transfer.Phase{Name: "verifying", Total: 1000}, 1001, time.Second, "verifying: 1001 plants, 1001/s"},
+	} {
+		now = now.Add(step.passed)
+		if got := m.line(step.phase, step.done, now); got != step.want {
+			t.Errorf("line(%v, %d) = %q, want %q", step.phase, step.done, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+
+	"zombiezen.com/go/sqlite"
+
+	"plantstore/internal/store"
+)
+
+var errSource = fmt.Errorf("%w: the database was opened for reading only", store.ErrUnavailable)
+
+// OpenSource opens an existing database file only to read it, also while other processes use it. Its plants, its tokens
+// and its schema stay as they are, so that it refuses a file whose schema is older or newer. SQLite may create the WAL
+// and its index next to the file, and leave them there.
+func OpenSource(ctx context.Context, path string) (*Store, error) {
+	s, err := openSource(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("open the database %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func openSource(ctx context.Context, path string) (_ *Store, err error) {
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	if err := checkOrphan(path); err != nil {
+		return nil, err
+	}
+	s := new(Store)
+	if s.writer, err = prepareWriter(path, &s.damage); err != nil {
+		return nil, err
+	}
+	if !s.writer.file.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	s.writer.stopped = true
+	s.writer.setFailure(errSource)
+	s.readers, s.lookups = newPool(max(4, runtime.NumCPU()), &s.damage), newPool(1, &s.damage)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err := s.fill(openReadOnly); err != nil {
+		return nil, err
+	}
+	if err := s.checkSchema(); errors.Is(err, errOldSchema) {
+		return nil, fmt.Errorf("%w first; plantstore token list --db with this file does that", err)
+	} else if err != nil {
+		return nil, translate(err)
+	}
+	_, err = s.Tokens(ctx)
+	return s, err
+}
+
+// openReadOnly opens a connection that can't write to the file.
+func openReadOnly(path string) (*sqlite.Conn, error) {
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	conn.SetBusyTimeout(busyTimeout)
+	for _, pragma := range []string{"query_only(1)", "trusted_schema(0)", "cell_size_check(1)"} {
+		if err := exec(conn, "PRAGMA "+pragma); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return conn, nil
+}

@@ -1,0 +1,142 @@
+package sqlite_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/store/sqlite"
+	"plantstore/internal/store/storetest"
+	"plantstore/internal/token"
+)
+
+func openSource(t *testing.T, path string) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.OpenSource(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// wantPlants checks the ids of the store "main".
+func wantPlants(t *testing.T, s *sqlite.Store, want ...int64) {
+	t.Helper()
+	page, err := s.List(t.Context(), "main", nil, 100)
+	var got []int64
+	for _, p := range page {
+		got = append(got, p.ID)
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("List() = %v, %v, want %v", got, err, want)
+	}
+}
+
+// A source shows what other processes have committed, and can't be written to.
+func TestSource(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plants.db")
+	s := open(t, path)
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 1, "Fern", "-")}); err != nil {
+		t.Fatal(err)
+	}
+	source := openSource(t, path)
+	wantPlants(t, source, 1)
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 2, "Ivy", "-")}); err != nil {
+		t.Fatal(err)
+	}
+	wantPlants(t, source, 1, 2)
+	tok, _ := token.New("a", "main", token.Read, time.Now(), time.Time{})
+	_, err := source.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 3, "Oak", "-")})
+	for what, err := range map[string]error{
+		"CreateBatch": err, "AddToken": source.AddToken(t.Context(), tok), "Check": source.Check(t.Context()),
+		"Replace": source.Replace(t.Context(), "main", 1, plant.Plant{}, nil),
+		"Remove":  source.Remove(t.Context(), "main", 1, nil),
+	} {
+		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "for reading only") {
+			t.Errorf("%s of a source = %v", what, err)
+		}
+	}
+	wantPlants(t, s, 1, 2)
+}
+
+// Neither the file nor the WAL of a killed process changes, and the plants in the WAL are there.
+func TestSourceStaysUnchanged(t *testing.T) {
+	path, killed := filepath.Join(t.TempDir(), "plants.db"), filepath.Join(t.TempDir(), "plants.db")
+	s := open(t, path)
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 1, "Fern", "-")}); err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]string{}
+	for _, suffix := range []string{"", "-wal"} {
+		text := readFile(t, path+suffix)
+		before[suffix] = text
+		if err := os.WriteFile(killed+suffix, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source := openSource(t, killed)
+	wantPlants(t, source, 1)
+	if err := source.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for suffix, text := range before {
+		if readFile(t, killed+suffix) != text {
+			t.Errorf("plants.db%s has changed", suffix)
+		}
+	}
+	wantPlants(t, open(t, killed), 1)
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestSourceIsRefused(t *testing.T) {
+	folder := t.TempDir()
+	file := func(name, script string) string {
+		path := filepath.Join(folder, name)
+		if script != "" {
+			open(t, path).Close()
+			if err := sqlitex.ExecuteScript(openOther(t, path), script, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return path
+	}
+	text := filepath.Join(folder, "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		file("missing", ""): "no such file or directory",
+		file("newer", "PRAGMA user_version = 99"): "its schema is version 99 and this program supports versions up to 2; " +
+			"start the newer program",
+		file("older", "PRAGMA user_version = 1"): "its schema must be migrated first; plantstore token list --db with this " +
+			"file does that",
+		file("other", "PRAGMA application_id = 7"): "the file is a database of another program",
+		folder: "it is not a regular file",
+		text:   "is not a SQLite database",
+	} {
+		if s, err := sqlite.OpenSource(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "open the database "+path+": ") {
+			t.Errorf("OpenSource(%s) = %v, %v, want %q", path, s, err, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(folder, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the missing file = %v, want it missing still", err)
+	}
+}

@@ -1,0 +1,75 @@
+package transfer_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/store/postgres"
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/store/sqlite"
+	"plantstore/internal/store/storetest"
+	"plantstore/internal/transfer"
+)
+
+// engines open a new database each.
+var engines = map[string]func(t testing.TB) store.Store{
+	"sqlite": func(t testing.TB) store.Store {
+		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
+		return closeLater(t, s, err)
+	},
+	"postgres": func(t testing.TB) store.Store {
+		s, err := postgres.Open(t.Context(), pgtest.Database(t), postgres.Options{})
+		return closeLater(t, s, err)
+	},
+}
+
+func closeLater(t testing.TB, s store.Store, err error) store.Store {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// fill creates n plants in a store.
+func fill(t testing.TB, s store.Store, name string, n int) {
+	t.Helper()
+	var batch []plant.Record
+	for id := range n {
+		batch = append(batch, storetest.Record(name, int64(id), fmt.Sprintf("Monstera deliciosa %d", id), "climber"))
+		if len(batch) == 10_000 || id == n-1 {
+			if _, err := s.CreateBatch(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+			batch = batch[:0]
+		}
+	}
+}
+
+// BenchmarkCopy copies 500,000 plants with the verification, from each engine to each.
+func BenchmarkCopy(b *testing.B) {
+	const n = 500_000
+	for _, from := range []string{"sqlite", "postgres"} {
+		source := engines[from](b)
+		fill(b, source, "main", n)
+		for _, to := range []string{"sqlite", "postgres"} {
+			b.Run(from+" to "+to, func(b *testing.B) {
+				var took time.Duration
+				for range b.N {
+					target := engines[to](b)
+					start := time.Now()
+					if _, err := transfer.Copy(b.Context(), source, target, transfer.Options{}); err != nil {
+						b.Fatal(err)
+					}
+					took += time.Since(start)
+				}
+				b.ReportMetric(float64(n*b.N)/took.Seconds(), "plants/s")
+			})
+		}
+	}
+}
