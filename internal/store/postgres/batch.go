@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"plantstore/internal/plant"
@@ -162,14 +161,18 @@ func (b *batch) insertAbsent(ctx context.Context, conn *pgx.Conn, firsts []int) 
 // send executes an insert. It encodes the arrays itself because pgx would allocate memory for each value.
 func (b *batch) send(
 	ctx context.Context, conn *pgx.Conn, name, sql string, firsts []int,
-) (*pgconn.ResultReader, error) {
-	statement, err := conn.Prepare(ctx, name, sql)
-	if err != nil {
-		return nil, err
-	}
+) (insertResult, error) {
 	b.encode(firsts)
 	clearWarning(conn)
-	return conn.PgConn().ExecStatement(ctx, statement, b.columns[:], binaryFormat, binaryFormat), nil
+	if s := sessionOf(conn); s.pooled {
+		return s.sendPooled(ctx, conn, sql, b.columns[:]), nil
+	}
+	statement, err := conn.Prepare(ctx, name, sql)
+	if err != nil {
+		return insertResult{}, err
+	}
+	rows := conn.PgConn().ExecStatement(ctx, statement, b.columns[:], binaryFormat, binaryFormat)
+	return insertResult{ResultReader: rows}, nil
 }
 
 // find returns the first index of a key in PostgreSQL's binary format.

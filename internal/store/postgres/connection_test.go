@@ -5,13 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"plantstore/internal/plant"
@@ -155,9 +156,10 @@ func TestNoServer(t *testing.T) {
 	address, p := databaseBehindProxy(t)
 	var connects atomic.Int64
 	s := openConfig(t, address, func(config *pgxpool.Config) {
-		config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+		build := config.ConnConfig.BuildFrontend // called once for each connection
+		config.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 			connects.Add(1)
-			return nil
+			return build(r, w)
 		}
 	})
 	s.pool.Reset()

@@ -10,28 +10,15 @@ import (
 	"plantstore/internal/store"
 )
 
-// Setting synchronous_commit to its current value keeps a later reload of the server's configuration
-// from changing it for this session.
-const selectSettings = `
-	SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('server_encoding'),
-		set_config('synchronous_commit', current_setting('synchronous_commit'), false)`
-
 // unsafeServerError is the refusal of a server for a setting that applies to all its sessions.
 type unsafeServerError struct{ error }
 
 func (e unsafeServerError) Unwrap() error { return e.error }
 
-// initConn prepares a new connection for the pool, and refuses it if the server is unsafe.
-func initConn(ctx context.Context, conn *pgx.Conn, opts Options) error {
-	conn.PgConn().CustomData()[warningKey] = new(bool)
-	return checkSettings(ctx, conn, opts)
-}
-
 // checkSettings refuses a server that can lose confirmed data, or that can't store every text.
 func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
-	var s settings
-	row := conn.QueryRow(ctx, selectSettings, pgx.QueryExecModeSimpleProtocol)
-	if err := row.Scan(&s.Fsync, &s.FullPageWrites, &s.Encoding, &s.SynchronousCommit); err != nil {
+	s, err := sessionOf(conn).readSettings(ctx, conn)
+	if err != nil {
 		return translate(err)
 	}
 	problem, all := s.problem("the server", opts)
@@ -78,12 +65,9 @@ func (s settings) problem(server string, opts Options) (text string, allSessions
 	return "", false
 }
 
-// warningKey is the key in a connection's custom data of a *bool: whether the server has sent a warning.
-const warningKey = "warning"
-
 func recordWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
-	if warned, ok := conn.CustomData()[warningKey].(*bool); ok && notice.SeverityUnlocalized == "WARNING" {
-		*warned = true
+	if s, ok := conn.CustomData()[sessionKey].(*session); ok && notice.SeverityUnlocalized == "WARNING" {
+		s.warned = true
 	}
 }
 
@@ -92,11 +76,11 @@ func recordWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 var errNotReplicated = fmt.Errorf("%w: the server warned that the commit may not be on its standby",
 	store.ErrUnavailable)
 
-func clearWarning(conn *pgx.Conn) { *conn.PgConn().CustomData()[warningKey].(*bool) = false }
+func clearWarning(conn *pgx.Conn) { sessionOf(conn).warned = false }
 
 // checkWarning returns errNotReplicated if the server has sent a warning since clearWarning.
 func checkWarning(conn *pgx.Conn) error {
-	if *conn.PgConn().CustomData()[warningKey].(*bool) {
+	if sessionOf(conn).warned {
 		return errNotReplicated
 	}
 	return nil

@@ -35,14 +35,11 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, opts Options) error {
 	config = config.Copy()
 	config.RuntimeParams["lock_timeout"] = migrationLockTimeout
 	config.RuntimeParams["statement_timeout"] = "0"
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := connect(ctx, config, opts)
 	if err != nil {
-		return translate(err)
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if err := checkSettings(ctx, conn, opts); err != nil {
 		return err
 	}
+	defer conn.Close(context.WithoutCancel(ctx))
 	steps, err := fs.Glob(schema, "schema/*.sql")
 	if err != nil {
 		return err
@@ -55,7 +52,10 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, opts Options) error {
 	if _, err := conn.Exec(ctx, createVersions); err != nil && !isDuplicate(err) {
 		return translate(err)
 	}
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sessionOf(conn).setLocal); err != nil { // nothing, unless conn is pooled
+			return translate(err)
+		}
 		if _, err := tx.Exec(ctx, lockVersions); err != nil {
 			return translate(err)
 		}

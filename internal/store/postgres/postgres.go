@@ -24,6 +24,7 @@ type Store struct {
 	closed atomic.Bool
 	damage store.Damage
 	nodes  *nodeMonitor
+	pooled atomic.Bool // whether new connections are expected to reach a pooler
 
 	opened        time.Time
 	lastDuplicate atomic.Int64 // when insertNew last found an existing id, in nanoseconds since opened
@@ -90,7 +91,25 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
 	// seconds. So the pool may have twice as many, and the semaphores bound those in use.
 	config.MaxConns = int32(2 * conns)
 	config.PingTimeout = pingTimeout
-	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return initConn(ctx, conn, s.opts) }
+	settings := takeSettings(config.ConnConfig)
+	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
+		if s.pooled.Load() {
+			config.DefaultQueryExecMode = pooledMode
+		}
+		return nil
+	}
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		err := initConn(ctx, conn, settings, s.opts)
+		if err != nil {
+			return err
+		}
+		pooled := sessionOf(conn).pooled
+		s.pooled.Store(pooled)
+		if pooled && conn.Config().DefaultQueryExecMode != pooledMode {
+			return errPooled
+		}
+		return nil
+	}
 	config.BeforeClose = func(conn *pgx.Conn) {
 		if conn.IsClosed() {
 			s.pool.Reset() // the connection was lost, so the others to the same server are probably lost too
@@ -171,6 +190,9 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 		return nil, err
 	}
 	conn, err := s.pool.Acquire(ctx)
+	if errors.Is(err, errPooled) {
+		conn, err = s.pool.Acquire(ctx)
+	}
 	s.resetIfUnsafe(err)
 	return conn, err
 }

@@ -24,9 +24,9 @@ func OpenSource(ctx context.Context, address string) (*Store, error) {
 
 // checkSchema returns an error unless the schema is the one of this program.
 func checkSchema(ctx context.Context, config *pgx.ConnConfig) error {
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := connect(ctx, config, Options{UnsafeDurability: true})
 	if err != nil {
-		return translate(err)
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	steps, err := fs.Glob(schema, "schema/*.sql")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"plantstore/internal/store"
 )
@@ -99,7 +100,13 @@ func messageOnly(err error) error { return errors.New(err.Error()) }
 // exec runs one statement as a transaction and returns the number of rows that it changed.
 func exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (rows int64, stored bool, err error) {
 	clearWarning(conn)
-	tag, err := conn.Exec(ctx, sql, args...)
+	run := conn.Exec
+	if s := sessionOf(conn); s.pooled {
+		run = func(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+			return s.execPooled(ctx, conn, sql, args...)
+		}
+	}
+	tag, err := run(ctx, sql, args...)
 	if err != nil {
 		return 0, mayBeStored(err), err
 	}

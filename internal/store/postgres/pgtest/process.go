@@ -1,11 +1,15 @@
 package pgtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Suspend stops every process of the server, so that it accepts connections and does not respond. Resume lets them
@@ -22,6 +26,37 @@ func (s *Server) signalAll(signal syscall.Signal) error {
 		}
 	}
 	return nil
+}
+
+// launch starts a process that ends with the test binary. The channel is closed when it has exited.
+func launch(cmd *exec.Cmd) (exited chan struct{}, err error) {
+	exited = make(chan struct{})
+	started := make(chan error)
+	go func() {
+		// The kernel signals the process when the thread that started it ends. So this thread lives as long as
+		// the process, and both end with the test binary.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		close(exited)
+	}()
+	return exited, <-started
+}
+
+func end(process *os.Process, exited <-chan struct{}, signal syscall.Signal) error {
+	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-exited:
+		return nil
+	case <-time.After(timeout):
+		return fmt.Errorf("the server still runs %v after signal %v", timeout, signal)
+	}
 }
 
 // childrenOf returns the processes whose parent is pid.

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,21 +162,7 @@ func (s *Server) Start() error {
 	}
 	cmd := s.command("postgres", args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	s.exited = make(chan struct{})
-	started := make(chan error)
-	go func() {
-		// The kernel signals the server when the thread that started it ends. So this thread lives as long as
-		// the server, and both end with the test binary.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-		close(s.exited)
-	}()
-	if err := <-started; err != nil {
+	if s.exited, err = launch(cmd); err != nil {
 		return err
 	}
 	s.process = cmd.Process
@@ -221,17 +206,7 @@ func (s *Server) Kill9() error {
 	return nil
 }
 
-func (s *Server) end(signal syscall.Signal) error {
-	if err := s.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	select {
-	case <-s.exited:
-		return nil
-	case <-time.After(timeout):
-		return fmt.Errorf("the server still runs %v after signal %v", timeout, signal)
-	}
-}
+func (s *Server) end(signal syscall.Signal) error { return end(s.process, s.exited, signal) }
 
 func (s *Server) remove() error {
 	var err error

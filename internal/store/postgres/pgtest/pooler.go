@@ -1,0 +1,144 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/testkit/missing"
+)
+
+// Pooler is a PgBouncer in front of a server.
+type Pooler struct {
+	Address string
+
+	server  *Server
+	dir     string
+	program string
+	process *os.Process
+	exited  chan struct{}
+}
+
+// PoolModes are the modes of PgBouncer in which a session of the server may be used for several transactions of one
+// client.
+var PoolModes = []string{"session", "transaction"}
+
+const pgbouncerConfig = `
+[databases]
+* = host=127.0.0.1 port=%d
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %s
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = %s
+pool_mode = %s
+max_client_conn = 1000
+default_pool_size = %d
+`
+
+// StartPooler starts PgBouncer with its default settings for one test. The program is that of the variable
+// PLANTSTORE_TEST_PGBOUNCER, or the installed one. In transaction mode the sessions of the server are fewer than the
+// connections of a client, so that these have to share them.
+func StartPooler(t testing.TB, server *Server, mode string) *Pooler {
+	t.Helper()
+	program := os.Getenv("PLANTSTORE_TEST_PGBOUNCER")
+	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
+		if path, err := exec.LookPath(name); err == nil && program == "" {
+			program = path
+		}
+	}
+	if program == "" {
+		missing.Report(t, "PgBouncer is not installed on this machine: install the package pgbouncer, as `make test` does")
+	}
+	p := &Pooler{server: server, program: program}
+	if err := p.init(mode); err != nil {
+		t.Fatal("start PgBouncer: ", err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(p.dir)
+	})
+	if err := p.Start(); err != nil {
+		t.Fatal("start PgBouncer: ", err)
+	}
+	return p
+}
+
+func (p *Pooler) init(mode string) (err error) {
+	if p.dir, err = os.MkdirTemp("", "pgtest-"); err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	p.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	size := 3
+	if mode == "session" {
+		size = 100
+	}
+	users := filepath.Join(p.dir, "users")
+	config := fmt.Sprintf(pgbouncerConfig, p.server.Port, strconv.Itoa(port), users, mode, size)
+	for path, text := range map[string]string{users: fmt.Sprintf("%q %q\n", User, Password), p.config(): config} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(p.dir, 0o755) // PgBouncer does not run as root either
+}
+
+func (p *Pooler) config() string { return filepath.Join(p.dir, "pgbouncer.ini") }
+
+// URL returns the URL of a database of the server through PgBouncer.
+func (p *Pooler) URL(database string) string { return p.server.Through(p.Address, database) }
+
+// Start starts PgBouncer, and returns when it accepts connections.
+func (p *Pooler) Start() error {
+	cmd := exec.Command(p.program, p.config())
+	cmd.Dir = p.dir
+	cmd.SysProcAttr = attributes(p.server.owner)
+	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if p.exited, err = launch(cmd); err != nil {
+		return err
+	}
+	p.process = cmd.Process
+	for deadline := time.Now().Add(timeout); ; time.Sleep(20 * time.Millisecond) {
+		if err = p.ping(); err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			text, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("PgBouncer accepts no connections: %w\n%s", err, text)
+		}
+	}
+}
+
+func (p *Pooler) ping() error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, p.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}
+
+// Stop ends PgBouncer at once: it drops the connections of its clients and those to the server.
+func (p *Pooler) Stop() error { return end(p.process, p.exited, syscall.SIGTERM) }
