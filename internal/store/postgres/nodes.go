@@ -29,6 +29,7 @@ type node struct {
 	host        string
 	port        int
 	coordinator bool
+	hasShards   bool     // whether Citus places shards on it
 	reason      string   // why it does not respond; empty if it does
 	settings    settings // if it responds
 }
@@ -46,7 +47,7 @@ const (
 	hasCitus = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
 
 	selectNodes = `
-		SELECT nodename, nodeport, groupid = 0 FROM pg_dist_node
+		SELECT nodename, nodeport, groupid = 0, shouldhaveshards FROM pg_dist_node
 		WHERE isactive AND noderole = 'primary' AND nodecluster = current_setting('citus.cluster_name')
 		ORDER BY groupid, nodename, nodeport`
 
@@ -86,7 +87,7 @@ func (c *nodeConn) close() {
 	}
 }
 
-// nodes asks every node of the cluster for its settings. There are none if the database is not one of a cluster.
+// nodes asks every node of the cluster for its settings. The result is nil if the database is not one of a cluster.
 // It returns within nodeCheckTimeout, also if nodes hang.
 func (c *nodeConn) nodes(ctx context.Context) (nodes []node, err error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeCheckTimeout)
@@ -120,7 +121,7 @@ func (c *nodeConn) askAll(ctx context.Context) (nodes []node, err error) {
 		return nil, err
 	}
 	nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n node, err error) {
-		return n, row.Scan(&n.host, &n.port, &n.coordinator)
+		return n, row.Scan(&n.host, &n.port, &n.coordinator, &n.hasShards)
 	})
 	if err != nil {
 		return nil, err
@@ -261,7 +262,7 @@ func monitorNodes(ctx context.Context, config *pgx.ConnConfig, opts Options) (*n
 		m.current.Store(&err)
 		err = m.unsafe()
 	}
-	if err != nil || len(nodes) == 0 {
+	if err != nil || nodes == nil {
 		m.conn.close()
 		return nil, err
 	}

@@ -40,6 +40,22 @@ var allowed = map[string]string{
 	"removePlant":   "DELETE FROM plants WHERE store = $1 AND id = $2",
 	"removeIfEqual": "DELETE FROM plants WHERE store = $1 AND id = $2 AND name = $3 AND tag IS NOT DISTINCT FROM $4",
 
+	// Statements of Distribute, on the coordinator.
+	"lockAll": "LOCK TABLE plants, tokens, plantstore_schema IN ACCESS EXCLUSIVE MODE",
+	"countAll": "SELECT 'plants', count(*) FROM plants UNION ALL SELECT 'tokens', count(*) FROM tokens " +
+		"UNION ALL SELECT 'plantstore_schema', count(*) FROM plantstore_schema",
+	"selectDistribution": "SELECT name, coalesce(partmethod::text || repmodel::text, ''), " +
+		"coalesce(column_to_column_name(logicalrelid, partkey), ''), " +
+		"(SELECT count(*) FROM pg_dist_shard s WHERE s.logicalrelid = p.logicalrelid) " +
+		"FROM unnest(ARRAY['plants', 'tokens', 'plantstore_schema']) AS name " +
+		"LEFT JOIN pg_dist_partition p ON logicalrelid = to_regclass(name)",
+	"createDistributed": "SELECT create_distributed_table('plants', $1::text, shard_count => $2, colocate_with => 'none')",
+	"undistribute":      "SELECT undistribute_table('plants')",
+	"alterColumn":       "SELECT alter_distributed_table('plants', distribution_column => $1, colocate_with => 'none')",
+	"alterShards":       "SELECT alter_distributed_table('plants', shard_count => $1, colocate_with => 'none')",
+	"alterBoth": "SELECT alter_distributed_table('plants', distribution_column => $1, shard_count => $2, " +
+		"colocate_with => 'none')",
+
 	"schema/0001_plants_and_tokens.sql": `CREATE TABLE plants ( store text COLLATE "C" NOT NULL, id bigint NOT NULL, ` +
 		`name text COLLATE "C" NOT NULL, tag text COLLATE "C", PRIMARY KEY (store, id) )`,
 }

@@ -1,0 +1,213 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/token"
+)
+
+// distributeTo distributes a database and returns what was reported.
+func distributeTo(t *testing.T, address string, want Distribution) string {
+	t.Helper()
+	var reports []string
+	if err := Distribute(t.Context(), address, want, func(s string) { reports = append(reports, s) }); err != nil {
+		t.Fatalf("Distribute(%v) = %v", want, err)
+	}
+	return strings.Join(reports, "\n")
+}
+
+func wantDistributeError(t *testing.T, address, text string) {
+	t.Helper()
+	err := Distribute(t.Context(), address, Distribution{}, func(string) {})
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("Distribute() = %v, want %q", err, text)
+	}
+}
+
+const tables = `
+	SELECT table_name, citus_table_type, distribution_column, shard_count FROM citus_tables ORDER BY table_name::text`
+
+func TestDistribute(t *testing.T) {
+	t.Parallel()
+	c := pgtest.SharedCluster(t)
+	address := c.Database(t)
+	name := databaseOf(t, address)
+	s := openStore(t, address)
+	var batch []plant.Record
+	for id := range 500 {
+		batch = append(batch, record(id))
+	}
+	create(t, s, batch...)
+	issued, _ := token.New("issued", "main", token.Create, time.Now(), time.Time{})
+	if err := s.AddToken(t.Context(), issued); err != nil {
+		t.Fatal(err)
+	}
+	c.Query(t, name, "GRANT SELECT ON plants TO pg_monitor")
+	for _, test := range []struct {
+		want    Distribution
+		column  string
+		shards  int
+		reports []string
+	}{
+		{Distribution{}, "id", 4, []string{
+			"Copying tokens to every node.",
+			"Copying plantstore_schema to every node.",
+			"Distributing 500 plants by id over 4 shards on 2 nodes. Requests wait or get 503 meanwhile.",
+			"Done: 500 plants are distributed by id over 4 shards, and 1 tokens are on every node."}},
+		{Distribution{}, "id", 4, []string{
+			"Nothing to do: plants are distributed by id over 4 shards, and the other tables are on every node."}},
+		{Distribution{By: "id", Shards: 4}, "id", 4, []string{
+			"Nothing to do: plants are distributed by id over 4 shards, and the other tables are on every node."}},
+		{Distribution{Shards: 6}, "id", 6, []string{
+			"Distributing 500 plants by id over 6 shards on 2 nodes. Requests wait or get 503 meanwhile.",
+			"Done: 500 plants are distributed by id over 6 shards, and 1 tokens are on every node."}},
+		{Distribution{By: "store"}, "store", 6, []string{
+			"Distributing 500 plants by store over 6 shards on 2 nodes. Requests wait or get 503 meanwhile.",
+			"Done: 500 plants are distributed by store over 6 shards, and 1 tokens are on every node."}},
+		{Distribution{By: "id", Shards: 1}, "id", 1, []string{
+			"Distributing 500 plants by id over 1 shards on 2 nodes. Requests wait or get 503 meanwhile.",
+			"Done: 500 plants are distributed by id over 1 shards, and 1 tokens are on every node."}},
+	} {
+		if got := distributeTo(t, address, test.want); got != strings.Join(test.reports, "\n") {
+			t.Errorf("Distribute(%v) reports %s\nwant %q", test.want, got, test.reports)
+		}
+		want := fmt.Sprintf("[[plants distributed %s %d] [plantstore_schema reference <none> 1] [tokens reference <none> 1]]",
+			test.column, test.shards)
+		if got := fmt.Sprint(c.Query(t, name, tables)); got != want {
+			t.Errorf("Distribute(%v): tables = %s, want %s", test.want, got, want)
+		}
+		for _, table := range []string{"plants", "tokens", "plantstore_schema"} {
+			if n := c.Query(t, name, "SELECT pg_relation_size('"+table+"')")[0][0]; n != "0" {
+				t.Errorf("Distribute(%v) leaves %s bytes in the local table %s", test.want, n, table)
+			}
+		}
+		if n := c.Query(t, name, "SELECT has_table_privilege('pg_monitor', 'plants', 'SELECT')")[0][0]; n != "t" {
+			t.Errorf("Distribute(%v) removes privileges", test.want)
+		}
+		for i := range c.Workers {
+			worker := c.Workers[i].Query(t, name, "SELECT (SELECT count(*) FROM plants), (SELECT count(*) FROM tokens)")
+			if fmt.Sprint(worker) != "[[500 1]]" {
+				t.Errorf("a worker counts %v plants and tokens, want 500 and 1", worker)
+			}
+		}
+		wantStored(t, s, record(7))
+	}
+}
+
+// Nothing changes if the command is interrupted, and it can be repeated.
+func TestDistributeFails(t *testing.T) {
+	t.Parallel()
+	c := pgtest.SharedCluster(t)
+	address := c.Database(t)
+	name := databaseOf(t, address)
+	create(t, openStore(t, address), record(1), record(2), record(3))
+	ctx, cancel := context.WithCancel(t.Context())
+	err := Distribute(ctx, address, Distribution{}, func(report string) {
+		if strings.HasPrefix(report, "Distributing ") {
+			cancel()
+		}
+	})
+	if err == nil || !strings.HasSuffix(err.Error(), ": interrupted; run the command again to complete it") {
+		t.Errorf("Distribute() that is interrupted = %v", err)
+	}
+	if got := c.Query(t, name, tables); len(got) != 0 {
+		t.Errorf("Distribute() that is interrupted leaves %v", got)
+	}
+	// Only a part was done, by hand.
+	c.Query(t, name, "SELECT create_reference_table('tokens')")
+	c.Query(t, name, "SELECT citus_add_local_table_to_metadata('plantstore_schema')")
+	if got := distributeTo(t, address, Distribution{}); !strings.Contains(got, "Done: 3 plants") {
+		t.Errorf("Distribute() again = %s", got)
+	}
+}
+
+// creates during Distribute wait or fail, and no confirmed plant is lost.
+func TestDistributeUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := pgtest.SharedCluster(t)
+	address := c.Database(t)
+	s := openStore(t, address)
+	l := startLoad(t, s, 4)
+	for _, want := range []Distribution{{By: "store"}, {Shards: 5}, {By: "id"}} {
+		l.waitForMore(t, 30)
+		distributeTo(t, address, want)
+	}
+	l.waitForMore(t, 30)
+	l.stop()
+	l.compare(t)
+}
+
+func TestDistributeRefuses(t *testing.T) {
+	t.Parallel()
+	plain := pgtest.Database(t)
+	text := "the extension citus is not created in this database; " +
+		"run CREATE EXTENSION citus in the database of this name on every node"
+	if sqlQuery(t, plain, availableCitus)[0][0] == "f" {
+		text = "the server does not have Citus; install it on every node"
+	}
+	wantDistributeError(t, plain, text)
+	wantDistributeError(t, "file.db", "the address is not a PostgreSQL URL")
+
+	c := pgtest.SharedCluster(t)
+	name := "refused"
+	for _, node := range c.Nodes() {
+		node.Exec(t, "CREATE DATABASE "+name)
+		node.Query(t, name, "CREATE EXTENSION citus")
+	}
+	address := c.URL(name)
+	wantDistributeError(t, address, "the cluster has no workers; add each one, on the coordinator, with "+
+		"SELECT citus_add_node('10.0.0.2', 5432)")
+	addNode := fmt.Sprintf("SELECT citus_add_node('127.0.0.1', %d)", c.Workers[0].Port)
+	eventually(t, "the worker is added", func() bool { // another test may do so at the same time
+		_, err := c.Attempt(name, addNode)
+		return err == nil
+	})
+	wantDistributeError(t, c.Worker(0, address), "this node is a worker; use the URL of the coordinator")
+	wantDistributeError(t, address, fmt.Sprintf("the workers do not know the address of the coordinator; run on it "+
+		"SELECT citus_set_coordinator_host('10.0.0.1', %d) with an address that they can reach", c.Port))
+	c.Query(t, name, fmt.Sprintf("SELECT citus_set_coordinator_host('127.0.0.1', %d)", c.Port))
+	wantDistributeError(t, c.Worker(0, address),
+		fmt.Sprintf("this node is a worker; use the URL of the coordinator 127.0.0.1:%d", c.Port))
+
+	openStore(t, address).Close()
+	c.Query(t, name, fmt.Sprintf("CREATE ROLE other LOGIN PASSWORD '%s'", pgtest.Password))
+	c.Query(t, name, "GRANT SELECT ON plants, tokens, plantstore_schema TO other")
+	other := editURL(t, address, func(u *url.URL, _ url.Values) { u.User = url.UserPassword("other", pgtest.Password) })
+	wantDistributeError(t, other, "the user lacks a privilege: ERROR: permission denied for table plants")
+	c.Query(t, name, "SELECT create_reference_table('plants')")
+	wantDistributeError(t, address, "run SELECT undistribute_table('plants') and repeat this command")
+	c.Query(t, name, "SELECT undistribute_table('plants')")
+	distributeTo(t, address, Distribution{})
+}
+
+func TestDistributeWorkerIsDown(t *testing.T) {
+	t.Parallel()
+	c := pgtest.StartCluster(t, 1, nil)
+	address := c.Database(t)
+	if err := c.Workers[0].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	wantDistributeError(t, address, workerName(c.Workers[0])+" does not respond: connection refused")
+	if err := c.Workers[0].Start(); err != nil {
+		t.Fatal(err)
+	}
+	distributeTo(t, address, Distribution{})
+}
+
+func TestDefaultShards(t *testing.T) {
+	var got []int
+	for _, nodes := range []int{1, 2, 3, 20} {
+		got = append(got, defaultShards(nodes))
+	}
+	if want := []int{4, 4, 6, 40}; !slices.Equal(got, want) {
+		t.Errorf("defaultShards() = %v, want %v", got, want)
+	}
+}
