@@ -27,7 +27,7 @@ clean: ## remove bin/ and artifacts/
 ##@ Develop
 
 # PostgreSQL, the end-to-end tests and the browser take longer; make test runs them.
-SLOW := /e2e|/store/postgres|/testkit
+SLOW := /e2e|/store/postgres|/testkit|/transfer
 check: lines ## vet and run the fast tests without the race detector: for the edit loop
 	go vet -pgo=off ./...
 	go test -pgo=off -vet=off $$(go list ./... | grep -vE '$(SLOW)')
@@ -41,7 +41,7 @@ TEST  = GOFLAGS="$(GOFLAGS) -pgo=off" PLANTSTORE_NOT_TESTED=$(CURDIR)/bin/not-te
 	go test $(RACE) -vet=off -ldflags=-w -count=1 -timeout 9m
 # Packages that restart servers on their ports, or put load on the machine, run one after the other.
 ALONE := ./internal/store/postgres/... ./internal/e2e/durability ./internal/e2e/lifecycle \
-	./internal/e2e/overload ./internal/e2e/replicas
+	./internal/e2e/overload ./internal/e2e/replicas ./internal/e2e/transfer
 test: lines prepare ## run every test with the race detector
 	@mkdir -p bin && rm -f bin/not-tested
 	$(TEST) $$(go list ./... | grep -vxF "$$(go list $(ALONE))")

@@ -1,0 +1,233 @@
+package transfer
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"plantstore/internal/store/postgres"
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/testkit"
+)
+
+type summary struct {
+	Stores []struct {
+		Store  string
+		Plants int64
+		SHA256 string
+	}
+	Plants, Created int64
+	Tokens          int
+}
+
+// runCopy runs plantstore copy --json, which must succeed.
+func runCopy(t *testing.T, from, to string, args ...string) (s summary) {
+	t.Helper()
+	stdout, stderr, code := testkit.Run(t, nil, append([]string{"copy", "--json", "--from", from, "--to", to}, args...)...)
+	if code != 0 {
+		t.Fatalf("copy from %s to %s %q: exit %d, %s", from, to, args, code, stderr)
+	}
+	if err := json.Unmarshal([]byte(stdout), &s); err != nil {
+		t.Fatal(err, stdout)
+	}
+	return s
+}
+
+// refuseCopy runs plantstore copy, which must fail with a sentence and print nothing else.
+func refuseCopy(t *testing.T, want, from, to string, args ...string) {
+	t.Helper()
+	stdout, stderr, code := testkit.Run(t, nil, append([]string{"copy", "--from", from, "--to", to}, args...)...)
+	if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "plantstore copy: ") || !strings.Contains(stderr, want) ||
+		strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, pgtest.Password) {
+		t.Errorf("copy %q: exit %d, %s%s\nwant a line with %q", args, code, stdout, stderr, want)
+	}
+}
+
+// citus creates a database on a Citus cluster whose plants are distributed.
+func citus(t *testing.T, by string) string {
+	t.Helper()
+	cluster := pgtest.SharedCluster(t)
+	db := cluster.Database(t)
+	if _, stderr, code := testkit.Run(t, nil, "token", "list", "--db", db); code != 0 { // creates the tables
+		t.Fatal(stderr)
+	}
+	cluster.Query(t, testkit.DatabaseName(t, db), "SELECT create_distributed_table('plants', '"+by+"', shard_count => 4)")
+	return db
+}
+
+// texts are hard to keep unchanged.
+var texts = []string{
+	"", " ", "\t\r\n\v\f", "\x01\x1f\x7f", `quote " ' back\slash`, "e\u0301 is not \u00e9", "\ufeffBOM", "\ufffe\uffff",
+	"\u202eright to left", "'; DROP TABLE plants; --", "%s $1 ? :x", "NULL", `\x00`, `\N`, `\.`, "{a,b}", "(1,2)", "1e400",
+	"ß", "ﬁ", "İ", "🌵👩‍🌾", "\U0010ffff", "<script>alert(1)</script>", "${jndi:ldap://x}", "../../etc/passwd", "nil", "-0",
+	"Ω≈ç√∫˜µ≤≥÷", "田中さんにあげて下さい", "ثم نفس سقطت", "Z̮̞̠͙͔ͅḀ̗̞͈̻̗Ḷ͙͎̯̹̞͓G̻O̭̗̮", "\u200b\u2028\u2029", "\u0085\u00a0",
+	strings.Repeat("60 KB ", 10_000),
+}
+
+// access is a client of the service: its token, and what a request with it must return.
+type access struct {
+	token  string
+	status int
+	body   string
+}
+
+// fillOverHTTP creates plants of several stores and tokens of all kinds through the service, and returns how clients
+// must be able to use them afterwards.
+func fillOverHTTP(t *testing.T, s *testkit.Server, db string) (clients []access, plants int64) {
+	t.Helper()
+	for i, text := range texts {
+		name, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := fmt.Sprintf(`{"id":%d,"name":%s,"tag":%s}`, i-10, name, name)
+		if i%3 == 0 || len(text) > 1000 {
+			body = fmt.Sprintf(`{"id":%d,"name":%s}`, i-10, name)
+		}
+		if a, err := s.Send("POST", "/plants", body); err != nil || a.Status != 200 {
+			t.Fatalf("%.100s: %v, %v", body, a, err)
+		}
+	}
+	plants = int64(len(texts))
+	read := func(token string) testkit.Response {
+		return s.Do(t, "GET", "/plants/1", "", "Authorization: Bearer "+token)
+	}
+	for i, name := range []string{"ltd", "one", "two", "empty"} {
+		token := testkit.IssueToken(t, db, "--name", name, "--store", "store-"+name, "--rate", fmt.Sprint(i*1000+1000, "/s"))
+		if name != "empty" {
+			a := s.Do(t, "POST", "/plants", `{"id":1,"name":"`+name+`"}`, testkit.ContentJSON, "Authorization: Bearer "+token)
+			testkit.WantResponse(t, "create", a, 200, `{"name":"`+name+`"}`)
+			plants++
+		}
+		a := read(token)
+		clients = append(clients, access{token, a.Status, a.Body})
+	}
+	revoked := testkit.IssueToken(t, db, "--name", "revoked")
+	if _, stderr, code := testkit.Run(t, nil, "token", "revoke", "--db", db, "revoked"); code != 0 {
+		t.Fatal(stderr)
+	}
+	a := read(revoked)
+	if a.Status != 401 {
+		t.Errorf("a revoked token: %d %s", a.Status, a.Body)
+	}
+	return append(clients, access{revoked, a.Status, a.Body}), plants
+}
+
+// wantClients checks that every client is served as before the move.
+func wantClients(t *testing.T, s *testkit.Server, clients []access) {
+	t.Helper()
+	for _, c := range clients {
+		a := s.Do(t, "GET", "/plants/1", "", "Authorization: Bearer "+c.token)
+		testkit.WantResponse(t, "read", a, c.status, c.body)
+	}
+}
+
+// wantCreates checks that creates of before the move can be repeated.
+func wantCreates(t *testing.T, s *testkit.Server) {
+	t.Helper()
+	testkit.WantResponse(t, "a create of before", s.Create(t, `{"id":-9,"name":" ","tag":" "}`), 200,
+		`{"name":" ","tag":" "}`)
+	testkit.WantError(t, "a taken id", s.Create(t, `{"id":-9,"name":"x"}`), 40009)
+}
+
+// tokenList is what token list prints.
+func tokenList(t *testing.T, db string) string {
+	t.Helper()
+	stdout, stderr, code := testkit.Run(t, nil, "token", "list", "--json", "--db", db)
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	return stdout
+}
+
+// Clients keep working on every engine, and the content of each store stays the same.
+func TestMove(t *testing.T) {
+	db := testkit.Engines[0].Database(t)
+	s := testkit.Start(t, db)
+	clients, plants := fillOverHTTP(t, s, db)
+	next := []string{pgtest.Database(t)}
+	if pgtest.HasCitus() {
+		next = append(next, citus(t, "id"), citus(t, "store"))
+	}
+	var first summary
+	tokens := tokenList(t, db)
+	for _, to := range append(next, testkit.Engines[0].Database(t)) {
+		if code := s.Stop(); code != 0 {
+			t.Fatalf("serve ended with %d", code)
+		}
+		got := runCopy(t, db, to)
+		if got.Created != plants || got.Plants != plants || got.Tokens != 6 || len(got.Stores) != 4 {
+			t.Errorf("copy to %s = %+v, want %d plants of 4 stores and 6 tokens", to, got, plants)
+		}
+		if first.Stores == nil {
+			first = got
+		}
+		if !slices.Equal(got.Stores, first.Stores) {
+			t.Errorf("stores in %s = %v, want %v", to, got.Stores, first.Stores)
+		}
+		if got := tokenList(t, to); got != tokens {
+			t.Errorf("tokens in %s = %s\nwant %s", to, got, tokens)
+		}
+		runCopy(t, db, to, "--check")
+		runCopy(t, to, db, "--check")
+		s, db = testkit.StartAgain(t, s, to), to
+		wantClients(t, s, clients)
+		if to == next[0] || !postgres.IsURL(to) {
+			wantCreates(t, s)
+		}
+	}
+	if !pgtest.HasCitus() {
+		pgtest.SharedCluster(t) // says that Citus was not tested
+	}
+}
+
+// The commands in the README move a store from SQLite to PostgreSQL.
+func TestMoveInREADME(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(testkit.Root(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "### Moving from SQLite to PostgreSQL\n")
+	block := regexp.MustCompile("(?s)```console\n(.*?)```").FindStringSubmatch(section)
+	if block == nil {
+		t.Fatal("the README has no commands to move from SQLite to PostgreSQL")
+	}
+	file, url := testkit.Engines[0].Database(t), pgtest.Database(t)
+	s := testkit.Start(t, file)
+	clients, _ := fillOverHTTP(t, s, file)
+	var ran []string
+	for line := range strings.Lines(block[1]) {
+		command := strings.Fields(strings.TrimPrefix(line, "$ "))
+		ran = append(ran, command[1])
+		for i, word := range command {
+			switch word {
+			case "plantstore.db":
+				command[i] = file
+			case "postgres://user:password@host/plants":
+				command[i] = url
+			}
+		}
+		switch command[1] {
+		case "stop":
+			if code := s.Stop(); code != 0 {
+				t.Fatalf("serve ended with %d", code)
+			}
+		case "serve":
+			s = testkit.StartAgain(t, s, command[3])
+		default:
+			if _, stderr, code := testkit.Run(t, nil, command[1:]...); code != 0 {
+				t.Fatalf("%s: exit %d, %s", line, code, stderr)
+			}
+		}
+	}
+	if want := []string{"stop", "copy", "copy", "serve"}; !slices.Equal(ran, want) {
+		t.Fatalf("the README runs %q, want %q", ran, want)
+	}
+	wantClients(t, s, clients)
+	wantCreates(t, s)
+}
