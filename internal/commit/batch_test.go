@@ -28,10 +28,10 @@ func TestFinishedBatch(t *testing.T) {
 	if b.timeout.Stop() {
 		t.Error("the timeout of a finished batch is still running")
 	}
-	if b.overdue.Stop() {
+	if b.wait.Stop() {
 		t.Error("a finished batch can still become overdue")
 	}
-	if got := c.lastBatch.Load(); got != 1 {
+	if got := c.servers[0].lastBatch.Load(); got != 1 {
 		t.Errorf("the last batch had %d plants, want 1", got)
 	}
 }

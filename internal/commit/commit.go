@@ -2,16 +2,18 @@
 //
 // A lane is a goroutine that commits one batch after the other. As soon as its commit has ended it takes the
 // plants that are waiting by then as its next batch; the policy in policy.go names the exceptions.
+//
+// A database that is distributed over servers commits a batch fastest if all its plants are in one shard. So plants
+// of different shards are in different batches, and every server has its own lanes: one that does not respond does
+// not delay the others.
 package commit
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"plantstore/internal/plant"
@@ -25,11 +27,15 @@ type Store interface {
 
 // Options bound a Committer. A zero field takes its default.
 type Options struct {
-	Lanes   int           // batches in flight at most; 1
+	Lanes   int           // batches in flight on one server at most; 1
 	Batch   int           // plants in a batch at most; 512
 	Large   int           // plants from which a batch is large, see policy; 16
 	Queue   int           // plants waiting for a lane at most; 4096
 	Timeout time.Duration // how long Create waits for an outcome at most; 10 s
+
+	// Shard returns the numbers of the server and of the shard that keep a plant, as store.Plants does; nil if
+	// there is only one.
+	Shard func(*plant.Record) (server, shard int)
 }
 
 // Committer groups creates into batches. It is safe for concurrent use.
@@ -38,27 +44,28 @@ type Committer struct {
 	opts   Options
 	policy policy
 
-	mu       sync.Mutex
-	queue    []*batch // not started, the oldest first; only the last one can be joined
-	state    state
-	expected *time.Timer // ends the wait for state.expected
-	sleeping int         // lanes that wait for wake
+	mu      sync.Mutex
+	waiting int       // plants in all queues
+	servers []*server // by their numbers
+	running bool
+	closed  bool
 
-	wake      chan struct{}
-	lastBatch atomic.Int64 // plants in the batch that started last
+	lanes sync.WaitGroup
 }
 
 // batch is shared by its callers. Each knows its index in records and finds its outcome at the same index.
 type batch struct {
+	server  *server
+	shard   int
 	records []plant.Record
 	timeout *time.Timer // ends the wait of the callers
-	overdue *time.Timer // sets state.overdue; nil with a single lane
+	wait    *time.Timer // sets overdue; nil with a single lane
 
 	done     chan struct{} // closed when outcomes and err are set
 	outcomes []plant.Outcome
 	err      error
 
-	started, finished bool // guarded by Committer.mu
+	started, finished, overdue bool // guarded by Committer.mu
 }
 
 // New returns a Committer that commits to store while Run runs.
@@ -68,12 +75,9 @@ func New(store Store, opts Options) *Committer {
 	opts.Large = min(cmp.Or(opts.Large, 16), opts.Batch)
 	opts.Queue = cmp.Or(opts.Queue, 4096)
 	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
-	c := &Committer{
+	return &Committer{
 		store: store, opts: opts, policy: policy{lanes: opts.Lanes, batch: opts.Batch, large: opts.Large},
-		wake: make(chan struct{}, opts.Lanes),
 	}
-	c.expected = time.AfterFunc(expectedFor, c.stopExpecting)
-	return c
 }
 
 // Queue returns how many plants may wait at most.
@@ -101,146 +105,59 @@ func (c *Committer) Create(ctx context.Context, record plant.Record) (plant.Outc
 	return b.outcomes[i], nil
 }
 
-// join adds a record to the last batch of the queue, or to a new one, and returns that batch and the record's index.
+// join adds a record to the open batch of its shard, or to a new one, and returns that batch and the record's index.
 func (c *Committer) join(record plant.Record) (*batch, int, error) {
+	number, shard := 0, 0
+	if c.opts.Shard != nil {
+		number, shard = c.opts.Shard(&record)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state.closed {
+	if c.closed {
 		return nil, 0, store.ErrStopping
 	}
-	if c.state.waiting >= c.opts.Queue {
+	if c.waiting >= c.opts.Queue {
 		return nil, 0, store.ErrBusy
 	}
-	var b *batch
-	if n := len(c.queue); n > 0 && len(c.queue[n-1].records) < c.opts.Batch && !c.queue[n-1].finished {
-		b = c.queue[n-1]
-	} else {
-		b = c.newBatch()
-		c.queue = append(c.queue, b)
-	}
+	s := c.server(number)
+	b := s.openBatch(shard)
 	b.records = append(b.records, record)
-	c.state.waiting++
-	if c.policy.starts(c.state) {
-		c.wakeLane()
+	c.waiting++
+	s.state.waiting++
+	if s.starts(b) {
+		s.wakeLane()
 	}
 	return b, len(b.records) - 1, nil
 }
 
-func (c *Committer) newBatch() *batch {
-	b := &batch{done: make(chan struct{})}
-	b.timeout = time.AfterFunc(c.opts.Timeout, func() { c.expire(b) })
-	if c.opts.Lanes > 1 {
-		b.overdue = time.AfterFunc(overdueAfter, func() { c.setOverdue(b) })
+// server returns the server with a number. The caller holds mu.
+func (c *Committer) server(number int) *server {
+	for len(c.servers) <= number {
+		s := newServer(c)
+		c.servers = append(c.servers, s)
+		if c.running {
+			s.runLanes()
+		}
 	}
-	return b
-}
-
-// wakeLane wakes a lane if one is sleeping. The caller holds mu.
-func (c *Committer) wakeLane() {
-	if c.sleeping > 0 {
-		c.sleeping--
-		c.wake <- struct{}{}
-	}
-}
-
-func (c *Committer) stopExpecting() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state.expected = 0
-	if c.state.waiting > 0 {
-		c.wakeLane()
-	}
-}
-
-func (c *Committer) setOverdue(b *batch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if b.started || b.finished {
-		return
-	}
-	c.state.overdue = true // until a lane takes a batch, now or when one is free
-	c.wakeLane()
+	return c.servers[number]
 }
 
 // Run commits until ctx ends. It then commits what is still waiting and returns.
 func (c *Committer) Run(ctx context.Context) {
-	var lanes sync.WaitGroup
-	for range c.opts.Lanes {
-		lanes.Go(c.runLane)
-	}
-	<-ctx.Done()
 	c.mu.Lock()
-	c.state.closed = true
-	for c.sleeping > 0 {
-		c.wakeLane()
+	c.running = true
+	for _, s := range c.servers {
+		s.runLanes()
 	}
 	c.mu.Unlock()
-	lanes.Wait()
-}
-
-func (c *Committer) runLane() {
-	for {
-		b := c.next()
-		if b == nil {
-			return
-		}
-		outcomes, err := c.commit(b.records)
-		c.finish(b, outcomes, err)
-	}
-}
-
-// next waits for a batch and starts it. It returns nil when the Committer is closed and the queue is empty.
-func (c *Committer) next() *batch {
-	c.letOthersJoin()
+	<-ctx.Done()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for {
-		for c.policy.starts(c.state) {
-			if b := c.take(); b != nil {
-				return b
-			}
-		}
-		if c.state.closed {
-			return nil
-		}
-		c.sleeping++
-		if c.state.expected > 0 {
-			c.expected.Reset(expectedFor)
-		}
-		c.mu.Unlock()
-		<-c.wake
-		c.letOthersJoin()
-		c.mu.Lock()
+	c.closed = true
+	for _, s := range c.servers {
+		s.close()
 	}
-}
-
-func (c *Committer) letOthersJoin() {
-	if c.policy.yields(int(c.lastBatch.Load())) {
-		runtime.Gosched()
-	}
-}
-
-// take removes the oldest batch from the queue and starts it. It returns nil if that batch has expired.
-func (c *Committer) take() *batch {
-	b := c.queue[0]
-	c.queue[0] = nil
-	c.queue = c.queue[1:]
-	n := len(b.records)
-	c.state.waiting -= n
-	c.state.overdue = false
-	if b.overdue != nil {
-		b.overdue.Stop()
-	}
-	if b.finished {
-		return nil
-	}
-	b.started = true
-	c.state.active++
-	c.state.inFlight += n
-	c.lastBatch.Store(int64(n))
-	c.expected.Stop()
-	c.state.expected = c.policy.expect(n)
-	return b
+	c.mu.Unlock()
+	c.lanes.Wait()
 }
 
 func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, err error) {
@@ -254,19 +171,6 @@ func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, er
 		err = fmt.Errorf("%w: the store returned %d outcomes for %d plants", store.ErrUnknown, len(outcomes), len(records))
 	}
 	return outcomes, err
-}
-
-// finish hands the outcomes of a batch to its callers, unless the batch has expired.
-func (c *Committer) finish(b *batch, outcomes []plant.Outcome, err error) {
-	b.timeout.Stop()
-	c.mu.Lock()
-	c.state.active--
-	c.state.inFlight -= len(b.records)
-	first := b.finish(outcomes, err)
-	c.mu.Unlock()
-	if first {
-		close(b.done) // without mu, which the callers need to join again
-	}
 }
 
 // expire ends the wait for a batch that took too long. If it has not started, it never will.

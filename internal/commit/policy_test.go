@@ -6,36 +6,43 @@ func TestPolicyStarts(t *testing.T) {
 	one := policy{lanes: 1, batch: 512, large: 16}
 	four := policy{lanes: 4, batch: 512, large: 16}
 	for _, test := range []struct {
-		name   string
-		policy policy
-		state  state
-		want   bool
+		name    string
+		policy  policy
+		state   state
+		plants  int
+		overdue bool
+		want    bool
 	}{
-		{"nothing is waiting", one, state{}, false},
-		{"one plant, free lanes", one, state{waiting: 1}, true},
+		{"nothing is waiting", one, state{}, 0, false, false},
+		{"one plant, free lanes", one, state{waiting: 1}, 1, false, true},
 
-		{"fewer than expected", one, state{waiting: 11, expected: 12}, false},
-		{"as many as expected", one, state{waiting: 12, expected: 12}, true},
-		{"more than expected", one, state{waiting: 13, expected: 12}, true},
-		{"fewer than expected while closing", one, state{waiting: 1, expected: 12, closed: true}, true},
+		{"fewer than expected", one, state{waiting: 11, expected: 12}, 11, false, false},
+		{"as many as expected", one, state{waiting: 12, expected: 12}, 12, false, true},
+		{"more than expected", one, state{waiting: 13, expected: 12}, 13, false, true},
+		{"fewer than expected while closing", one, state{waiting: 1, expected: 12, closed: true}, 1, false, true},
 
-		{"less than a large batch while another lane is busy", four, state{waiting: 15, active: 1, inFlight: 1}, false},
-		{"a large batch while another lane is busy", four, state{waiting: 16, active: 1, inFlight: 1}, true},
-		{"less than the average in flight", four, state{waiting: 39, active: 2, inFlight: 80}, false},
-		{"the average in flight", four, state{waiting: 40, active: 2, inFlight: 80}, true},
-		{"the average in flight, rounded down", four, state{waiting: 40, active: 2, inFlight: 81}, true},
-		{"the average of one lane", four, state{waiting: 79, active: 1, inFlight: 80}, false},
-		{"a large batch while another is full", four, state{waiting: 511, active: 1, inFlight: 512}, false},
-		{"a full batch while another is full", four, state{waiting: 512, active: 1, inFlight: 512}, true},
-		{"expected does not count then", four, state{waiting: 16, active: 1, inFlight: 1, expected: 17}, true},
+		{"less than a large batch while another lane is busy", four, state{waiting: 15, active: 1, inFlight: 1}, 15, false, false},
+		{"a large batch while another lane is busy", four, state{waiting: 16, active: 1, inFlight: 1}, 16, false, true},
+		{"less than the average in flight", four, state{waiting: 39, active: 2, inFlight: 80}, 39, false, false},
+		{"the average in flight", four, state{waiting: 40, active: 2, inFlight: 80}, 40, false, true},
+		{"the average in flight, rounded down", four, state{waiting: 40, active: 2, inFlight: 81}, 40, false, true},
+		{"the average of one lane", four, state{waiting: 79, active: 1, inFlight: 80}, 79, false, false},
+		{"a large batch while another is full", four, state{waiting: 511, active: 1, inFlight: 512}, 511, false, false},
+		{"a full batch while another is full", four, state{waiting: 512, active: 1, inFlight: 512}, 512, false, true},
+		{"expected does not count then", four, state{waiting: 16, active: 1, inFlight: 1, expected: 17}, 16, false, true},
 
-		{"overdue while another lane is busy", four, state{waiting: 1, active: 3, inFlight: 300, overdue: true}, true},
-		{"overdue with nothing waiting", four, state{active: 1, inFlight: 1, overdue: true}, false},
-		{"closing while another lane is busy", four, state{waiting: 1, active: 1, inFlight: 1, closed: true}, true},
-		{"closing with nothing waiting", four, state{closed: true}, false},
+		{"overdue while another lane is busy", four, state{waiting: 1, active: 3, inFlight: 300}, 1, true, true},
+		{"overdue with nothing waiting", four, state{active: 1, inFlight: 1}, 0, true, false},
+		{"closing while another lane is busy", four, state{waiting: 1, active: 1, inFlight: 1, closed: true}, 1, false, true},
+		{"its share of all plants", four, state{shards: 8, waiting: 50, active: 1, inFlight: 6}, 7, false, true},
+		{"less than its share", four, state{shards: 8, waiting: 50, active: 1, inFlight: 6}, 6, false, false},
+		{"its share, but less than the average", four, state{shards: 8, waiting: 40, active: 1, inFlight: 16}, 8, false, false},
+		{"a large batch that is less than its share", four, state{shards: 2, waiting: 100, active: 1}, 16, false, true},
+
+		{"closing with nothing waiting", four, state{closed: true}, 0, false, false},
 	} {
-		if got := test.policy.starts(test.state); got != test.want {
-			t.Errorf("%s: %+v starts = %v, want %v", test.name, test.state, got, test.want)
+		if got := test.policy.starts(test.state, test.plants, test.overdue); got != test.want {
+			t.Errorf("%s: %+v starts = %v, want %v", test.name, test, got, test.want)
 		}
 	}
 }

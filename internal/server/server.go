@@ -137,7 +137,7 @@ func (s *service) start(ctx context.Context) error {
 // startCommitter starts group commit. It outlives ctx: requests in flight at the signal to stop are still committed.
 func (s *service) startCommitter(ctx context.Context) *commit.Committer {
 	options := s.cfg.Commit
-	options.Lanes = s.store.Lanes()
+	options.Lanes, options.Shard = s.store.Lanes(), s.store.Shard
 	committer := commit.New(s.store, options)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cleanup = append(s.cleanup, cancel)

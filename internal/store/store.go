@@ -21,7 +21,7 @@ type Store interface {
 	// operator the reason.
 	Check(ctx context.Context) error
 
-	// Lanes returns how many batches should be in flight at once.
+	// Lanes returns how many batches should be in flight at once on one server.
 	Lanes() int
 
 	// Close waits for writes in flight and releases the database.
@@ -39,6 +39,10 @@ type Plants interface {
 	// unknown and the caller MUST NOT report success. A plant that this call stored may be
 	// reported Same if the engine had to send it twice. The end of ctx does not stop a batch.
 	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
+
+	// Shard returns the numbers of the server and of the shard that keep a plant, from 0 on. A batch
+	// of one shard is stored fastest; nothing else depends on it. The numbers can change.
+	Shard(r *plant.Record) (server, shard int)
 
 	// Get returns the plant, or plant.ErrNotFound.
 	Get(ctx context.Context, store string, id int64) (plant.New, error)

@@ -145,6 +145,9 @@ func plantOf(row *sqlite.Stmt) (plant.New, error) {
 	return p, store.CheckText(&p.Name, p.Tag)
 }
 
+// Shard implements store.Plants.
+func (s *Store) Shard(*plant.Record) (server, shard int) { return 0, 0 }
+
 // Get implements store.Plants.
 func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
 	for row, err := range s.readers.query(ctx, getPlant, storeName, id) {

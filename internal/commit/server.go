@@ -1,0 +1,183 @@
+package commit
+
+import (
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"plantstore/internal/plant"
+)
+
+// server has the queue and the lanes for the plants of one database server.
+type server struct {
+	*Committer // its mu guards the fields
+
+	queue    []*batch       // not started, the oldest first
+	open     map[int]*batch // by shard: the batch of the queue that can be joined
+	state    state
+	expected *time.Timer // ends the wait for state.expected
+	sleeping int         // lanes that wait for wake
+
+	wake      chan struct{}
+	lastBatch atomic.Int64 // plants in the batch that started last
+}
+
+func newServer(c *Committer) *server {
+	s := &server{Committer: c, open: map[int]*batch{}, wake: make(chan struct{}, c.opts.Lanes)}
+	s.expected = time.AfterFunc(expectedFor, s.stopExpecting)
+	return s
+}
+
+// openBatch returns the batch that the next plant of a shard joins.
+func (s *server) openBatch(shard int) *batch {
+	if b := s.open[shard]; b != nil && len(b.records) < s.opts.Batch && !b.finished {
+		return b
+	}
+	b := &batch{server: s, shard: shard, done: make(chan struct{})}
+	b.timeout = time.AfterFunc(s.opts.Timeout, func() { s.expire(b) })
+	if s.opts.Lanes > 1 {
+		b.wait = time.AfterFunc(overdueAfter, func() { s.setOverdue(b) })
+	}
+	s.queue = append(s.queue, b)
+	s.open[shard] = b
+	s.state.shards = len(s.open)
+	return b
+}
+
+// starts reports whether a free lane should start a batch of the queue now.
+func (s *server) starts(b *batch) bool { return s.policy.starts(s.state, len(b.records), b.overdue) }
+
+// wakeLane wakes a lane if one is sleeping.
+func (s *server) wakeLane() {
+	if s.sleeping > 0 {
+		s.sleeping--
+		s.wake <- struct{}{}
+	}
+}
+
+func (s *server) stopExpecting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.expected = 0
+	if s.state.waiting > 0 {
+		s.wakeLane()
+	}
+}
+
+func (s *server) setOverdue(b *batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.started || b.finished {
+		return
+	}
+	b.overdue = true
+	s.wakeLane()
+}
+
+func (s *server) close() {
+	s.state.closed = true
+	for s.sleeping > 0 {
+		s.wakeLane()
+	}
+}
+
+func (s *server) runLanes() {
+	for range s.opts.Lanes {
+		s.lanes.Go(s.runLane)
+	}
+}
+
+func (s *server) runLane() {
+	for {
+		b := s.next()
+		if b == nil {
+			return
+		}
+		outcomes, err := s.commit(b.records)
+		s.finish(b, outcomes, err)
+	}
+}
+
+// next waits for a batch and starts it. It returns nil when the Committer is closed and the queue is empty.
+func (s *server) next() *batch {
+	s.letOthersJoin()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if b := s.take(); b != nil {
+			return b
+		}
+		if s.state.closed {
+			return nil
+		}
+		s.sleeping++
+		if s.state.expected > 0 {
+			s.expected.Reset(expectedFor)
+		}
+		s.mu.Unlock()
+		<-s.wake
+		s.letOthersJoin()
+		s.mu.Lock()
+	}
+}
+
+func (s *server) letOthersJoin() {
+	if s.policy.yields(int(s.lastBatch.Load())) {
+		runtime.Gosched()
+	}
+}
+
+// take starts the oldest batch that should start now, and wakes another lane if a second one should. It drops
+// batches that have expired.
+func (s *server) take() *batch {
+	s.queue = slices.DeleteFunc(s.queue, func(b *batch) bool {
+		if b.finished {
+			s.leave(b)
+		}
+		return b.finished
+	})
+	i := slices.IndexFunc(s.queue, s.starts)
+	if i < 0 {
+		return nil
+	}
+	b := s.queue[i]
+	s.queue = slices.Delete(s.queue, i, i+1)
+	s.leave(b)
+	n := len(b.records)
+	b.started = true
+	s.state.active++
+	s.state.inFlight += n
+	s.lastBatch.Store(int64(n))
+	s.expected.Stop()
+	s.state.expected = s.policy.expect(n)
+	if slices.ContainsFunc(s.queue, s.starts) {
+		s.wakeLane()
+	}
+	return b
+}
+
+// leave ends the wait of a batch that leaves the queue.
+func (s *server) leave(b *batch) {
+	s.waiting -= len(b.records)
+	s.state.waiting -= len(b.records)
+	if s.open[b.shard] == b {
+		s.open[b.shard] = nil // the entry stays: it counts the shard
+	}
+	if b.wait != nil {
+		b.wait.Stop()
+	}
+}
+
+// finish hands the outcomes of a batch to its callers, unless the batch has expired.
+func (s *server) finish(b *batch, outcomes []plant.Outcome, err error) {
+	b.timeout.Stop()
+	s.mu.Lock()
+	s.state.active--
+	s.state.inFlight -= len(b.records)
+	first := b.finish(outcomes, err)
+	s.mu.Unlock()
+	if first {
+		close(b.done) // without mu, which the callers need to join again
+	}
+}
