@@ -21,7 +21,7 @@ func TestPolicyStarts(t *testing.T) {
 		{"more than expected", one, state{waiting: 13, expected: 12}, 13, false, true},
 		{"fewer than expected while closing", one, state{waiting: 1, expected: 12, closed: true}, 1, false, true},
 
-		{"less than a large batch while another lane is busy", four, state{waiting: 15, active: 1, inFlight: 1}, 15, false, false},
+		{"not large while another lane is busy", four, state{waiting: 15, active: 1, inFlight: 1}, 15, false, false},
 		{"a large batch while another lane is busy", four, state{waiting: 16, active: 1, inFlight: 1}, 16, false, true},
 		{"less than the average in flight", four, state{waiting: 39, active: 2, inFlight: 80}, 39, false, false},
 		{"the average in flight", four, state{waiting: 40, active: 2, inFlight: 80}, 40, false, true},
@@ -36,7 +36,7 @@ func TestPolicyStarts(t *testing.T) {
 		{"closing while another lane is busy", four, state{waiting: 1, active: 1, inFlight: 1, closed: true}, 1, false, true},
 		{"its share of all plants", four, state{shards: 8, waiting: 50, active: 1, inFlight: 6}, 7, false, true},
 		{"less than its share", four, state{shards: 8, waiting: 50, active: 1, inFlight: 6}, 6, false, false},
-		{"its share, but less than the average", four, state{shards: 8, waiting: 40, active: 1, inFlight: 16}, 8, false, false},
+		{"a share below the average", four, state{shards: 8, waiting: 40, active: 1, inFlight: 16}, 8, false, false},
 		{"a large batch that is less than its share", four, state{shards: 2, waiting: 100, active: 1}, 16, false, true},
 
 		{"closing with nothing waiting", four, state{closed: true}, 0, false, false},

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -25,7 +26,9 @@ type batch struct {
 
 	existing map[int]plant.Plant // by first: the plant that was stored before
 
+	asValues bool      // sent as VALUES and not as arrays, see values.go
 	columns  [4][]byte // store, id, name and tag in PostgreSQL's binary format
+	values   [][]byte  // slices of columns
 	inserted []int     // the firsts that the last insertAbsent stored
 }
 
@@ -33,7 +36,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 func newBatch(records []plant.Record) *batch {
 	b := batches.Get().(*batch)
-	b.records, b.order, b.firsts = records, b.order[:0], b.firsts[:0]
+	b.records, b.order, b.firsts, b.asValues = records, b.order[:0], b.firsts[:0], false
 	for i := range records {
 		b.order = append(b.order, i)
 	}
@@ -50,6 +53,7 @@ func newBatch(records []plant.Record) *batch {
 func (b *batch) free() {
 	const maxBuffer = 1 << 20
 	b.records, b.existing = nil, nil
+	clear(b.values)
 	for i := range b.columns {
 		if cap(b.columns[i]) > maxBuffer {
 			b.columns[i] = nil
@@ -112,13 +116,13 @@ var binaryFormat = []int16{pgtype.BinaryFormatCode}
 // insertNew stores all plants and sets the outcomes. If an id exists it stores nothing and fails with
 // isUniqueViolation.
 func (b *batch) insertNew(ctx context.Context, conn *pgx.Conn, outcomes []plant.Outcome) (stored bool, err error) {
-	result, err := b.send(ctx, conn, "insertPlants", insertPlants, b.firsts)
+	result, err := b.send(ctx, conn, "insertPlants", insertPlants, "", b.firsts)
 	if err != nil {
 		return false, err
 	}
 	tag, err := result.Close()
 	if err != nil {
-		return mayBeStored(err), err
+		return mayBeStored(err, sessionOf(conn).citus), err
 	}
 	if tag.RowsAffected() != int64(len(b.firsts)) {
 		return true, fmt.Errorf("the server stored %d of %d plants", tag.RowsAffected(), len(b.firsts))
@@ -136,7 +140,7 @@ func (b *batch) insertNew(ctx context.Context, conn *pgx.Conn, outcomes []plant.
 // insertAbsent sends plants and sets b.inserted to those whose ids did not exist. If it fails, stored reports
 // whether plants may be stored all the same.
 func (b *batch) insertAbsent(ctx context.Context, conn *pgx.Conn, firsts []int) (stored bool, err error) {
-	rows, err := b.send(ctx, conn, "insertAbsent", insertAbsent, firsts)
+	rows, err := b.send(ctx, conn, "insertAbsent", insertAbsent, ifAbsent, firsts)
 	if err != nil {
 		return false, err
 	}
@@ -150,7 +154,7 @@ func (b *batch) insertAbsent(ctx context.Context, conn *pgx.Conn, firsts []int) 
 	}
 	// The server sends the rows before it commits: only Close returns an error of the commit.
 	if _, err := rows.Close(); err != nil {
-		return mayBeStored(err), err
+		return mayBeStored(err, sessionOf(conn).citus), err
 	}
 	if unexpected {
 		return true, errors.New("the server returned a plant that was not sent")
@@ -158,20 +162,33 @@ func (b *batch) insertAbsent(ctx context.Context, conn *pgx.Conn, firsts []int) 
 	return true, checkWarning(conn)
 }
 
-// send executes an insert. It encodes the arrays itself because pgx would allocate memory for each value.
+// send executes an insert of arrays, or one of VALUES that ends with a suffix. It encodes the plants itself because
+// pgx would allocate memory for each value.
 func (b *batch) send(
-	ctx context.Context, conn *pgx.Conn, name, sql string, firsts []int,
+	ctx context.Context, conn *pgx.Conn, name, sql, suffix string, firsts []int,
 ) (insertResult, error) {
-	b.encode(firsts)
 	clearWarning(conn)
-	if s := sessionOf(conn); s.pooled {
-		return s.sendPooled(ctx, conn, sql, b.columns[:]), nil
+	params, types := b.columns[:], []uint32(nil)
+	if b.asValues {
+		sql, types = insertValues(len(firsts), suffix)
+		b.encodeValues(firsts)
+		params = b.values
+	} else {
+		b.encode(firsts)
+	}
+	session := sessionOf(conn)
+	switch {
+	case session.pooled:
+		return session.sendPooled(ctx, conn, sql, params, types), nil
+	case b.asValues:
+		rows := conn.PgConn().ExecParams(ctx, sql, params, types, binaryFormat, binaryFormat)
+		return insertResult{ResultReader: rows}, nil
 	}
 	statement, err := conn.Prepare(ctx, name, sql)
 	if err != nil {
 		return insertResult{}, err
 	}
-	rows := conn.PgConn().ExecStatement(ctx, statement, b.columns[:], binaryFormat, binaryFormat)
+	rows := conn.PgConn().ExecStatement(ctx, statement, params, binaryFormat, binaryFormat)
 	return insertResult{ResultReader: rows}, nil
 }
 
@@ -239,35 +256,40 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...)
 }
 
-// compareExisting reads the plants that exist under the keys of firsts and sets the outcomes. The query has a
-// snapshot of its own, so it sees every plant that insertAbsent skipped, unless it has been removed since.
+// compareExisting reads the plants that exist under the keys of firsts and sets the outcomes. The queries have
+// snapshots of their own, so they see every plant that insertAbsent skipped, unless it has been removed since.
 func (b *batch) compareExisting(
 	ctx context.Context, conn *pgx.Conn, firsts []int, outcomes []plant.Outcome,
 ) error {
 	if b.existing == nil {
 		b.existing = make(map[int]plant.Plant, len(firsts))
 	}
-	stores, ids := make([]string, len(firsts)), make([]int64, len(firsts))
-	for i, first := range firsts {
-		stores[i], ids[i] = b.records[first].Store, b.records[first].ID
-	}
-	rows, err := conn.Query(ctx, selectPlants, stores, ids)
-	if err != nil {
-		return err
-	}
-	var r plant.Record
-	_, err = pgx.ForEachRow(rows, []any{&r.Store, &r.ID, &r.Name, &r.Tag}, func() error {
-		n, ok := slices.BinarySearchFunc(firsts, r, func(first int, r plant.Record) int {
-			return cmp.Or(cmp.Compare(b.records[first].Store, r.Store), cmp.Compare(b.records[first].ID, r.ID))
-		})
-		if !ok {
-			return errors.New("the server returned a plant that was not requested")
+	for len(firsts) > 0 {
+		storeName := b.records[firsts[0]].Store
+		byID := map[int64]int{} // the plants of one store
+		for len(firsts) > 0 && b.records[firsts[0]].Store == storeName {
+			byID[b.records[firsts[0]].ID] = firsts[0]
+			firsts = firsts[1:]
 		}
-		b.existing[firsts[n]] = r.Plant
-		outcomes[firsts[n]] = outcomeOf(b.records[firsts[n]].Plant, r.Plant)
-		return nil
-	})
-	return err
+		rows, err := conn.Query(ctx, selectPlants, storeName, slices.Collect(maps.Keys(byID)))
+		if err != nil {
+			return err
+		}
+		var p plant.New
+		_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Name, &p.Tag}, func() error {
+			first, ok := byID[p.ID]
+			if !ok {
+				return errors.New("the server returned a plant that was not requested")
+			}
+			b.existing[first] = p.Plant
+			outcomes[first] = outcomeOf(b.records[first].Plant, p.Plant)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // decideDuplicates sets the outcomes of the plants that are not the first of their key. It reports whether

@@ -60,7 +60,7 @@ func distribute(ctx context.Context, config *pgx.ConnConfig, want Distribution, 
 	if err != nil {
 		return err
 	}
-	if err := migrate(ctx, config, Options{UnsafeDurability: true}); err != nil {
+	if err := newStore(Options{UnsafeDurability: true}).prepare(ctx, config); err != nil {
 		return err
 	}
 	current, err := readDistribution(ctx, conn)

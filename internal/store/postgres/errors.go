@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -111,11 +112,32 @@ func translateCode(e *pgconn.PgError) error {
 //
 // An ERROR of the server proves that it rolled back, except query_canceled: the server can raise it after a
 // commit. It can also end the session after a commit, with a FATAL error.
-func mayBeStored(err error) bool {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.SeverityUnlocalized != "ERROR" || e.Code == queryCanceled
+//
+// A node of Citus relays the errors of other nodes as ERRORs of its own. One that says that the connection to another
+// node was lost, or that the other node's session has ended, proves nothing about a commit there.
+func mayBeStored(err error, citus bool) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		return !pgconn.SafeToRetry(err)
+	case e.SeverityUnlocalized != "ERROR" || e.Code == queryCanceled:
+		return true
 	}
-	return !pgconn.SafeToRetry(err)
+	return citus && !slices.Contains(rejectedClasses, e.Code[:min(2, len(e.Code))])
+}
+
+// rejectedClasses are the classes of error codes that a server raises only before a commit.
+var rejectedClasses = []string{
+	"0A", // feature not supported
+	"22", // data exception
+	"23", // integrity constraint violation
+	"25", // invalid transaction state
+	"28", // invalid authorization
+	"3D", // invalid catalog name
+	"40", // transaction rollback
+	"42", // syntax error or access rule violation
+	"53", // insufficient resources
+	"55", // object not in prerequisite state
 }
 
 // isUniqueViolation reports whether the server rolled back because a key exists.

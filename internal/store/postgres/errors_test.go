@@ -81,7 +81,7 @@ func TestTranslate(t *testing.T) {
 			if !strings.Contains(got.Error(), test.text) {
 				t.Errorf("translate() = %v, want a message that contains %q", got, test.text)
 			}
-			if got := mayBeStored(test.err); got != test.mayBeStored {
+			if got := mayBeStored(test.err, false); got != test.mayBeStored {
 				t.Errorf("mayBeStored() = %v, want %v", got, test.mayBeStored)
 			}
 			if again := translate(got); again.Error() != got.Error() {
@@ -151,7 +151,7 @@ func TestClassification(t *testing.T) {
 
 // Errors of the network are retried only if pgx proves that nothing was sent.
 func TestMayBeStored(t *testing.T) {
-	if mayBeStored(safeError{}) {
+	if mayBeStored(safeError{}, true) {
 		t.Error("mayBeStored() of an error before the request was sent = true")
 	}
 	if !isLost(safeError{}) {

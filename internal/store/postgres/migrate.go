@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -28,18 +29,29 @@ const (
 // migrationLockTimeout is longer than that of a create: another process may be migrating.
 const migrationLockTimeout = "120s"
 
-// migrate applies the new files of schema/, in the order of their names, in one transaction. Any number of
-// processes may call it at once: one migrates, and the others wait for it. If the schema is up to date it is
-// only read, so that the user of a replica needs no privilege to change it.
-func migrate(ctx context.Context, config *pgx.ConnConfig, opts Options) error {
+// prepare migrates the schema and reads the layout, on a connection of its own.
+func (s *Store) prepare(ctx context.Context, config *pgx.ConnConfig) error {
 	config = config.Copy()
 	config.RuntimeParams["lock_timeout"] = migrationLockTimeout
 	config.RuntimeParams["statement_timeout"] = "0"
-	conn, err := connect(ctx, config, opts)
+	conn, err := connect(ctx, config, s.opts)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := conn.QueryRow(ctx, hasCitus, pgx.QueryExecModeSimpleProtocol).Scan(&s.citus); err != nil {
+		return translate(err)
+	}
+	if err := migrate(ctx, conn, s.citus); err != nil || !s.citus {
+		return err
+	}
+	return s.refreshLayout(ctx, conn)
+}
+
+// migrate applies the new files of schema/, in the order of their names, in one transaction. Any number of
+// processes may call it at once: one migrates, and the others wait for it. If the schema is up to date it is
+// only read, so that the user of a replica needs no privilege to change it.
+func migrate(ctx context.Context, conn *pgx.Conn, citus bool) error {
 	steps, err := fs.Glob(schema, "schema/*.sql")
 	if err != nil {
 		return err
@@ -47,6 +59,11 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, opts Options) error {
 	applied, err := schemaVersion(ctx, conn, len(steps))
 	if err != nil || applied == len(steps) {
 		return err
+	}
+	if citus {
+		if err := mustBeCoordinator(ctx, conn); err != nil {
+			return err
+		}
 	}
 	// IF NOT EXISTS does not prevent the error if several processes create the table at once.
 	if _, err := conn.Exec(ctx, createVersions); err != nil && !isDuplicate(err) {
@@ -87,12 +104,30 @@ func schemaVersion(ctx context.Context, conn *pgx.Conn, known int) (applied int,
 	return applied, translate(err)
 }
 
+// mustBeCoordinator returns an error on a worker of Citus: tables that are created there are not those of the cluster.
+func mustBeCoordinator(ctx context.Context, conn *pgx.Conn) error {
+	var coordinator bool
+	row := conn.QueryRow(ctx, "SELECT citus_is_coordinator()", pgx.QueryExecModeSimpleProtocol)
+	if err := row.Scan(&coordinator); err != nil {
+		return translate(err)
+	}
+	if !coordinator {
+		return errors.New("it is a worker of Citus, and the tables of this program are missing or old there; " +
+			"run `plantstore db distribute` with the URL of the coordinator")
+	}
+	return nil
+}
+
 func apply(ctx context.Context, tx pgx.Tx, step string, version int) error {
 	text, err := schema.ReadFile(step)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, string(text), pgx.QueryExecModeSimpleProtocol) // several statements
+	for statement := range strings.SplitSeq(string(text), ";\n") { // Citus refuses several at once
+		if _, err = tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+			break
+		}
+	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == duplicateTable {
 		return errors.New("it contains tables of another program; use another database")
 	}

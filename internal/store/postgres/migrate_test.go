@@ -84,17 +84,17 @@ func TestMigrationWaitsForAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	migrated := make(chan error, 1)
-	go func() { migrated <- migrate(t.Context(), config.ConnConfig, Options{}) }()
+	go func() { migrated <- newStore(Options{}).prepare(t.Context(), config.ConnConfig) }()
 	waitForLock(t, databaseOf(t, address))
 	time.Sleep(100 * time.Millisecond) // longer than the timeouts of the URL
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := <-migrated; err != nil {
-		t.Errorf("migrate() = %v", err)
+		t.Errorf("prepare() = %v", err)
 	}
 	if got := config.ConnConfig.RuntimeParams["lock_timeout"]; got != "10ms" {
-		t.Errorf("migrate() changed the configuration of the pool: lock_timeout = %s", got)
+		t.Errorf("prepare() changed the configuration of the pool: lock_timeout = %s", got)
 	}
 }
 

@@ -86,6 +86,7 @@ func TestUnsafeWorkers(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 2, nil)
 	address := c.Database(t)
+	distributeBy(t, address, "id")
 	worker := c.Workers[1]
 	s := openStore(t, address)
 	for i, test := range []struct{ setting, value, risk string }{

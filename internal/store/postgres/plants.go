@@ -13,19 +13,17 @@ import (
 	"plantstore/internal/store"
 )
 
-// All statements on plants. A table that is distributed over servers by id must be able to run them: inserts
-// of many rows, reads and writes by (store, id), pages in the order of the ids, counts.
+// All statements on plants. A table that is distributed over servers by id or by store must be able to run them:
+// inserts of many rows, reads and writes by (store, id), pages in the order of the ids, counts.
 // The rows of an insert are sorted by key, so that concurrent batches can't deadlock.
 const (
-	insertPlants = `
-		INSERT INTO plants (store, id, name, tag)
+	insertInto   = "INSERT INTO plants (store, id, name, tag) "
+	insertPlants = insertInto + `
 		SELECT store, id, name, tag
 		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
-	insertAbsent = insertPlants + " ON CONFLICT DO NOTHING RETURNING store, id"
-	selectPlants = `
-		SELECT plants.store, plants.id, plants.name, plants.tag
-		FROM unnest($1::text[], $2::bigint[]) AS sent (store, id)
-		JOIN plants ON plants.store = sent.store AND plants.id = sent.id`
+	insertAbsent = insertPlants + ifAbsent
+	ifAbsent     = " ON CONFLICT DO NOTHING RETURNING store, id"
+	selectPlants = "SELECT id, name, tag FROM plants WHERE store = $1 AND id = ANY($2::bigint[])"
 
 	// The server sends all rows of a page, including those past PageBytes. So large plants are listed without
 	// their text (the name is NULL), and read one by one. The server knows the lengths without reading the text.
@@ -64,6 +62,7 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 		return nil, nil
 	}
 	b := newBatch(plants)
+	b.asValues = s.layout.Load() != nil && len(plants) <= maxValues
 	defer b.free()
 	outcomes := make([]plant.Outcome, len(plants))
 	plainInsert := time.Since(s.opened)-time.Duration(s.lastDuplicate.Load()) > onConflictPeriod

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -26,9 +27,14 @@ type Store struct {
 	nodes  *nodeMonitor
 	pooled atomic.Bool // whether new connections are expected to reach a pooler
 
+	citus     bool // the database has the extension
+	layout    atomic.Pointer[layout]
+	stopWatch context.CancelFunc // ends watchLayout
+
 	opened        time.Time
 	lastDuplicate atomic.Int64 // when insertNew last found an existing id, in nanoseconds since opened
 
+	lanes int // for each server
 	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads.
 	createSlots, otherSlots chan struct{}
 }
@@ -43,7 +49,8 @@ type Options struct {
 
 const (
 	defaultConns = 8 // connections in use at most, unless the URL sets pool_max_conns
-	maxLanes     = 4 // more concurrent batches are smaller batches, and commit no more plants
+	maxLanes     = 4 // on a server; more concurrent batches are smaller batches, and commit no more plants
+	minLanes     = 2 // on each of several servers
 
 	connectTimeout = 3 * time.Second // unless the URL sets connect_timeout
 	pingTimeout    = time.Second     // of the check of a connection that was idle for a second
@@ -77,21 +84,18 @@ func newStore(opts Options) *Store {
 }
 
 func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
-	if err := migrate(ctx, config.ConnConfig, s.opts); err != nil {
+	if err := s.prepare(ctx, config.ConnConfig); err != nil {
 		return err
 	}
-	conns := int(config.MaxConns)
-	lanes := max(1, min(maxLanes, conns/2))
-	s.createSlots = make(chan struct{}, lanes)
-	s.otherSlots = s.createSlots
-	if conns > lanes {
-		s.otherSlots = make(chan struct{}, conns-lanes)
-	}
+	conns := s.divideConns(int(config.MaxConns))
 	// A connection that is being closed counts for the pool, and on a network that hangs closing takes
 	// seconds. So the pool may have twice as many, and the semaphores bound those in use.
 	config.MaxConns = int32(2 * conns)
 	config.PingTimeout = pingTimeout
 	settings := takeSettings(config.ConnConfig)
+	if s.citus {
+		maps.Copy(settings, citusSettings)
+	}
 	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
 		if s.pooled.Load() {
 			config.DefaultQueryExecMode = pooledMode
@@ -103,6 +107,7 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
 		if err != nil {
 			return err
 		}
+		sessionOf(conn).citus = s.citus
 		pooled := sessionOf(conn).pooled
 		s.pooled.Store(pooled)
 		if pooled && conn.Config().DefaultQueryExecMode != pooledMode {
@@ -126,12 +131,37 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
 	}
 	if err != nil {
 		s.pool.Close()
+		return err
 	}
-	return err
+	ctx, s.stopWatch = context.WithCancel(context.WithoutCancel(ctx))
+	if s.citus {
+		go s.watchLayout(ctx)
+	}
+	return nil
+}
+
+// divideConns divides the connections between creates and everything else, and returns how many there are.
+func (s *Store) divideConns(conns int) int {
+	servers := 1
+	if l := s.layout.Load(); l != nil {
+		servers = l.servers
+	}
+	s.lanes = max(minLanes, maxLanes/servers)
+	if conns == 0 {
+		conns = s.lanes*servers + defaultConns - maxLanes
+	}
+	creates := max(1, min(s.lanes*servers, conns/2))
+	s.lanes = min(s.lanes, creates)
+	s.createSlots = make(chan struct{}, creates)
+	s.otherSlots = s.createSlots
+	if conns > creates {
+		s.otherSlots = make(chan struct{}, conns-creates)
+	}
+	return conns
 }
 
 // Lanes implements store.Store.
-func (s *Store) Lanes() int { return cap(s.createSlots) }
+func (s *Store) Lanes() int { return s.lanes }
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
@@ -167,6 +197,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.stopWatch()
 	closed := make(chan struct{})
 	go func() {
 		s.nodes.close()

@@ -133,7 +133,7 @@ func withParam(t *testing.T, address, name, value string) string {
 }
 
 // databaseOf returns the name of the database in a URL.
-func databaseOf(t *testing.T, address string) string {
+func databaseOf(t testing.TB, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {

@@ -23,6 +23,7 @@ type session struct {
 	settings map[string]string
 	warned   bool   // the server has sent a warning, see recordWarning
 	pooled   bool   // set by checkSettings
+	citus    bool   // the database has the extension
 	setLocal string // a statement that applies the settings to a transaction, if pooled
 }
 
@@ -78,7 +79,8 @@ func initConn(ctx context.Context, conn *pgx.Conn, settings map[string]string, o
 	for name := range settings {
 		_, isDefault := defaultSettings[name]
 		_, isFixed := fixedSettings[name]
-		if s.pooled && !isDefault && !isFixed && name != "synchronous_commit" {
+		_, isCitus := citusSettings[name]
+		if s.pooled && !isDefault && !isFixed && !isCitus && name != "synchronous_commit" {
 			return fmt.Errorf("%w: the URL sets %s, which a connection pooler does not support; "+
 				"remove it from the URL and set it with ALTER ROLE … SET, or connect to the server directly",
 				store.ErrUnavailable, name)
@@ -153,11 +155,13 @@ func (s *session) execPooled(
 }
 
 // sendPooled is execPooled for a statement whose parameters and results are in the binary format.
-func (s *session) sendPooled(ctx context.Context, conn *pgx.Conn, sql string, params [][]byte) insertResult {
+func (s *session) sendPooled(
+	ctx context.Context, conn *pgx.Conn, sql string, params [][]byte, types []uint32,
+) insertResult {
 	var b pgconn.Batch
 	b.ExecParams(setIsolation, nil, nil, nil, nil)
 	b.ExecParams(s.setLocal, nil, nil, nil, nil)
-	b.ExecParams(sql, params, nil, binaryFormat, binaryFormat)
+	b.ExecParams(sql, params, types, binaryFormat, binaryFormat)
 	all := conn.PgConn().ExecBatch(ctx, &b)
 	for range 2 {
 		if all.NextResult() {

@@ -24,10 +24,9 @@ var allowed = map[string]string{
 		"SELECT store, id, name, tag " +
 		"FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag) " +
 		"ON CONFLICT DO NOTHING RETURNING store, id",
-	"selectPlants": "SELECT plants.store, plants.id, plants.name, plants.tag " +
-		"FROM unnest($1::text[], $2::bigint[]) AS sent (store, id) " +
-		"JOIN plants ON plants.store = sent.store AND plants.id = sent.id",
-	"getPlant": "SELECT name, tag FROM plants WHERE store = $1 AND id = $2",
+	"insertInto":   "INSERT INTO plants (store, id, name, tag)",
+	"selectPlants": "SELECT id, name, tag FROM plants WHERE store = $1 AND id = ANY($2::bigint[])",
+	"getPlant":     "SELECT name, tag FROM plants WHERE store = $1 AND id = $2",
 	"listPlants": "SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END, " +
 		"CASE WHEN octet_length(tag) <= 65536 THEN tag END " +
 		"FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3",
@@ -55,6 +54,15 @@ var allowed = map[string]string{
 	"alterShards":       "SELECT alter_distributed_table('plants', shard_count => $1, colocate_with => 'none')",
 	"alterBoth": "SELECT alter_distributed_table('plants', distribution_column => $1, shard_count => $2, " +
 		"colocate_with => 'none')",
+
+	// Of the catalog of Citus.
+	"selectShards": "SELECT column_to_column_name(t.logicalrelid, t.partkey) = 'store', s.shardid, " +
+		"s.shardminvalue::int, min(p.groupid) FROM pg_dist_partition t " +
+		"JOIN pg_dist_shard s USING (logicalrelid) JOIN pg_dist_placement p USING (shardid) " +
+		"WHERE t.logicalrelid = to_regclass('plants') AND t.partmethod = 'h' GROUP BY 1, 2, 3 ORDER BY 3",
+	"shardsOf": "SELECT CASE WHEN $3 THEN get_shard_id_for_distribution_column('plants', store) " +
+		"ELSE get_shard_id_for_distribution_column('plants', id) END " +
+		"FROM unnest($1::bigint[], $2::text[]) sample (id, store)",
 
 	"schema/0001_plants_and_tokens.sql": `CREATE TABLE plants ( store text COLLATE "C" NOT NULL, id bigint NOT NULL, ` +
 		`name text COLLATE "C" NOT NULL, tag text COLLATE "C", PRIMARY KEY (store, id) )`,

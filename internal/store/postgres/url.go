@@ -57,7 +57,7 @@ func parseURL(address string) (*pgxpool.Config, error) {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	if !strings.Contains(address, "pool_max_conns=") {
-		config.MaxConns = defaultConns
+		config.MaxConns = 0 // see divideConns
 	}
 	config.ConnConfig.OnNotice = recordWarning
 	return config, nil

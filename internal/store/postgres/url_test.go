@@ -51,16 +51,16 @@ func TestParseURL(t *testing.T) {
 		connectTimeout time.Duration
 		settings       map[string]string
 	}{
-		{"", 8, 3 * time.Second, map[string]string{
+		{"", 0, 3 * time.Second, map[string]string{
 			"lock_timeout": "3s", "statement_timeout": "30s", "idle_in_transaction_session_timeout": "30s",
 			"application_name": "plantstore", "client_encoding": "UTF8", "client_min_messages": "warning",
 			"default_transaction_isolation": "read committed",
 		}},
 		{"pool_max_conns=3&connect_timeout=7", 3, 7 * time.Second, map[string]string{"lock_timeout": "3s"}},
-		{"lock_timeout=1s&application_name=mine", 8, 3 * time.Second, map[string]string{
+		{"lock_timeout=1s&application_name=mine", 0, 3 * time.Second, map[string]string{
 			"lock_timeout": "1s", "statement_timeout": "30s", "application_name": "plantstore",
 		}},
-		{"options=-c%20statement_timeout%3D5s", 8, 3 * time.Second, map[string]string{
+		{"options=-c%20statement_timeout%3D5s", 0, 3 * time.Second, map[string]string{
 			"lock_timeout": "3s", "statement_timeout": "", "options": "-c statement_timeout=5s",
 		}},
 	}

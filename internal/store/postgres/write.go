@@ -108,7 +108,7 @@ func exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (rows in
 	}
 	tag, err := run(ctx, sql, args...)
 	if err != nil {
-		return 0, mayBeStored(err), err
+		return 0, mayBeStored(err, sessionOf(conn).citus), err
 	}
 	return tag.RowsAffected(), true, checkWarning(conn)
 }

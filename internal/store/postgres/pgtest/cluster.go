@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,8 @@ type Cluster struct {
 	Workers []*Server
 
 	join sync.Mutex // citus_add_node changes the roles of a server, which fails if another session does so too
+	mu   sync.Mutex
+	free map[string][]string // URLs of databases that no test uses, by what prepared them
 }
 
 const sharedWorkers = 2
@@ -92,7 +95,7 @@ func startCluster(bin string, workers int, settings map[string]string) (_ *Clust
 		starts.Go(func() { nodes[i], errs[i] = start(bin, all) })
 	}
 	starts.Wait()
-	c := &Cluster{Server: nodes[0], Workers: nodes[1:]}
+	c := &Cluster{Server: nodes[0], Workers: nodes[1:], free: map[string][]string{}}
 	for _, err := range errs {
 		if err != nil {
 			_ = c.remove()
@@ -139,6 +142,39 @@ func (c *Cluster) Database(t testing.TB) string {
 	defer c.join.Unlock()
 	c.Query(t, name, join)
 	return c.URL(name)
+}
+
+// Prepared returns the URL of a database with empty tables that prepare has prepared. A new database takes seconds, so
+// the tests with the same name of a preparation use the same database, one after the other.
+func (c *Cluster) Prepared(t testing.TB, name string, prepare func(address string)) (address string) {
+	t.Helper()
+	c.mu.Lock()
+	if free := c.free[name]; len(free) > 0 {
+		address, c.free[name] = free[0], free[1:]
+	}
+	c.mu.Unlock()
+	if address == "" {
+		address = c.Database(t)
+		prepare(address)
+	}
+	t.Cleanup(func() {
+		if _, err := c.query(nameOf(address), "TRUNCATE plants, tokens"); err != nil {
+			t.Error(err)
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.free[name] = append(c.free[name], address)
+	})
+	return address
+}
+
+func nameOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimPrefix(u.Path, "/")
 }
 
 func (s *Server) createCitusDatabase(name string) error {

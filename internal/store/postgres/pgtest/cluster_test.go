@@ -6,8 +6,7 @@ import "testing"
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := SharedCluster(t)
-	url := c.Database(t)
-	database := url[len(c.URL(""))-len("?sslmode=disable") : len(url)-len("?sslmode=disable")]
+	database := nameOf(c.Database(t))
 	c.Query(t, database, "CREATE TABLE numbers (n bigint PRIMARY KEY)")
 	c.Query(t, database, "SELECT create_distributed_table('numbers', 'n', shard_count => 4)")
 	c.Query(t, database, "INSERT INTO numbers SELECT generate_series(1, 100)")
