@@ -45,6 +45,7 @@ var commands = []command{
 	{"plants replace", "change the name and tag of a plant", plantsReplace},
 	{"plants remove", "remove a plant", plantsRemove},
 	{"copy", "copy plants and tokens to another database", copyDatabase},
+	{"db status", "print the state of a database and of its servers", dbStatus},
 	{"db distribute", "distribute a PostgreSQL database over a Citus cluster", dbDistribute},
 	{"version", "print the version", printVersion},
 }

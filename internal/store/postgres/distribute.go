@@ -12,8 +12,8 @@ import (
 
 // Distribution is how plants are distributed over the nodes of a Citus cluster.
 type Distribution struct {
-	By     string // the column, id or store; empty: as it is, or id
-	Shards int    // 0: as many as there are, or a default for the number of nodes
+	By     string `json:"by"`     // the column, id or store; empty: as it is, or id
+	Shards int    `json:"shards"` // 0: as many as there are, or a default for the number of nodes
 }
 
 // MaxShards is the largest number of shards. Each is a table with an index on its node.
@@ -51,7 +51,7 @@ func distribute(ctx context.Context, config *pgx.ConnConfig, want Distribution, 
 	config.RuntimeParams["lock_timeout"] = migrationLockTimeout
 	config.RuntimeParams["statement_timeout"] = "0"
 	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := connect(ctx, config, Options{UnsafeDurability: true})
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"plantstore/internal/plant"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/token"
 )
@@ -41,11 +40,7 @@ func TestDistribute(t *testing.T) {
 	address := c.Database(t)
 	name := databaseOf(t, address)
 	s := openStore(t, address)
-	var batch []plant.Record
-	for id := range 500 {
-		batch = append(batch, record(id))
-	}
-	create(t, s, batch...)
+	create(t, s, plantRecords(500)...)
 	issued, _ := token.New("issued", "main", token.Create, time.Now(), time.Time{})
 	if err := s.AddToken(t.Context(), issued); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,12 @@ type nodeConn struct {
 
 func newNodeConn(config *pgx.ConnConfig) *nodeConn {
 	c := &nodeConn{config: config.Copy()}
-	c.config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { c.warnings = append(c.warnings, n.Message) }
+	takeSettings(c.config) // none is needed, and a pooler refuses them
+	c.config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if n.SeverityUnlocalized == "WARNING" {
+			c.warnings = append(c.warnings, n.Message)
+		}
+	}
 	return c
 }
 
@@ -140,40 +145,46 @@ func (c *nodeConn) askAll(ctx context.Context) (nodes []node, err error) {
 	return nodes, err
 }
 
-// ask sets the settings of the nodes, or why they do not respond, with one question to all of them.
+// ask sets the settings of the nodes, or why they do not respond.
 func (c *nodeConn) ask(ctx context.Context, nodes []node) error {
-	hosts, ports, commands := make([]string, len(nodes)), make([]int, len(nodes)), make([]string, len(nodes))
-	for i, n := range nodes {
-		hosts[i], ports[i], commands[i] = n.host, n.port, nodeSettings
-	}
-	var failed []*node
-	err := c.transaction(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, runOnNodes, pgx.QueryExecModeExec, hosts, ports, commands)
-		if err != nil {
-			return err
+	results, err := c.run(ctx, nodes, nodeSettings)
+	for i := range results {
+		n := &nodes[i]
+		if fields := strings.Fields(results[i].text); results[i].ok && len(fields) == 4 {
+			n.settings = settings{fields[0], fields[1], fields[2], fields[3]}
+			continue
 		}
-		defer rows.Close()
-		for i := 0; rows.Next(); i++ {
-			var ok bool
-			var result string
-			if err := rows.Scan(&ok, &result); err != nil {
-				return err
-			}
-			if fields := strings.Fields(result); ok && len(fields) == 4 {
-				nodes[i].settings = settings{fields[0], fields[1], fields[2], fields[3]}
-				continue
-			}
-			nodes[i].reason = result
-			failed = append(failed, &nodes[i])
-		}
-		return rows.Err()
-	})
-	for _, n := range failed {
+		n.reason = results[i].text
 		if err == nil {
 			err = c.findReason(ctx, n)
 		}
 	}
 	return err
+}
+
+// nodeResult is the value that a query returned on a node, or an error.
+type nodeResult struct {
+	ok   bool
+	text string
+}
+
+// run runs a query that returns one value on all nodes at once.
+func (c *nodeConn) run(ctx context.Context, nodes []node, query string) (results []nodeResult, err error) {
+	hosts, ports, queries := make([]string, len(nodes)), make([]int, len(nodes)), make([]string, len(nodes))
+	for i, n := range nodes {
+		hosts[i], ports[i], queries[i] = n.host, n.port, query
+	}
+	err = c.transaction(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, runOnNodes, pgx.QueryExecModeExec, hosts, ports, queries)
+		if err != nil {
+			return err
+		}
+		results, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r nodeResult, err error) {
+			return r, row.Scan(&r.ok, &r.text)
+		})
+		return err
+	})
+	return results, err
 }
 
 // findReason connects to a node that could not be asked, for the reason.

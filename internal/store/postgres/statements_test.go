@@ -39,6 +39,16 @@ var allowed = map[string]string{
 	"removePlant":   "DELETE FROM plants WHERE store = $1 AND id = $2",
 	"removeIfEqual": "DELETE FROM plants WHERE store = $1 AND id = $2 AND name = $3 AND tag IS NOT DISTINCT FROM $4",
 
+	// Statements of ReadStatus.
+	"countEveryPlant": "SELECT count(*) FROM plants",
+	"selectSize": "SELECT pg_total_relation_size('plants'), reltuples::bigint FROM pg_class " +
+		"WHERE oid = 'plants'::regclass",
+	"nodeShards": "SELECT concat_ws(' ', count(*), coalesce(sum(pg_total_relation_size(shard)), 0), " +
+		"coalesce(sum(reltuples::bigint), 0), coalesce(min(reltuples::bigint), 0)) " +
+		"FROM ( SELECT to_regclass(shard_name(logicalrelid, shardid)) AS shard " +
+		"FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) " +
+		"WHERE logicalrelid = to_regclass('plants') AND groupid = (SELECT groupid FROM pg_dist_local_group) ) AS placed " +
+		"LEFT JOIN pg_class ON oid = shard",
 	// Statements of Distribute, on the coordinator.
 	"lockAll": "LOCK TABLE plants, tokens, plantstore_schema IN ACCESS EXCLUSIVE MODE",
 	"countAll": "SELECT 'plants', count(*) FROM plants UNION ALL SELECT 'tokens', count(*) FROM tokens " +
