@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Distribution is how plants are distributed over the nodes of a Citus cluster.
@@ -246,7 +247,7 @@ func change(ctx context.Context, tx pgx.Tx, nodes []node, want Distribution, rep
 		}
 		report(fmt.Sprintf("Copying %s to every node.", table))
 		if err := execAll(ctx, tx, table, createReference, removeLocal); err != nil {
-			return "", fmt.Errorf("copy %s to every node: %w", table, translate(err))
+			return "", fmt.Errorf("copy %s to every node: %w", table, explainDistribute(err))
 		}
 	}
 	if err := changePlants(ctx, tx, current, nodes, want, before["plants"], report); err != nil {
@@ -307,9 +308,18 @@ func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes []
 		_, err = tx.Exec(ctx, alterBoth, to.By, to.Shards)
 	}
 	if err != nil {
-		return fmt.Errorf("distribute plants: %w", translate(err))
+		return fmt.Errorf("distribute plants: %w", explainDistribute(err))
 	}
 	return nil
+}
+
+// explainDistribute explains the error of a worker that has a table of the same name already.
+func explainDistribute(err error) error {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == duplicateTable {
+		return fmt.Errorf("%s (%s); drop the table there: serve was started on that worker before the tables "+
+			"were distributed, or it is one of another program", e.Message, e.Where)
+	}
+	return translate(err)
 }
 
 func execAll(ctx context.Context, tx pgx.Tx, table string, statements ...string) error {

@@ -177,6 +177,10 @@ func TestDistributeRefuses(t *testing.T) {
 	c.Query(t, name, "GRANT SELECT ON plants, tokens, plantstore_schema TO other")
 	other := editURL(t, address, func(u *url.URL, _ url.Values) { u.User = url.UserPassword("other", pgtest.Password) })
 	wantDistributeError(t, other, "the user lacks a privilege: ERROR: permission denied for table plants")
+	c.Workers[0].Query(t, name, "CREATE TABLE tokens (name text)")
+	wantDistributeError(t, address, fmt.Sprintf("copy tokens to every node: relation \"tokens\" already exists "+
+		"(while executing command on 127.0.0.1:%d); drop the table there", c.Workers[0].Port))
+	c.Workers[0].Query(t, name, "DROP TABLE tokens")
 	c.Query(t, name, "SELECT create_reference_table('plants')")
 	wantDistributeError(t, address, "run SELECT undistribute_table('plants') and repeat this command")
 	c.Query(t, name, "SELECT undistribute_table('plants')")

@@ -273,7 +273,7 @@ func monitorNodes(ctx context.Context, config *pgx.ConnConfig, opts Options) (*n
 		m.current.Store(&err)
 		err = m.unsafe()
 	}
-	if err != nil || nodes == nil {
+	if err != nil {
 		m.conn.close()
 		return nil, err
 	}

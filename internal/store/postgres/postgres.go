@@ -126,7 +126,7 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
 		return translate(err)
 	}
 	err = s.Check(ctx)
-	if err == nil {
+	if err == nil && s.citus {
 		s.nodes, err = monitorNodes(ctx, config.ConnConfig, s.opts)
 	}
 	if err != nil {
