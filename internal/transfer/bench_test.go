@@ -2,7 +2,9 @@ package transfer_test
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,6 +27,17 @@ var engines = map[string]func(t testing.TB) store.Store{
 		s, err := postgres.Open(t.Context(), pgtest.Database(t), postgres.Options{})
 		return closeLater(t, s, err)
 	},
+}
+
+// citus opens a new database on a Citus cluster, distributed by a column.
+func citus(t testing.TB, by string) store.Store {
+	t.Helper()
+	url := pgtest.SharedCluster(t).Database(t)
+	if err := postgres.Distribute(t.Context(), url, postgres.Distribution{By: by}, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.Open(t.Context(), url, postgres.Options{})
+	return closeLater(t, s, err)
 }
 
 func closeLater(t testing.TB, s store.Store, err error) store.Store {
@@ -51,17 +64,22 @@ func fill(t testing.TB, s store.Store, name string, n int) {
 	}
 }
 
-// BenchmarkCopy copies 500,000 plants with the verification, from each engine to each.
+// BenchmarkCopy copies 500,000 plants with the verification.
 func BenchmarkCopy(b *testing.B) {
 	const n = 500_000
+	openers := maps.Clone(engines)
+	if pgtest.HasCitus() {
+		openers["citus by id"] = func(t testing.TB) store.Store { return citus(t, "id") }
+		openers["citus by store"] = func(t testing.TB) store.Store { return citus(t, "store") }
+	}
 	for _, from := range []string{"sqlite", "postgres"} {
 		source := engines[from](b)
 		fill(b, source, "main", n)
-		for _, to := range []string{"sqlite", "postgres"} {
+		for _, to := range slices.Sorted(maps.Keys(openers)) {
 			b.Run(from+" to "+to, func(b *testing.B) {
 				var took time.Duration
 				for range b.N {
-					target := engines[to](b)
+					target := openers[to](b)
 					start := time.Now()
 					if _, err := transfer.Copy(b.Context(), source, target, transfer.Options{}); err != nil {
 						b.Fatal(err)

@@ -33,7 +33,8 @@ type Target interface {
 	Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error
 	AddToken(ctx context.Context, t token.Token) error
 	RevokeToken(ctx context.Context, name string, at time.Time) error
-	Lanes() int
+	Shard(r *plant.Record) (server, shard int)
+	Lanes() int // for each server
 }
 
 // Others is what to do with other plants: those that only the target has, and those that it has with a different name

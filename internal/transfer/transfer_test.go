@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -121,6 +122,46 @@ func TestCopy(t *testing.T) {
 					t.Errorf("Check() = %v", err)
 				}
 			})
+		}
+	}
+}
+
+// sharded is a target with 7 shards on 3 servers. It counts the batches of each shard.
+type sharded struct {
+	store.Store
+	mu      sync.Mutex
+	batches map[int]int
+}
+
+func (s *sharded) Shard(r *plant.Record) (server, shard int) {
+	shard = int(uint64(r.ID) % 7)
+	return shard % 3, shard
+}
+
+func (s *sharded) CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, first := s.Shard(&plants[0])
+	for i := range plants {
+		if _, shard := s.Shard(&plants[i]); shard != first {
+			return nil, fmt.Errorf("plants of the shards %d and %d in one batch", first, shard)
+		}
+	}
+	s.batches[first]++
+	return s.Store.CreateBatch(ctx, plants)
+}
+
+// Every batch has plants of one shard, and many of them.
+func TestShards(t *testing.T) {
+	source := engines["sqlite"](t)
+	fill(t, source, "main", 50_000)
+	target := &sharded{Store: engines["sqlite"](t), batches: map[int]int{}}
+	if _, err := transfer.Copy(t.Context(), source, target, transfer.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for shard := range 7 {
+		if got := target.batches[shard]; got < 1 || got > 10 {
+			t.Errorf("shard %d got %d batches, want a few", shard, got)
 		}
 	}
 }
@@ -383,7 +424,7 @@ func TestCancel(t *testing.T) {
 	if !errors.Is(err, reason) {
 		t.Errorf("Copy() = %v, want %v", err, reason)
 	}
-	if n, err := target.Count(t.Context(), "main"); n < 3*4096 || n == 50_000 || err != nil {
+	if n, err := target.Count(t.Context(), "main"); n < 3*1024 || n == 50_000 || err != nil {
 		t.Errorf("%d plants were copied, %v", n, err)
 	}
 	if phase, done := progress.Now(); phase != (transfer.Phase{Name: "copying", Total: 50_000}) || done == 0 {
