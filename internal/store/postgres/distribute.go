@@ -69,8 +69,8 @@ func distribute(ctx context.Context, config *pgx.ConnConfig, want Distribution, 
 		return err
 	}
 	if current.done(want) {
-		report(fmt.Sprintf("Nothing to do: plants are distributed by %s over %d shards, and the other tables are "+
-			"on every node.", current.By, current.Shards))
+		report(fmt.Sprintf("Nothing to do: plants are distributed by %s over %s, and the other tables are on every node.",
+			current.By, plural(current.Shards, "shard")))
 		return nil
 	}
 	var result string
@@ -263,8 +263,9 @@ func change(ctx context.Context, tx pgx.Tx, nodes []node, want Distribution, rep
 	if current, err = readDistribution(ctx, tx); err == nil && !current.done(want) {
 		err = fmt.Errorf("the tables would be %v; nothing was changed", current)
 	}
-	return fmt.Sprintf("Done: %d plants are distributed by %s over %d shards, and %d tokens are on every node.",
-		after["plants"], current.By, current.Shards, after["tokens"]), err
+	return fmt.Sprintf("Done: distributed %s by %s over %s, and copied %s to every node.",
+		plural(after["plants"], "plant"), current.By, plural(current.Shards, "shard"),
+		plural(after["tokens"], "token")), err
 }
 
 func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes []node, want Distribution,
@@ -292,8 +293,8 @@ func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes []
 		return errors.New("plants is distributed in a way that this program does not support; " +
 			"run " + undistribute + " and repeat this command")
 	}
-	report(fmt.Sprintf("Distributing %d plants by %s over %d shards on %d nodes. Requests wait or get 503 meanwhile.",
-		rows, to.By, to.Shards, len(nodes)))
+	report(fmt.Sprintf("Distributing %s by %s over %s on %s. Requests wait or get 503 meanwhile.",
+		plural(rows, "plant"), to.By, plural(to.Shards, "shard"), plural(len(nodes), "node")))
 	var err error
 	switch from := current.Distribution; {
 	case current.kind["plants"] != kindDistributed:
@@ -311,6 +312,13 @@ func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes []
 		return fmt.Errorf("distribute plants: %w", explainDistribute(err))
 	}
 	return nil
+}
+
+func plural[N int | int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // explainDistribute explains the error of a worker that has a table of the same name already.

@@ -56,20 +56,20 @@ func TestDistribute(t *testing.T) {
 			"Copying tokens to every node.",
 			"Copying plantstore_schema to every node.",
 			"Distributing 500 plants by id over 4 shards on 2 nodes. Requests wait or get 503 meanwhile.",
-			"Done: 500 plants are distributed by id over 4 shards, and 1 tokens are on every node."}},
+			"Done: distributed 500 plants by id over 4 shards, and copied 1 token to every node."}},
 		{Distribution{}, "id", 4, []string{
 			"Nothing to do: plants are distributed by id over 4 shards, and the other tables are on every node."}},
 		{Distribution{By: "id", Shards: 4}, "id", 4, []string{
 			"Nothing to do: plants are distributed by id over 4 shards, and the other tables are on every node."}},
 		{Distribution{Shards: 6}, "id", 6, []string{
 			"Distributing 500 plants by id over 6 shards on 2 nodes. Requests wait or get 503 meanwhile.",
-			"Done: 500 plants are distributed by id over 6 shards, and 1 tokens are on every node."}},
+			"Done: distributed 500 plants by id over 6 shards, and copied 1 token to every node."}},
 		{Distribution{By: "store"}, "store", 6, []string{
 			"Distributing 500 plants by store over 6 shards on 2 nodes. Requests wait or get 503 meanwhile.",
-			"Done: 500 plants are distributed by store over 6 shards, and 1 tokens are on every node."}},
+			"Done: distributed 500 plants by store over 6 shards, and copied 1 token to every node."}},
 		{Distribution{By: "id", Shards: 1}, "id", 1, []string{
-			"Distributing 500 plants by id over 1 shards on 2 nodes. Requests wait or get 503 meanwhile.",
-			"Done: 500 plants are distributed by id over 1 shards, and 1 tokens are on every node."}},
+			"Distributing 500 plants by id over 1 shard on 2 nodes. Requests wait or get 503 meanwhile.",
+			"Done: distributed 500 plants by id over 1 shard, and copied 1 token to every node."}},
 	} {
 		if got := distributeTo(t, address, test.want); got != strings.Join(test.reports, "\n") {
 			t.Errorf("Distribute(%v) reports %s\nwant %q", test.want, got, test.reports)
@@ -119,7 +119,7 @@ func TestDistributeFails(t *testing.T) {
 	// Only a part was done, by hand.
 	c.Query(t, name, "SELECT create_reference_table('tokens')")
 	c.Query(t, name, "SELECT citus_add_local_table_to_metadata('plantstore_schema')")
-	if got := distributeTo(t, address, Distribution{}); !strings.Contains(got, "Done: 3 plants") {
+	if got := distributeTo(t, address, Distribution{}); !strings.Contains(got, "Done: distributed 3 plants") {
 		t.Errorf("Distribute() again = %s", got)
 	}
 }
@@ -199,6 +199,36 @@ func TestDistributeWorkerIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	distributeTo(t, address, Distribution{})
+}
+
+// The user of serve needs only the privileges of its statements, granted on the coordinator, on every node.
+func TestUserWithFewPrivilegesOnCluster(t *testing.T) {
+	t.Parallel()
+	c := pgtest.SharedCluster(t)
+	address := c.Database(t)
+	name := databaseOf(t, address)
+	distributeTo(t, address, Distribution{})
+	user := "gardener_" + name
+	c.Query(t, name, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", user, pgtest.Password))
+	c.Query(t, name, "GRANT SELECT, INSERT, UPDATE, DELETE ON plants, tokens TO "+user)
+	c.Query(t, name, "GRANT SELECT ON plantstore_schema TO "+user)
+	for i, address := range []string{address, c.Worker(0, address), c.Worker(1, address)} {
+		s := openStore(t, editURL(t, address, func(u *url.URL, _ url.Values) {
+			u.User = url.UserPassword(user, pgtest.Password)
+		}))
+		create(t, s, record(i), record(i+10), record(i+20))
+		create(t, s, record(i))
+		issued, _ := token.New(fmt.Sprint("token ", i), "main", token.Create, time.Now(), time.Time{})
+		if err := s.AddToken(t.Context(), issued); err != nil {
+			t.Errorf("AddToken() = %v", err)
+		}
+		if err := s.Remove(t.Context(), "main", int64(i), nil); err != nil {
+			t.Errorf("Remove() = %v", err)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Errorf("Check() = %v", err)
+		}
+	}
 }
 
 func TestDefaultShards(t *testing.T) {
