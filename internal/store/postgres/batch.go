@@ -179,7 +179,7 @@ func (b *batch) send(
 	session := sessionOf(conn)
 	switch {
 	case session.pooled:
-		return session.sendPooled(ctx, conn, sql, params, types), nil
+		return session.sendPooled(ctx, conn, sql, params, types, binaryFormat), nil
 	case b.asValues:
 		rows := conn.PgConn().ExecParams(ctx, sql, params, types, binaryFormat, binaryFormat)
 		return insertResult{ResultReader: rows}, nil

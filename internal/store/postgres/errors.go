@@ -18,6 +18,7 @@ import (
 // Error codes of PostgreSQL, see appendix A of its manual.
 const (
 	uniqueViolation       = "23505"
+	protocolViolation     = "08P01" // also every error of PgBouncer itself
 	readOnlyTransaction   = "25006"
 	invalidAuthorization  = "28000"
 	invalidPassword       = "28P01"
@@ -89,6 +90,8 @@ func translateCode(e *pgconn.PgError) error {
 		return fmt.Errorf("%w: the user lacks a privilege: %w", store.ErrUnavailable, e)
 	case undefinedTable:
 		return fmt.Errorf("%w: a table is missing; restart the service: %w", store.ErrUnavailable, e)
+	case protocolViolation:
+		return fmt.Errorf("%w: %w%s", store.ErrUnavailable, e, poolerHint(e.Message))
 	case tooManyConnections:
 		return fmt.Errorf("%w: the server accepts no more connections: %w", store.ErrUnavailable, e)
 	case lockNotAvailable:

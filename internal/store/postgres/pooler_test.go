@@ -1,29 +1,206 @@
 package postgres
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
+	"plantstore/internal/testkit/proxy"
 )
 
 func TestStoreBehindPooler(t *testing.T) {
+	t.Parallel()
+	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
+		var mu sync.Mutex
+		databases := map[*testing.T]string{}
+		storetest.Run(t, func(t *testing.T) store.Store {
+			mu.Lock()
+			defer mu.Unlock()
+			if databases[t] == "" {
+				databases[t] = pooler.URL(databaseOf(t, pgtest.Database(t)))
+			}
+			return openStore(t, databases[t])
+		})
+	})
+}
+
+func onEachPooler(t *testing.T, test func(t *testing.T, pooler *pgtest.Pooler)) {
 	for _, mode := range pgtest.PoolModes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			pooler := pgtest.StartPooler(t, pgtest.Shared(t), mode)
-			var mu sync.Mutex
-			databases := map[*testing.T]string{}
-			storetest.Run(t, func(t *testing.T) store.Store {
-				mu.Lock()
-				defer mu.Unlock()
-				if databases[t] == "" {
-					databases[t] = pooler.URL(databaseOf(t, pgtest.Database(t)))
-				}
-				return openStore(t, databases[t])
-			})
+			test(t, pgtest.StartPooler(t, pgtest.Shared(t), mode))
 		})
 	}
+}
+
+// The names of these settings and their values in a write, whatever the sessions of the server have.
+var pooledSettings = [][2]string{
+	{"transaction_isolation", "read committed"}, {"synchronous_commit", "on"}, {"lock_timeout", "3s"},
+	{"statement_timeout", "11s"}, {"client_min_messages", "warning"},
+}
+
+// Every write has its settings, and none of them reaches the other users of a session.
+func TestSettingsBehindPooler(t *testing.T) {
+	t.Parallel()
+	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
+		direct := pgtest.Database(t)
+		name := databaseOf(t, direct)
+		for _, set := range []string{"default_transaction_isolation = 'serializable'", "client_min_messages = 'error'",
+			"lock_timeout = '1h'"} {
+			sqlQuery(t, direct, "ALTER DATABASE "+name+" SET "+set)
+		}
+		address := pooler.URL(name)
+		s := openStore(t, address+"&statement_timeout=11s")
+		sqlQuery(t, direct, `
+			CREATE TABLE seen (name text, value text);
+			CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				INSERT INTO seen SELECT name, current_setting(name) FROM unnest(ARRAY['transaction_isolation',
+					'synchronous_commit', 'lock_timeout', 'statement_timeout', 'client_min_messages']) AS setting (name);
+				RETURN NULL;
+			END $$;
+			CREATE TRIGGER see AFTER INSERT OR UPDATE ON plants FOR EACH STATEMENT EXECUTE FUNCTION see()`)
+		other, err := pgx.Connect(t.Context(), address+"&default_query_exec_mode=simple_protocol")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close(t.Context())
+		show := func(name string) (value string) {
+			if err := other.QueryRow(t.Context(), "SHOW "+name).Scan(&value); err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+		if _, err := other.Exec(t.Context(), "SET synchronous_commit = off; SET lock_timeout = '2h'"); err != nil {
+			t.Fatal(err)
+		}
+		for name, write := range map[string]func() error{
+			"CreateBatch": func() error { create(t, s, record(1)); return nil },
+			"Replace":     func() error { return s.Replace(t.Context(), "main", 1, record(2).Plant, nil) },
+			"Check":       func() error { return s.Check(t.Context()) },
+		} {
+			if name != "CreateBatch" {
+				create(t, s, record(1))
+			}
+			sqlQuery(t, direct, "TRUNCATE seen")
+			if err := write(); err != nil {
+				t.Errorf("%s = %v", name, err)
+			}
+			for _, setting := range pooledSettings {
+				rows := sqlQuery(t, direct, "SELECT DISTINCT value FROM seen WHERE name = '"+setting[0]+"'")
+				if got, want := fmt.Sprint(rows), "[["+setting[1]+"]]"; got != want {
+					t.Errorf("%s: %s = %s, want %s", name, setting[0], got, want)
+				}
+			}
+		}
+		for name, want := range map[string]string{
+			"transaction_isolation": "serializable", "synchronous_commit": "off", "lock_timeout": "2h",
+			"statement_timeout": "0", "client_min_messages": "error",
+		} {
+			if got := show(name); got != want {
+				t.Errorf("%s of another client = %s, want %s", name, got, want)
+			}
+		}
+		prepared := "SELECT count(*)::text FROM pg_prepared_statements"
+		var n string
+		if err := other.QueryRow(t.Context(), prepared).Scan(&n); err != nil || n != "0" {
+			t.Errorf("a session of the server has %s prepared statements, %v", n, err)
+		}
+	})
+}
+
+// A commit that fails, or that the server warns about, is not a success.
+func TestCommitFailsBehindPooler(t *testing.T) {
+	t.Parallel()
+	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
+		direct := pgtest.Database(t)
+		sqlQuery(t, direct, "ALTER DATABASE "+databaseOf(t, direct)+" SET client_min_messages = 'error'")
+		s := openStore(t, pooler.URL(databaseOf(t, direct)))
+		create(t, s, record(1))
+		for _, test := range []struct {
+			raise string
+			want  error
+		}{{"EXCEPTION 'no' USING ERRCODE = '53100'", store.ErrFull}, {"WARNING 'perhaps'", store.ErrUnknown}} {
+			sqlQuery(t, direct, `
+				CREATE OR REPLACE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+					RAISE `+test.raise+`; RETURN NULL;
+				END $$;
+				DROP TRIGGER IF EXISTS at_commit ON plants;
+				CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON plants DEFERRABLE INITIALLY DEFERRED
+					FOR EACH ROW EXECUTE FUNCTION at_commit()`)
+			if err := s.Replace(t.Context(), "main", 1, record(3).Plant, nil); !errors.Is(err, test.want) {
+				t.Errorf("Replace() with %s = %v, want %v", test.raise, err, test.want)
+			}
+			outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(2)})
+			if test.want == store.ErrUnknown { // the create is repeated, and finds the plant
+				wantOutcomes(t, outcomes, err, plant.Same)
+			} else if !errors.Is(err, test.want) {
+				t.Errorf("CreateBatch() with %s = %v, want %v", test.raise, err, test.want)
+			}
+		}
+	})
+}
+
+// A write that waits for a lock ends with the certainty that nothing was stored.
+func TestTableIsLockedBehindPooler(t *testing.T) {
+	t.Parallel()
+	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
+		direct := pgtest.Database(t)
+		s := openStore(t, pooler.URL(databaseOf(t, direct))+"&lock_timeout=100ms")
+		create(t, s, record(1))
+		tx := beginTx(t, openStore(t, direct))
+		if _, err := tx.Exec(t.Context(), "LOCK TABLE plants"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.CreateBatch(t.Context(), []plant.Record{record(2)})
+		for what, err := range map[string]error{"CreateBatch": err, "Remove": s.Remove(t.Context(), "main", 1, nil)} {
+			if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknown) {
+				t.Errorf("%s = %v, want only %v", what, err, store.ErrUnavailable)
+			}
+		}
+	})
+}
+
+// If the reply to a write is lost, the write may have been stored.
+func TestReplyIsLostBehindPooler(t *testing.T) {
+	t.Parallel()
+	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
+		network := proxy.New(t, pooler.Address)
+		database := databaseOf(t, pgtest.Database(t))
+		s := openConfig(t, pgtest.Shared(t).Through(network.Address, database), func(config *pgxpool.Config) {
+			config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+		})
+		create(t, s, record(1))
+		network.Set(loseReply())
+		changed := record(1)
+		changed.Name = "changed"
+		if err := s.Replace(t.Context(), "main", 1, changed.Plant, nil); !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("Replace() = %v, want %v", err, store.ErrUnknown)
+		}
+		wantStored(t, s, changed)
+		network.Set(loseReply())
+		if _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); err != nil {
+			t.Errorf("CreateBatch() = %v, want that it is repeated", err)
+		}
+	})
+}
+
+// What a pooler can't do is refused with a hint when the database is opened.
+func TestPoolerRefuses(t *testing.T) {
+	t.Parallel()
+	database := databaseOf(t, pgtest.Database(t))
+	address := pgtest.StartPooler(t, pgtest.Shared(t), "transaction").URL(database)
+	wantOpenError(t, address+"&options=-c%20lock_timeout%3D1s", "unsupported startup parameter", "parameter of the URL")
+	wantOpenError(t, address+"&search_path=mine", "the URL sets search_path", "ALTER ROLE")
+	wantOpenError(t, address+"&synchronous_commit=off", "synchronous_commit=off", "--unsafe-durability")
+	address = pgtest.StartPooler(t, pgtest.Shared(t), "statement").URL(database)
+	wantOpenError(t, address, "pool_mode = transaction or session")
 }

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,9 +23,11 @@ import (
 // trip. Reads need no settings.
 type session struct {
 	settings map[string]string
-	warned   bool   // the server has sent a warning, see recordWarning
-	pooled   bool   // set by checkSettings
-	citus    bool   // the database has the extension
+	warned   bool // the server has sent a warning, see recordWarning
+	citus    bool // the database has the extension
+
+	pooled   bool   // set by readSettings, like the following
+	commit   string // synchronous_commit of every transaction, if pooled
 	setLocal string // a statement that applies the settings to a transaction, if pooled
 }
 
@@ -119,14 +123,28 @@ func (s *session) readSettings(ctx context.Context, conn *pgx.Conn) (server sett
 	if err != nil || !s.pooled {
 		return server, err
 	}
-	server.SynchronousCommit = cmp.Or(s.settings["synchronous_commit"], server.SynchronousCommit)
-	s.setLocal = "SELECT " + calls + "set_config('synchronous_commit', '" + server.SynchronousCommit + "', true)"
+	// As in a session of its own, the first value stays.
+	s.commit = cmp.Or(s.commit, s.settings["synchronous_commit"], server.SynchronousCommit)
+	server.SynchronousCommit = s.commit
+	s.setLocal = "SELECT " + calls + "set_config('synchronous_commit', '" + s.commit + "', true)"
 	return server, nil
 }
 
 // errPooled is the error of a connection that was opened with the wrong mode for a pooler. The next one has the right
 // mode.
 var errPooled = fmt.Errorf("%w: it is behind a connection pooler", store.ErrUnavailable)
+
+// poolerHint tells what to do about an error of PgBouncer, which has the same code as all its errors.
+func poolerHint(message string) string {
+	switch {
+	case strings.HasPrefix(message, "unsupported startup parameter"):
+		return "; a connection pooler refuses it: write the setting as a parameter of the URL, such as lock_timeout=3s, " +
+			"or connect to the server directly"
+	case strings.Contains(message, "statement pooling mode"):
+		return "; use pool_mode = transaction or session"
+	}
+	return ""
+}
 
 // pooledMode sends each statement with its text, and describes it once for each connection. It never uses a prepared
 // statement in another transaction than the one that prepared it.
@@ -137,31 +155,24 @@ const pooledMode = pgx.QueryExecModeCacheDescribe
 const setIsolation = "SET transaction_isolation = 'read committed'"
 
 // execPooled runs a statement in a transaction with the settings.
-func (s *session) execPooled(
-	ctx context.Context, conn *pgx.Conn, sql string, args ...any,
-) (tag pgconn.CommandTag, err error) {
-	var b pgx.Batch
-	b.Queue(setIsolation)
-	b.Queue(s.setLocal)
-	b.Queue(sql, args...)
-	results := conn.SendBatch(ctx, &b)
-	for range b.Len() {
-		if tag, err = results.Exec(); err != nil {
-			break
-		}
+func (s *session) execPooled(ctx context.Context, conn *pgx.Conn, sql string, args []any) (pgconn.CommandTag, error) {
+	var query pgx.ExtendedQueryBuilder
+	if err := query.Build(conn.TypeMap(), nil, args); err != nil {
+		return pgconn.CommandTag{}, err
 	}
-	closed := results.Close() // an error of the commit
-	return tag, cmp.Or(err, closed)
+	return s.sendPooled(ctx, conn, sql, query.ParamValues, nil, query.ParamFormats).Close()
 }
 
-// sendPooled is execPooled for a statement whose parameters and results are in the binary format.
+// sendPooled is execPooled with encoded parameters. The results are in the binary format.
+//
+// All is sent at once: a statement that was described before would wait for locks without the settings.
 func (s *session) sendPooled(
-	ctx context.Context, conn *pgx.Conn, sql string, params [][]byte, types []uint32,
+	ctx context.Context, conn *pgx.Conn, sql string, params [][]byte, types []uint32, formats []int16,
 ) insertResult {
 	var b pgconn.Batch
 	b.ExecParams(setIsolation, nil, nil, nil, nil)
 	b.ExecParams(s.setLocal, nil, nil, nil, nil)
-	b.ExecParams(sql, params, types, binaryFormat, binaryFormat)
+	b.ExecParams(sql, params, types, formats, binaryFormat)
 	all := conn.PgConn().ExecBatch(ctx, &b)
 	for range 2 {
 		if all.NextResult() {
@@ -190,5 +201,15 @@ func (r insertResult) Close() (tag pgconn.CommandTag, err error) {
 	if r.all != nil {
 		err = cmp.Or(err, r.all.Close())
 	}
+	if r.all != nil && pgconn.SafeToRetry(err) {
+		err = lostError{err}
+	}
 	return tag, err
 }
+
+// lostError is the error of a connection that was lost after a batch was sent. pgconn.MultiResultReader reports that
+// as an error that is safe to retry, because it reads again from the connection that it has closed.
+type lostError struct{ error }
+
+func (e lostError) SafeToRetry() bool { return false }
+func (e lostError) Unwrap() error     { return io.ErrUnexpectedEOF }

@@ -100,13 +100,12 @@ func messageOnly(err error) error { return errors.New(err.Error()) }
 // exec runs one statement as a transaction and returns the number of rows that it changed.
 func exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (rows int64, stored bool, err error) {
 	clearWarning(conn)
-	run := conn.Exec
+	var tag pgconn.CommandTag
 	if s := sessionOf(conn); s.pooled {
-		run = func(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-			return s.execPooled(ctx, conn, sql, args...)
-		}
+		tag, err = s.execPooled(ctx, conn, sql, args)
+	} else {
+		tag, err = conn.Exec(ctx, sql, args...)
 	}
-	tag, err := run(ctx, sql, args...)
 	if err != nil {
 		return 0, mayBeStored(err, sessionOf(conn).citus), err
 	}

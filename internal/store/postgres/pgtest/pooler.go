@@ -141,4 +141,4 @@ func (p *Pooler) ping() error {
 }
 
 // Stop ends PgBouncer at once: it drops the connections of its clients and those to the server.
-func (p *Pooler) Stop() error { return end(p.process, p.exited, syscall.SIGTERM) }
+func (p *Pooler) Stop() error { return end(p.process, p.exited, syscall.SIGQUIT) }
