@@ -35,6 +35,8 @@ func (b *bench) contender(r *row) (*contender, error) {
 		return b.pocketBase(r)
 	case postgresProduct:
 		return b.postgres.contender(b.ctx, b.bin("plantstore"))
+	case citus:
+		return b.cluster.contender(b.ctx, b.bin("plantstore"), r), nil
 	}
 	db, err := b.database(r.full)
 	if err != nil {

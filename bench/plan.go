@@ -15,6 +15,8 @@ type row struct {
 	scattered  bool          // ids in random order
 	slower     time.Duration // added to every commit
 	full       bool          // the store contains many plants already
+	workers    int           // of the Citus cluster; 0: plain PostgreSQL
+	by         string        // the column that distributes the plants of the cluster
 
 	samples []sample // one for each round
 	skipped string   // why there are none
@@ -32,6 +34,8 @@ const (
 	pocketBaseQuiet
 	postgresProduct
 	pgbench
+	citus
+	walk
 )
 
 // sample contains the figures of one round.
@@ -41,7 +45,8 @@ type sample struct {
 	P99       float64 `json:"p99"`
 	P999      float64 `json:"p999"`
 	CPU       float64 `json:"cpu"`        // µs of the server for each create
-	EngineCPU float64 `json:"engine_cpu"` // µs of PostgreSQL for each create
+	EngineCPU float64 `json:"engine_cpu"` // µs of PostgreSQL, or of the coordinator, for each create
+	WorkerCPU float64 `json:"worker_cpu"` // µs of all workers for each create
 	Bytes     float64 `json:"bytes"`      // written for each create
 	RSSStart  float64 `json:"rss_start"`  // MiB, as are the two below
 	RSS       float64 `json:"rss"`
@@ -75,6 +80,24 @@ func postgresRows() []*row {
 		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", kind: postgresProduct},
 		{Key: "pgbench", Title: "(d) pgbench, prepared inserts of one row", Base: "pgbench", kind: pgbench},
 	})
+}
+
+// citusRows compare a Citus cluster with one PostgreSQL server. All its nodes share this machine.
+func citusRows() []*row {
+	rows := []*row{{Key: "citus-none", Title: "(e) one PostgreSQL server", Base: "citus-none", kind: citus}}
+	for _, by := range []string{"id", "store"} {
+		for n := 1; n <= maxWorkers; n++ {
+			rows = append(rows, &row{
+				Key: fmt.Sprintf("citus-%s-%d", by, n), Title: fmt.Sprintf("Citus by %s, %s", by, plural(n, "worker")),
+				Base: "citus-none", kind: citus, workers: n, by: by,
+			})
+		}
+	}
+	rows = append(rows,
+		&row{Key: "walk-none", Title: "(f) read all plants of one PostgreSQL server", Base: "walk-none", kind: walk},
+		&row{Key: "walk-id", Title: "the same, Citus by id", Base: "walk-none", kind: walk, workers: 2, by: "id"},
+		&row{Key: "walk-store", Title: "the same, Citus by store", Base: "walk-none", kind: walk, workers: 2, by: "store"})
+	return defaults(rows)
 }
 
 // growthRows run the service under other conditions.

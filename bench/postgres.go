@@ -22,6 +22,7 @@ import (
 type postgres struct {
 	bin    string
 	dir    string
+	port   int
 	as     *syscall.Credential // the server refuses to run as root
 	server *process
 	token  string // in the database "blank", whose tables the service has created
@@ -57,44 +58,51 @@ func (b *bench) onPostgres(rows []*row, rounds int) error {
 }
 
 func startPostgres(ctx context.Context, parent string) (*postgres, error) {
-	pg := &postgres{dir: filepath.Join(parent, "pg")}
+	pg := &postgres{dir: filepath.Join(parent, "pg"), port: 5432}
 	if err := pg.find(); err != nil {
 		return nil, err
 	}
+	return pg, pg.start(ctx, "listen_addresses=")
+}
+
+// start starts the server on a new data folder, with settings such as name=value.
+func (pg *postgres) start(ctx context.Context, settings ...string) error {
 	if err := os.Mkdir(pg.dir, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	if os.Geteuid() == 0 {
 		account, err := user.Lookup("postgres")
 		if err != nil {
-			return nil, unavailable("PostgreSQL does not run as root, and there is no user postgres")
+			return unavailable("PostgreSQL does not run as root, and there is no user postgres")
 		}
 		uid, _ := strconv.Atoi(account.Uid)
 		gid, _ := strconv.Atoi(account.Gid)
 		pg.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		if err := os.Chown(pg.dir, uid, gid); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	data := filepath.Join(pg.dir, "data")
 	_, err := pg.run(ctx, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	server, err := launch(pg.as, filepath.Join(pg.bin, "postgres"), "-D", data, "-k", pg.dir, "-c", "listen_addresses=")
+	args := []string{"-D", data, "-k", pg.dir, "-p", strconv.Itoa(pg.port)}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	pg.server, err = launch(pg.as, filepath.Join(pg.bin, "postgres"), args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pg.server = server
-	err = server.await(ctx, func() bool {
+	err = pg.server.await(ctx, func() bool {
 		_, err := pg.query(ctx, "postgres", "SELECT 1")
 		return err == nil
 	})
 	if err != nil {
-		server.stop(syscall.SIGKILL)
-		return nil, err
+		pg.server.stop(syscall.SIGKILL)
 	}
-	return pg, nil
+	return err
 }
 
 // find searches for the server's programs in the folder that pg_config names and in those of Debian.
@@ -130,11 +138,11 @@ func (pg *postgres) run(ctx context.Context, program string, args ...string) (st
 }
 
 func (pg *postgres) query(ctx context.Context, db, sql string) (string, error) {
-	return pg.run(ctx, "psql", "-h", pg.dir, "-U", "postgres", "-d", db, "-XAtqc", sql)
+	return pg.run(ctx, "psql", "-h", pg.dir, "-p", strconv.Itoa(pg.port), "-U", "postgres", "-d", db, "-XAtqc", sql)
 }
 
 func (pg *postgres) url(db string) string {
-	return "postgres://postgres@/" + db + "?host=" + pg.dir
+	return fmt.Sprintf("postgres://postgres@/%s?host=%s&port=%d", db, pg.dir, pg.port)
 }
 
 // blank creates the database that every run gets a copy of: the tables of the service and a token.

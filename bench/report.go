@@ -28,6 +28,9 @@ func (res result) cells() [][]string {
 		rss := fmt.Sprintf("%.0f → %.0f", m.RSSStart, m.RSS)
 		if m.EngineCPU > 0 && m.CPU > 0 {
 			cpu = fmt.Sprintf("%.1f + %.1f", m.CPU, m.EngineCPU)
+			if m.WorkerCPU > 0 {
+				cpu += fmt.Sprintf(" + %.1f", m.WorkerCPU)
+			}
 		} else if m.EngineCPU > 0 {
 			cpu, rss, peak = fmt.Sprintf("%.1f", m.EngineCPU), "—", "—"
 		}
@@ -62,18 +65,21 @@ func (res result) notes() []string {
 	notes := []string{
 		"Medians of the rounds. Ratios are computed round by round; compare them, not absolute figures, because " +
 			"those depend on the machine.",
-		"Ratio: creates/s to (a) for the first rows, to (d) on PostgreSQL, and to the row with 64 connections " +
-			"(1 for a single client, 256 for slower commits) below.",
+		"Ratio: creates/s to (a) for the first rows, to (d) on PostgreSQL, to (e) or (f) on Citus, and to the row with " +
+			"64 connections (1 for a single client, 256 for slower commits) below.",
 		"64 connections, 10-byte names, ascending ids and an empty store unless a row says otherwise. " +
 			"Each connection has one request in flight.",
-		"CPU: user and system time of the server for each create; after a + that of PostgreSQL. " +
+		"CPU: user and system time of the server for each create; after a + that of PostgreSQL, on Citus of the coordinator " +
+			"and, after another +, of all workers. " +
 			"Bytes: written to the block layer for each create. RSS: after start → under load.",
+		"All nodes of Citus share this machine with the service and the load, so more workers are not faster here. " +
+			"(f) is one client that lists 100 000 plants in pages of 1000: plants/s, and CPU for each plant.",
 		"Every response was 200, and the rows were counted afterwards.",
 		"(c) keeps its defaults: a request log, and synchronous=NORMAL, so that a power cut can undo confirmed creates. " +
 			"Plant Store and (b) run with synchronous=FULL, PostgreSQL with fsync and synchronous_commit on.",
 	}
 	if len(res.Faults) > 0 {
-		notes[4] = "NOT VALID: " + strings.Join(res.Faults, "; ")
+		notes[5] = "NOT VALID: " + strings.Join(res.Faults, "; ")
 	}
 	if load, others := res.disturbance(); load > 0 {
 		notes = append(notes, fmt.Sprintf("The load process used %.1f µs of CPU for each create, and all other processes "+

@@ -83,6 +83,7 @@ func medians(samples []sample) sample {
 		P999:      of(func(s sample) float64 { return s.P999 }),
 		CPU:       of(func(s sample) float64 { return s.CPU }),
 		EngineCPU: of(func(s sample) float64 { return s.EngineCPU }),
+		WorkerCPU: of(func(s sample) float64 { return s.WorkerCPU }),
 		Bytes:     of(func(s sample) float64 { return s.Bytes }),
 		RSSStart:  of(func(s sample) float64 { return s.RSSStart }),
 		RSS:       of(func(s sample) float64 { return s.RSS }),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +26,7 @@ type bench struct {
 	planned  int
 	full     *database // the store with many plants, once it exists
 	postgres *postgres
+	cluster  *cluster
 	faults   []string // why the figures are not valid
 }
 
@@ -50,10 +52,14 @@ func (b *bench) build() error {
 // all runs every row of the plan, interleaved, and returns the rows.
 func (b *bench) all() ([]*row, error) {
 	core, pg, growth := b.chosen(coreRows()), b.chosen(postgresRows()), b.chosen(growthRows(b.preload))
-	b.planned = b.rounds * (len(core) + len(pg) + len(growth))
+	clusters := b.chosen(citusRows())
+	b.planned = b.rounds * (len(core) + len(pg) + len(clusters) + len(growth))
 	err := b.rows(core, b.rounds, b.seconds)
 	if err == nil && len(pg) > 0 {
 		err = b.onPostgres(pg, b.rounds)
+	}
+	if err == nil && len(clusters) > 0 {
+		err = b.onCitus(clusters, b.rounds)
 	}
 	if err == nil {
 		err = b.rows(growth, b.rounds, b.seconds/3)
@@ -61,7 +67,7 @@ func (b *bench) all() ([]*row, error) {
 	if err == nil && b.full != nil {
 		err = b.full.verify(b.ctx)
 	}
-	return append(append(core, pg...), growth...), err
+	return slices.Concat(core, pg, clusters, growth), err
 }
 
 func (b *bench) chosen(rows []*row) []*row {
@@ -103,8 +109,11 @@ func (f fault) Error() string { return string(f) }
 
 // once runs a row once.
 func (b *bench) once(r *row, seconds float64) (sample, error) {
-	if r.kind == pgbench {
+	switch r.kind {
+	case pgbench:
 		return b.postgres.bench(b.ctx, r, seconds)
+	case walk:
+		return b.walk(r)
 	}
 	c, err := b.contender(r)
 	if err != nil {
@@ -130,15 +139,18 @@ func (b *bench) once(r *row, seconds float64) (sample, error) {
 }
 
 func (b *bench) load(r *row, c *contender, p *process, seconds float64) (report measure.Report, err error) {
-	pids := strconv.Itoa(p.pid())
-	if r.kind == postgresProduct {
-		pids += "," + strconv.Itoa(b.postgres.server.pid())
+	pids := []string{strconv.Itoa(p.pid())}
+	switch r.kind {
+	case postgresProduct:
+		pids = append(pids, strconv.Itoa(b.postgres.server.pid()))
+	case citus:
+		pids = append(pids, b.cluster.pids(r)...)
 	}
 	out, err := command(b.ctx, nil, nil, b.bin("load"),
 		"-address", p.address, "-path", c.path, "-id-name", c.idName, "-token", c.token,
 		"-clients", strconv.Itoa(r.conns), "-name-bytes", strconv.Itoa(r.nameBytes),
 		fmt.Sprintf("-scattered=%v", r.scattered), "-first", strconv.FormatInt(c.first, 10),
-		"-warm", b.warm.String(), "-window", time.Duration(seconds*float64(time.Second)).String(), "-pids", pids)
+		"-warm", b.warm.String(), "-window", time.Duration(seconds*float64(time.Second)).String(), "-pids", strings.Join(pids, ","))
 	if err != nil {
 		return report, err
 	}
@@ -154,8 +166,11 @@ func newSample(r measure.Report, started measure.Used) sample {
 	}
 	for i, used := range r.Server {
 		s.Bytes += float64(used.Bytes) / n
-		if i > 0 {
-			s.EngineCPU += micros(used.CPU) / n
+		switch {
+		case i == 1:
+			s.EngineCPU = micros(used.CPU) / n
+		case i > 1:
+			s.WorkerCPU += micros(used.CPU) / n
 		}
 	}
 	return s
