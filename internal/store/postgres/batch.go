@@ -26,7 +26,7 @@ type batch struct {
 
 	existing map[int]plant.Plant // by first: the plant that was stored before
 
-	asValues bool      // sent as VALUES and not as arrays, see values.go
+	layout   *layout   // nil: plants is not distributed
 	columns  [4][]byte // store, id, name and tag in PostgreSQL's binary format
 	values   [][]byte  // slices of columns
 	inserted []int     // the firsts that the last insertAbsent stored
@@ -36,7 +36,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 func newBatch(records []plant.Record) *batch {
 	b := batches.Get().(*batch)
-	b.records, b.order, b.firsts, b.asValues = records, b.order[:0], b.firsts[:0], false
+	b.records, b.order, b.firsts, b.layout = records, b.order[:0], b.firsts[:0], nil
 	for i := range records {
 		b.order = append(b.order, i)
 	}
@@ -100,8 +100,11 @@ func (b *batch) create(ctx context.Context, conn *pgx.Conn, outcomes []plant.Out
 		}
 		undecided = withoutOutcome(undecided, outcomes)
 	}
-	if same := b.decideDuplicates(outcomes); same {
-		return true, waitForStandby(ctx, conn) // Same promises the durability of Created
+	if same := b.decideDuplicates(outcomes); same { // Same promises the durability of Created
+		if b.layout != nil {
+			return true, b.waitForStandbys(ctx, conn)
+		}
+		return true, waitForStandby(ctx, conn)
 	}
 	return stored, nil
 }
@@ -169,7 +172,8 @@ func (b *batch) send(
 ) (insertResult, error) {
 	clearWarning(conn)
 	params, types := b.columns[:], []uint32(nil)
-	if b.asValues {
+	asValues := b.layout != nil && len(firsts) > 0 && len(firsts) <= maxValues
+	if asValues {
 		sql, types = insertValues(len(firsts), suffix)
 		b.encodeValues(firsts)
 		params = b.values
@@ -180,7 +184,7 @@ func (b *batch) send(
 	switch {
 	case session.pooled:
 		return session.sendPooled(ctx, conn, sql, params, types, binaryFormat), nil
-	case b.asValues:
+	case asValues:
 		rows := conn.PgConn().ExecParams(ctx, sql, params, types, binaryFormat, binaryFormat)
 		return insertResult{ResultReader: rows}, nil
 	}

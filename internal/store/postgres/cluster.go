@@ -153,3 +153,21 @@ func (s *Store) Shard(r *plant.Record) (server, shard int) {
 	shard = l.find(r.Store, r.ID)
 	return l.shards[shard].server, shard
 }
+
+// waitForStandbys is waitForStandby for the servers of the plants that existed before. On each shard it updates one
+// of them without a change: the commit waits for the server's standby, and is in its log after the plants.
+func (b *batch) waitForStandbys(ctx context.Context, conn *pgx.Conn) error {
+	done := map[int]bool{}
+	for first := range b.existing {
+		r := &b.records[first]
+		shard := b.layout.find(r.Store, r.ID)
+		if done[shard] {
+			continue
+		}
+		done[shard] = true
+		if _, _, err := exec(ctx, conn, rewritePlant, r.Store, r.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

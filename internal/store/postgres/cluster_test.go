@@ -1,9 +1,14 @@
 package postgres
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
@@ -41,5 +46,78 @@ func TestStoreOnCitus(t *testing.T) {
 				return openStore(t, c.Worker(0, databases[t]))
 			})
 		})
+	}
+}
+
+// A plant that is on the disk of a worker, but not on its synchronous standby, is not confirmed: neither to the client
+// that created it, nor to one that repeats the create.
+func TestWorkerWithoutStandby(t *testing.T) {
+	t.Parallel()
+	c := pgtest.StartCluster(t, 1, nil)
+	address := c.Database(t)
+	distributeBy(t, address, "id")
+	s := openStore(t, address)
+	worker := c.Workers[0]
+	create(t, s, record(0)) // opens the connection to the worker
+	reload(t, worker, "synchronous_standby_names", "nobody")
+	const waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%plants%'"
+	for _, attempt := range []string{"create", "repeat"} {
+		created := make(chan error, 1)
+		go func() {
+			_, err := s.CreateBatch(context.Background(), []plant.Record{record(1)})
+			created <- err
+		}()
+		for end := false; !end; {
+			select {
+			case err := <-created:
+				if !errors.Is(err, store.ErrUnknown) {
+					t.Errorf("%s = %v, want %v", attempt, err, store.ErrUnknown)
+				}
+				end = true
+			case <-time.After(20 * time.Millisecond):
+				worker.Query(t, databaseOf(t, address), "SELECT pg_cancel_backend(pid) "+waiting)
+			}
+		}
+	}
+	reload(t, worker, "synchronous_standby_names", "")
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
+	wantOutcomes(t, outcomes, err, plant.Same)
+}
+
+// The layout follows the cluster while the store is open, and until then the answers are right.
+func TestLayoutFollowsTheCluster(t *testing.T) {
+	t.Parallel()
+	c := pgtest.StartCluster(t, 2, nil)
+	address := c.Database(t)
+	s := openStore(t, address)
+	want := func(servers, shards int) {
+		t.Helper()
+		if outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2), record(3)}); err != nil {
+			t.Errorf("CreateBatch() = %v, %v", outcomes, err)
+		}
+		eventually(t, fmt.Sprintf("there are %d shards on %d servers", shards, servers), func() bool {
+			seen := map[[2]int]bool{}
+			on := map[int]bool{}
+			for id := range 1000 {
+				r := record(id)
+				server, shard := s.Shard(&r)
+				seen[[2]int{server, shard}], on[server] = true, true
+			}
+			return len(seen) == shards && len(on) == servers
+		})
+		if outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(4)}); err != nil {
+			t.Errorf("CreateBatch() = %v, %v", outcomes, err)
+		}
+	}
+	want(1, 1)
+	for _, d := range []Distribution{{"id", 4}, {"id", 6}, {"store", 6}} {
+		if err := Distribute(t.Context(), address, d, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+		if d.By == "store" {
+			want(1, 1) // all plants of the store are in one shard
+		} else {
+			want(2, d.Shards)
+		}
 	}
 }

@@ -36,6 +36,7 @@ const (
 	countPlants    = "SELECT count(*) FROM plants WHERE store = $1"
 	replacePlant   = "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2"
 	replaceIfEqual = replacePlant + " AND name = $5 AND tag IS NOT DISTINCT FROM $6"
+	rewritePlant   = "UPDATE plants SET name = name WHERE store = $1 AND id = $2"
 	removePlant    = "DELETE FROM plants WHERE store = $1 AND id = $2"
 	removeIfEqual  = removePlant + " AND name = $3 AND tag IS NOT DISTINCT FROM $4"
 )
@@ -62,7 +63,7 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 		return nil, nil
 	}
 	b := newBatch(plants)
-	b.asValues = s.layout.Load() != nil && len(plants) <= maxValues
+	b.layout = s.layout.Load()
 	defer b.free()
 	outcomes := make([]plant.Outcome, len(plants))
 	plainInsert := time.Since(s.opened)-time.Duration(s.lastDuplicate.Load()) > onConflictPeriod

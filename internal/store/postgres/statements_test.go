@@ -36,6 +36,7 @@ var allowed = map[string]string{
 	"replacePlant": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2",
 	"replaceIfEqual": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2 " +
 		"AND name = $5 AND tag IS NOT DISTINCT FROM $6",
+	"rewritePlant":  "UPDATE plants SET name = name WHERE store = $1 AND id = $2",
 	"removePlant":   "DELETE FROM plants WHERE store = $1 AND id = $2",
 	"removeIfEqual": "DELETE FROM plants WHERE store = $1 AND id = $2 AND name = $3 AND tag IS NOT DISTINCT FROM $4",
 
