@@ -65,8 +65,8 @@ func (res result) notes() []string {
 	notes := []string{
 		"Medians of the rounds. Ratios are computed round by round; compare them, not absolute figures, because " +
 			"those depend on the machine.",
-		"Ratio: creates/s to (a) for the first rows, to (d) on PostgreSQL, to (e) or (f) on Citus, and to the row with " +
-			"64 connections (1 for a single client, 256 for slower commits) below.",
+		"Ratio: creates/s to (a) for the first rows, to (d) on PostgreSQL, to (e) or (f) on Citus, and to the row " +
+			"with 64 connections (1 for a single client, 256 for slower commits) below.",
 		"64 connections, 10-byte names, ascending ids and an empty store unless a row says otherwise. " +
 			"Each connection has one request in flight.",
 		"CPU: user and system time of the server for each create; after a + that of PostgreSQL, on Citus of the coordinator " +

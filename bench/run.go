@@ -150,7 +150,8 @@ func (b *bench) load(r *row, c *contender, p *process, seconds float64) (report 
 		"-address", p.address, "-path", c.path, "-id-name", c.idName, "-token", c.token,
 		"-clients", strconv.Itoa(r.conns), "-name-bytes", strconv.Itoa(r.nameBytes),
 		fmt.Sprintf("-scattered=%v", r.scattered), "-first", strconv.FormatInt(c.first, 10),
-		"-warm", b.warm.String(), "-window", time.Duration(seconds*float64(time.Second)).String(), "-pids", strings.Join(pids, ","))
+		"-warm", b.warm.String(), "-window", time.Duration(seconds*float64(time.Second)).String(),
+		"-pids", strings.Join(pids, ","))
 	if err != nil {
 		return report, err
 	}
