@@ -69,8 +69,8 @@ func (res result) notes() []string {
 			"with 64 connections (1 for a single client, 256 for slower commits) below.",
 		"64 connections, 10-byte names, ascending ids and an empty store unless a row says otherwise. " +
 			"Each connection has one request in flight.",
-		"CPU: user and system time of the server for each create; after a + that of PostgreSQL, on Citus of the coordinator " +
-			"and, after another +, of all workers. " +
+		"CPU: user and system time of the server for each create; after a + that of PostgreSQL, on Citus of the " +
+			"coordinator and, after another +, of all workers. " +
 			"Bytes: written to the block layer for each create. RSS: after start → under load.",
 		"All nodes of Citus share this machine with the service and the load, so more workers are not faster here. " +
 			"(f) is one client that lists 100 000 plants in pages of 1000: plants/s, and CPU for each plant.",
