@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
+	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/store/storetest"
 	"plantstore/internal/testkit"
@@ -68,13 +70,22 @@ func endCopy(t *testing.T, from, to string, signal syscall.Signal) (*testkit.Ser
 	return s, s.WaitExit() != 0
 }
 
+// engines are those of testkit, and Citus where it is installed.
+func engines() []testkit.Engine {
+	all := slices.Clone(testkit.Engines)
+	if pgtest.HasCitus() {
+		all = append(all, testkit.Engine{Name: "citus", Database: func(t *testing.T) string { return citus(t, "id") }})
+	}
+	return all
+}
+
 // A copy that is killed again and again continues each time and completes.
 func TestKill(t *testing.T) {
-	const n = 100_000
+	const n = 60_000
 	from := testkit.Engines[0].Database(t)
 	fill(t, openStore(t, from), "main", n)
 	token := testkit.IssueToken(t, from, "--name", "kept")
-	for _, e := range testkit.Engines {
+	for _, e := range engines() {
 		t.Run(e.Name, func(t *testing.T) {
 			to, kills := "", 0
 			for attempt := 0; kills == 0 && attempt < 100; attempt++ {
@@ -95,8 +106,8 @@ func TestKill(t *testing.T) {
 			}
 			s := testkit.Start(t, to)
 			s.Token = token
-			testkit.WantResponse(t, "read", s.Do(t, "GET", "/plants/99999", ""), 200,
-				`{"id":99999,"name":"Monstera deliciosa 99999","tag":"climber"}`)
+			testkit.WantResponse(t, "read", s.Do(t, "GET", "/plants/59999", ""), 200,
+				`{"id":59999,"name":"Monstera deliciosa 59999","tag":"climber"}`)
 		})
 	}
 }
@@ -156,7 +167,7 @@ func TestSourceInUse(t *testing.T) {
 
 // A target that must not be written to is refused and stays as it is.
 func TestRefusedTarget(t *testing.T) {
-	for _, e := range testkit.Engines {
+	for _, e := range engines() {
 		t.Run(e.Name, func(t *testing.T) {
 			from, to := testkit.Engines[0].Database(t), e.Database(t)
 			source, target := openStore(t, from), openStore(t, to)
