@@ -424,7 +424,7 @@ func TestCancel(t *testing.T) {
 	if !errors.Is(err, reason) {
 		t.Errorf("Copy() = %v, want %v", err, reason)
 	}
-	if n, err := target.Count(t.Context(), "main"); n < 3*1024 || n == 50_000 || err != nil {
+	if n, err := target.Count(t.Context(), "main"); n < 3*4096 || n == 50_000 || err != nil {
 		t.Errorf("%d plants were copied, %v", n, err)
 	}
 	if phase, done := progress.Now(); phase != (transfer.Phase{Name: "copying", Total: 50_000}) || done == 0 {

@@ -11,7 +11,8 @@ import (
 
 // A batch is written when it has one of these, and all are written when they together have maxPending bytes.
 const (
-	batchPlants = 1024 // Citus takes longer for more, and no engine much less
+	batchPlants = 4096
+	shardPlants = 1024 // instead, if there are several shards: the planner of Citus takes longer for larger batches
 	batchBytes  = 1 << 20
 	maxPending  = 16 << 20
 )
@@ -29,6 +30,7 @@ type writer struct {
 	batches map[int]*batch // by shard
 	pending int            // bytes of all batches
 	servers int            // for each of which there are to.Lanes() goroutines
+	limit   int            // plants of a batch
 }
 
 // batch is plants of one shard that are to be written.
@@ -38,7 +40,7 @@ type batch struct {
 }
 
 func newWriter(ctx context.Context, to Target) *writer {
-	w := &writer{to: to, jobs: make(chan func(context.Context) error), batches: map[int]*batch{}}
+	w := &writer{to: to, jobs: make(chan func(context.Context) error), batches: map[int]*batch{}, limit: batchPlants}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.addServer()
 	return w
@@ -74,6 +76,9 @@ func (w *writer) create(r plant.Record) error {
 	for server >= w.servers {
 		w.addServer()
 	}
+	if shard > 0 {
+		w.limit = shardPlants
+	}
 	b := w.batches[shard]
 	if b == nil {
 		b = new(batch)
@@ -85,7 +90,7 @@ func (w *writer) create(r plant.Record) error {
 	if w.pending >= maxPending {
 		return w.flush()
 	}
-	if len(b.plants) < batchPlants && b.bytes < batchBytes {
+	if len(b.plants) < w.limit && b.bytes < batchBytes {
 		return nil
 	}
 	return w.write(shard)
