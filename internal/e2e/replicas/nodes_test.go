@@ -3,6 +3,8 @@ package replicas
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"plantstore/internal/store/postgres/pgtest"
@@ -36,7 +38,7 @@ func TestNodesOfCluster(t *testing.T) {
 	p.WaitReady(t, true)
 	worker.Exec(t, "ALTER DATABASE "+database+" RESET synchronous_commit")
 
-	for _, test := range []struct {
+	for i, test := range []struct {
 		reason       string
 		fail, repair func() error
 	}{
@@ -54,20 +56,24 @@ func TestNodesOfCluster(t *testing.T) {
 				return status == 503 && body == text
 			})
 		}
-		created := 0
-		for id := range 40 { // of about half of them, the shard is on the other worker
-			if started.Create(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, id)).Status == 200 {
-				created++
-			}
-			if created == 2 {
-				break
-			}
+		var created atomic.Int64
+		var clients sync.WaitGroup
+		for id := range 12 { // of about half of them, the shard is on the other worker
+			clients.Go(func() {
+				a, err := started.Send("POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"x"}`, 100*i+id))
+				if err != nil {
+					t.Error(err)
+				} else if a.Status == 200 {
+					created.Add(1)
+				}
+			})
 		}
+		clients.Wait()
 		if err := test.repair(); err != nil {
 			t.Fatal(err)
 		}
-		if created < 2 {
-			t.Errorf("%s: %d plants were created on the other worker", test.reason, created)
+		if n := created.Load(); n < 2 {
+			t.Errorf("%s: %d plants were created on the other worker", test.reason, n)
 		}
 		p.WaitReady(t, true)
 		started.WaitReady(t, true)

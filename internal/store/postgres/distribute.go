@@ -218,9 +218,8 @@ const (
 
 	undistribute = "SELECT undistribute_table('plants')"
 
-	alterColumn = "SELECT alter_distributed_table('plants', distribution_column => $1, colocate_with => 'none')"
-	alterShards = "SELECT alter_distributed_table('plants', shard_count => $1, colocate_with => 'none')"
-	alterBoth   = `
+	// A parameter that is NULL leaves as it is what it is for.
+	alterDistributed = `
 		SELECT alter_distributed_table('plants', distribution_column => $1, shard_count => $2, colocate_with => 'none')`
 )
 
@@ -296,17 +295,18 @@ func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes []
 	report(fmt.Sprintf("Distributing %s by %s over %s on %s. Requests wait or get 503 meanwhile.",
 		plural(rows, "plant"), to.By, plural(to.Shards, "shard"), plural(len(nodes), "node")))
 	var err error
-	switch from := current.Distribution; {
-	case current.kind["plants"] != kindDistributed:
-		if _, err = tx.Exec(ctx, createDistributed, to.By, to.Shards); err == nil {
-			_, err = tx.Exec(ctx, removeLocal, "plants")
+	if current.kind["plants"] == kindDistributed {
+		var by *string
+		var shards *int
+		if to.By != current.By {
+			by = &to.By
 		}
-	case to.By == from.By:
-		_, err = tx.Exec(ctx, alterShards, to.Shards)
-	case to.Shards == from.Shards:
-		_, err = tx.Exec(ctx, alterColumn, to.By)
-	default:
-		_, err = tx.Exec(ctx, alterBoth, to.By, to.Shards)
+		if to.Shards != current.Shards {
+			shards = &to.Shards
+		}
+		_, err = tx.Exec(ctx, alterDistributed, by, shards)
+	} else if _, err = tx.Exec(ctx, createDistributed, to.By, to.Shards); err == nil {
+		_, err = tx.Exec(ctx, removeLocal, "plants")
 	}
 	if err != nil {
 		return fmt.Errorf("distribute plants: %w", explainDistribute(err))

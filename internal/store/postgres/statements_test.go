@@ -61,9 +61,7 @@ var allowed = map[string]string{
 		"LEFT JOIN pg_dist_partition p ON logicalrelid = to_regclass(name)",
 	"createDistributed": "SELECT create_distributed_table('plants', $1::text, shard_count => $2, colocate_with => 'none')",
 	"undistribute":      "SELECT undistribute_table('plants')",
-	"alterColumn":       "SELECT alter_distributed_table('plants', distribution_column => $1, colocate_with => 'none')",
-	"alterShards":       "SELECT alter_distributed_table('plants', shard_count => $1, colocate_with => 'none')",
-	"alterBoth": "SELECT alter_distributed_table('plants', distribution_column => $1, shard_count => $2, " +
+	"alterDistributed": "SELECT alter_distributed_table('plants', distribution_column => $1, shard_count => $2, " +
 		"colocate_with => 'none')",
 
 	// Of the catalog of Citus.
