@@ -87,7 +87,7 @@ func BenchmarkCopy(b *testing.B) {
 		fill(b, source, "main", n)
 		for _, to := range slices.Sorted(maps.Keys(openers)) {
 			b.Run(from+" to "+to, func(b *testing.B) {
-				var took, busy time.Duration
+				var took, busy, checked time.Duration
 				for range b.N {
 					target := openers[to](b)
 					start, before := time.Now(), cpu(b)
@@ -95,7 +95,13 @@ func BenchmarkCopy(b *testing.B) {
 						b.Fatal(err)
 					}
 					took, busy = took+time.Since(start), busy+cpu(b)-before
+					start = time.Now()
+					if _, err := transfer.Check(b.Context(), source, target, transfer.Options{}); err != nil {
+						b.Fatal(err)
+					}
+					checked += time.Since(start)
 				}
+				b.ReportMetric(checked.Seconds()/took.Seconds(), "check/copy")
 				b.ReportMetric(float64(busy.Nanoseconds())/float64(n*b.N), "cpu-ns/plant") // without the database server
 				b.ReportMetric(float64(n*b.N)/took.Seconds(), "plants/s")
 			})
