@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -99,6 +100,7 @@ func wantEqual(t *testing.T, sent []byte, received string) {
 
 // engines are the API on a database of each engine.
 type engines struct {
+	names  []string
 	apis   []http.Handler
 	stores int // used so far: each body gets a new one
 }
@@ -108,29 +110,46 @@ func (all *engines) Authenticate(context.Context, []string, token.Source) (*toke
 	return &token.Token{Store: fmt.Sprintf("process-%d-%d", os.Getpid(), all.stores), Scopes: token.AllScopes}, nil
 }
 
-// fuzzVariable has the address of the PostgreSQL of the first process: fuzzing starts more, which share it.
+// fuzzVariable has the addresses of the servers of the first process: fuzzing starts more, which share them.
 const fuzzVariable = "PLANTSTORE_TEST_FUZZ"
 
 func openEngines(f *testing.F) *engines {
 	f.Helper()
-	address := os.Getenv(fuzzVariable)
-	if address == "" {
-		// Durability does not matter here.
-		server := pgtest.Start(f, map[string]string{"fsync": "off", "full_page_writes": "off"})
-		address = server.SocketURL("postgres")
-		f.Setenv(fuzzVariable, address)
-	}
-	onServer, err := postgres.Open(f.Context(), address, postgres.Options{UnsafeDurability: true})
-	if err != nil {
-		f.Fatal(err)
+	addresses := os.Getenv(fuzzVariable)
+	if addresses == "" {
+		addresses = startServers(f)
+		f.Setenv(fuzzVariable, addresses)
 	}
 	onFile, err := sqlite.Open(f.Context(), filepath.Join(inMemory(f), "plants.db"))
 	if err != nil {
 		f.Fatal(err)
 	}
 	all := new(engines)
-	all.apis = []http.Handler{all.serve(f, onFile), all.serve(f, onServer)}
+	all.add(f, "SQLite", onFile)
+	for i, address := range strings.Fields(addresses) {
+		onServer, err := postgres.Open(f.Context(), address, postgres.Options{UnsafeDurability: true})
+		if err != nil {
+			f.Fatal(err)
+		}
+		all.add(f, []string{"PostgreSQL", "Citus"}[i], onServer)
+	}
 	return all
+}
+
+// startServers returns the addresses of a PostgreSQL database and, if it is installed, of one of Citus, with a space
+// between them. Durability does not matter here.
+func startServers(f *testing.F) (addresses string) {
+	f.Helper()
+	settings := map[string]string{"fsync": "off", "full_page_writes": "off"}
+	addresses = pgtest.Start(f, settings).SocketURL("postgres")
+	if !pgtest.HasCitus() {
+		return addresses
+	}
+	onCitus := pgtest.StartCluster(f, 2, settings).Database(f)
+	if err := postgres.Distribute(f.Context(), onCitus, postgres.Distribution{By: "id"}, func(string) {}); err != nil {
+		f.Fatal(err)
+	}
+	return addresses + " " + onCitus
 }
 
 // inMemory returns a folder in memory, where fsync costs nothing, if the system has one.
@@ -143,8 +162,8 @@ func inMemory(f *testing.F) string {
 	return folder
 }
 
-func (all *engines) serve(f *testing.F, st store.Store) http.Handler {
-	committer := commit.New(st, commit.Options{})
+func (all *engines) add(f *testing.F, name string, st store.Store) {
+	committer := commit.New(st, commit.Options{Shard: st.Shard})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -158,9 +177,10 @@ func (all *engines) serve(f *testing.F, st store.Store) http.Handler {
 			f.Error(err)
 		}
 	})
-	return httpapi.New(httpapi.Config{MaxBody: 64 << 10, AccessLog: httpapi.LogNone}, httpapi.Dependencies{
+	api := httpapi.New(httpapi.Config{MaxBody: 64 << 10, AccessLog: httpapi.LogNone}, httpapi.Dependencies{
 		Auth: all, Creator: committer, Reader: st, Editor: st, Connections: unlimited{}, Log: slog.New(slog.DiscardHandler),
 	})
+	all.names, all.apis = append(all.names, name), append(all.apis, api)
 }
 
 type result struct {
@@ -183,8 +203,8 @@ func (all *engines) send(t *testing.T, method, path string, body []byte) result 
 		if i == 0 {
 			first = a
 		} else if a.status != first.status || a.body != first.body || fmt.Sprint(a.header) != fmt.Sprint(first.header) {
-			t.Fatalf("%s %s %q: SQLite: %d %q %v, PostgreSQL: %d %q %v", method, path, body,
-				first.status, first.body, first.header, a.status, a.body, a.header)
+			t.Fatalf("%s %s %q: SQLite: %d %q %v, %s: %d %q %v", method, path, body,
+				first.status, first.body, first.header, all.names[i], a.status, a.body, a.header)
 		}
 	}
 	return first

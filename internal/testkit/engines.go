@@ -9,16 +9,37 @@ import (
 	"plantstore/internal/store/postgres/pgtest"
 )
 
-// Engine makes a new database for a test and returns the value of --db for it.
+// Engine makes an empty database for a test and returns the value of --db for it. The test is skipped if the machine
+// lacks the engine.
 type Engine struct {
 	Name     string
 	Database func(t *testing.T) string
 }
 
-// Engines are the engines that the product supports. The first needs no other program.
+// Engines are the engines that the product supports. The first needs no other program. The database of Citus is on
+// the coordinator of the cluster that the tests of a package share.
 var Engines = []Engine{
 	{"sqlite", func(t *testing.T) string { return filepath.Join(t.TempDir(), "plants.db") }},
 	{"postgres", func(t *testing.T) string { return pgtest.Database(t) }},
+	{"citus by id", func(t *testing.T) string { return Distributed(t, pgtest.SharedCluster(t), "id") }},
+	{"citus by store", func(t *testing.T) string { return Distributed(t, pgtest.SharedCluster(t), "store") }},
+}
+
+// OneOfEach is Engines with only one distribution of Citus, for tests that take long.
+func OneOfEach() []Engine { return Engines[:3] }
+
+// ServerEngines are the engines whose databases several processes on several machines can use.
+func ServerEngines() []Engine { return Engines[1:] }
+
+// Distributed returns the URL of a database of a cluster whose plants are distributed by a column.
+func Distributed(t *testing.T, c *pgtest.Cluster, by string) string {
+	t.Helper()
+	return c.Prepared(t, by, func(address string) {
+		out, errs, code := Run(t, nil, "db", "distribute", "--db", address, "--by", by)
+		if code != 0 {
+			t.Fatalf("db distribute --by %s: exit %d, %s%s", by, code, out, errs)
+		}
+	})
 }
 
 // OnEachEngine runs a test against a server on a new database of each engine.
@@ -29,27 +50,44 @@ func OnEachEngine(t *testing.T, test func(t *testing.T, s *Server), args ...stri
 }
 
 // Servers are one server on each engine, which must respond alike.
-type Servers []*Server
+type Servers []engineServer
 
-// StartOnEachEngine starts a server on a new database of each engine.
+type engineServer struct {
+	*Server
+	engine string
+}
+
+// StartOnEachEngine starts a server on a new database of each engine that the machine has.
 func StartOnEachEngine(t *testing.T, args ...string) (all Servers) {
 	t.Helper()
 	for _, e := range Engines {
-		all = append(all, Start(t, e.Database(t), args...))
+		if e.missing(t) {
+			continue
+		}
+		all = append(all, engineServer{Start(t, e.Database(t), args...), e.Name})
 	}
 	return all
+}
+
+// missing reports whether the machine lacks Citus, as a skipped test.
+func (e Engine) missing(t *testing.T) bool {
+	if !strings.HasPrefix(e.Name, "citus") || pgtest.HasCitus() {
+		return false
+	}
+	t.Run(e.Name, func(t *testing.T) { e.Database(t) })
+	return true
 }
 
 // Do sends a request to each server and fails the test where their responses differ.
 func (all Servers) Do(t testing.TB, method, path, body string, headers ...string) Response {
 	t.Helper()
 	first := all[0].Do(t, method, path, body, headers...)
-	for i, s := range all[1:] {
+	for _, s := range all[1:] {
 		a := s.Do(t, method, path, body, headers...)
 		if a.Status != first.Status || a.Body != first.Body ||
 			a.Header.Get("ETag") != first.Header.Get("ETag") || a.Header.Get("Link") != first.Header.Get("Link") {
 			t.Errorf("%s %s %.100s: %s returns %d %s, %s returns %d %s", method, path, body,
-				Engines[0].Name, first.Status, first.Body, Engines[i+1].Name, a.Status, a.Body)
+				all[0].engine, first.Status, first.Body, s.engine, a.Status, a.Body)
 		}
 	}
 	return first

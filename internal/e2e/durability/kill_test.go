@@ -29,6 +29,12 @@ func TestKill(t *testing.T) {
 		c.run(whileStarting, whileServing, withDatabase, whileServing, whileStopping, whileServing)
 		c.wantNoViolation()
 	})
+	t.Run("citus", func(t *testing.T) {
+		t.Parallel()
+		c := killCitus(t)
+		c.run(whileStarting, whileServing, whileStopping, whileServing)
+		c.wantNoViolation()
+	})
 }
 
 // The same holds after a power cut, which loses what was not synced.

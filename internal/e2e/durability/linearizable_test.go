@@ -39,7 +39,7 @@ const (
 // an order of all operations that explains every response.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
-	for _, e := range testkit.Engines {
+	for _, e := range testkit.OneOfEach() {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			db, servers := e.Database(t), 2

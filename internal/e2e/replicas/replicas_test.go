@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,10 +17,38 @@ import (
 	"plantstore/internal/testkit"
 )
 
+// nodesOf returns n URLs of one database. On Citus each is on another node: by id they start with the coordinator, by
+// store with the workers.
+func nodesOf(t *testing.T, e testkit.Engine, n int) (urls []string) {
+	t.Helper()
+	db := e.Database(t)
+	nodes := []string{db}
+	if strings.HasPrefix(e.Name, "citus") {
+		c := pgtest.SharedCluster(t)
+		nodes = append(nodes, c.Worker(0, db), c.Worker(1, db))
+	}
+	if e.Name == "citus by store" {
+		slices.Reverse(nodes)
+	}
+	for i := range n {
+		urls = append(urls, nodes[i%len(nodes)])
+	}
+	return urls
+}
+
+// startReplicas starts a server on each node. They all have the token of the first.
+func startReplicas(t *testing.T, nodes []string) (all []*testkit.Server) {
+	t.Helper()
+	for _, db := range nodes {
+		all = append(all, testkit.Start(t, db))
+		all[len(all)-1].Token = all[0].Token
+	}
+	return all
+}
+
 const (
 	racers     = 64
-	racedIDs   = 1000 // by two servers, and as many by three
-	racedStep  = 10   // ids that the clients create at the same time, each in another order
+	racedStep  = 10 // ids that the clients create at the same time, each in another order
 	nameOfRace = "plant %d of client %d"
 )
 
@@ -71,11 +101,15 @@ func race(t *testing.T, all []*testkit.Server, ids int) (winners []int, violatio
 // taken, every server returns the winner's plant, and the winner may repeat its create through any server.
 func TestOneWinnerForEachID(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{2, 3} {
-		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
+	for _, e := range testkit.ServerEngines() {
+		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
-			all := testkit.StartReplicas(t, pgtest.Database(t), n)
-			winners, violations := race(t, all, racedIDs)
+			n, ids := 2, 200
+			if e.Name == "postgres" {
+				n, ids = 3, 1000
+			}
+			all := startReplicas(t, nodesOf(t, e, n))
+			winners, violations := race(t, all, ids)
 			if len(violations) > 0 {
 				t.Fatalf("%d violations, the first: %s", len(violations), violations[0])
 			}
@@ -99,8 +133,8 @@ func TestOneWinnerForEachID(t *testing.T) {
 						t.Errorf("plant %d again, by its winner: %d %s", id, a.Status, a.Body)
 					}
 				}
-				if len(stored) != racedIDs {
-					t.Errorf("%d plants are stored, want %d", len(stored), racedIDs)
+				if len(stored) != ids {
+					t.Errorf("%d plants are stored, want %d", len(stored), ids)
 				}
 			}
 		})
@@ -137,79 +171,94 @@ func TestRaceCatchesTwoWinners(t *testing.T) {
 // Every server refuses a revoked token after two seconds.
 func TestRevokedOnEveryServer(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Database(t)
-	all := testkit.StartReplicas(t, db, 3)
-	credential := testkit.IssueToken(t, db, "--name", "short-lived")
-	for _, p := range all {
-		p.Token = credential
-		testkit.WantResponse(t, "before", p.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
-	}
-	if _, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", db, "short-lived"); code != 0 {
-		t.Fatalf("token revoke: exit %d, %s", code, errs)
-	}
-	revoked := time.Now()
-	var wg sync.WaitGroup
-	for i, p := range all {
-		wg.Go(func() {
-			for { // A busy client keeps its token in the cache.
-				after := time.Since(revoked) // The create itself may wait for the disk.
-				a, err := p.Send("POST", "/plants", `{"id":1,"name":"x"}`)
-				if err != nil {
-					t.Errorf("server %d: %v", i, err)
-					return
-				}
-				if a.Status != 200 {
-					testkit.WantError(t, "after", a, 40106)
-					t.Logf("server %d: revoked after %v", i, after.Round(time.Millisecond))
-					return
-				}
-				if after > 2*time.Second {
-					t.Errorf("server %d accepts the token %v after it was revoked", i, after)
-					return
-				}
+	for _, e := range testkit.ServerEngines() {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			nodes := nodesOf(t, e, 3)
+			all := startReplicas(t, nodes)
+			credential := testkit.IssueToken(t, nodes[1], "--name", "short-lived")
+			for _, p := range all {
+				p.Token = credential
+				testkit.WantResponse(t, "before", p.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
 			}
+			if _, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", nodes[2], "short-lived"); code != 0 {
+				t.Fatalf("token revoke: exit %d, %s", code, errs)
+			}
+			revoked := time.Now()
+			var wg sync.WaitGroup
+			for i, p := range all {
+				wg.Go(func() {
+					for { // A busy client keeps its token in the cache.
+						after := time.Since(revoked) // The create itself may wait for the disk.
+						a, err := p.Send("POST", "/plants", `{"id":1,"name":"x"}`)
+						if err != nil {
+							t.Errorf("server %d: %v", i, err)
+							return
+						}
+						if a.Status != 200 {
+							testkit.WantError(t, "after", a, 40106)
+							t.Logf("server %d: revoked after %v", i, after.Round(time.Millisecond))
+							return
+						}
+						if after > 2*time.Second {
+							t.Errorf("server %d accepts the token %v after it was revoked", i, after)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
 		})
 	}
-	wg.Wait()
 }
 
 // When one of three servers is killed under load, the others serve its clients, and no plant is lost.
 func TestServerOfThreeIsKilled(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Database(t)
-	all := testkit.StartReplicas(t, db, 3)
-	var targets []testkit.Target
-	for _, p := range all {
-		targets = append(targets, p.Target())
+	for _, e := range testkit.ServerEngines() {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			nodes := nodesOf(t, e, 3)
+			all := startReplicas(t, nodes)
+			var targets []testkit.Target
+			for _, p := range all {
+				targets = append(targets, p.Target())
+			}
+			tr := drive(t, true, targets...)
+			tr.wait(enoughCreates)
+			all[1].Kill()
+			tr.wait(5 * enoughCreates)
+			for _, p := range []*testkit.Server{all[0], all[2]} {
+				wantReady(t, p, 200)
+			}
+			for number := range tr.count() {
+				if number/100 == 503 && number != 50301 { // A busy server may refuse a create.
+					t.Errorf("error %d: the others did not serve", number)
+				}
+			}
+			tr.wantNoViolation(nodes[0])
+		})
 	}
-	tr := drive(t, true, targets...)
-	tr.wait(enoughCreates)
-	all[1].Kill()
-	tr.wait(5 * enoughCreates)
-	for _, p := range []*testkit.Server{all[0], all[2]} {
-		wantReady(t, p, 200)
-	}
-	for number := range tr.count() {
-		if number/100 == 503 && number != 50301 { // A busy server may refuse a create.
-			t.Errorf("error %d: the others did not serve", number)
-		}
-	}
-	tr.wantNoViolation(db)
 }
 
 // Ten servers that start at the same time on an empty database all serve, and one of them issues the first token.
 func TestTenStartAtOnce(t *testing.T) {
 	t.Parallel()
-	all := launchAll(t, pgtest.Database(t), 10)
-	first := oneFirstToken(t, all)
-	for i, p := range all {
-		p.Token = first
-		a := p.Create(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, i))
-		testkit.WantResponse(t, fmt.Sprint("server ", i), a, 200, `{"name":"x"}`)
-		wantReady(t, p, 200)
-	}
-	if stored := names(t, all[0]); len(stored) != len(all) {
-		t.Errorf("%d plants are stored, want %d", len(stored), len(all))
+	for _, e := range testkit.ServerEngines() {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			all := launchAll(t, nodesOf(t, e, 10))
+			first := oneFirstToken(t, all)
+			for i, p := range all {
+				p.Token = first
+				a := p.Create(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, i))
+				testkit.WantResponse(t, fmt.Sprint("server ", i), a, 200, `{"name":"x"}`)
+				wantReady(t, p, 200)
+			}
+			if stored := names(t, all[0]); len(stored) != len(all) {
+				t.Errorf("%d plants are stored, want %d", len(stored), len(all))
+			}
+		})
 	}
 }
 
@@ -240,7 +289,7 @@ func startTogether(t *testing.T, n int) (all []*testkit.Server, together bool) {
 	if _, err := other.Exec(t.Context(), "BEGIN; LOCK TABLE tokens IN ACCESS EXCLUSIVE MODE"); err != nil {
 		t.Fatal(err)
 	}
-	all = launchAll(t, db+"&lock_timeout=20s", n) // The server itself waits 5 s.
+	all = launchAll(t, slices.Repeat([]string{db + "&lock_timeout=20s"}, n)) // The server itself waits 5 s.
 	waiting := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = '" +
 		testkit.DatabaseName(t, db) + "'"
 	var first time.Time // when the first one waited
@@ -259,9 +308,9 @@ func startTogether(t *testing.T, n int) (all []*testkit.Server, together bool) {
 	return all, together
 }
 
-func launchAll(t *testing.T, db string, n int) (all []*testkit.Server) {
+func launchAll(t *testing.T, dbs []string) (all []*testkit.Server) {
 	t.Helper()
-	for range n {
+	for _, db := range dbs {
 		all = append(all, testkit.Launch(t, testkit.Serve(db)))
 	}
 	return all

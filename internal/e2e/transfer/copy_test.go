@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -14,7 +13,6 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
-	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/store/storetest"
 	"plantstore/internal/testkit"
@@ -70,22 +68,13 @@ func endCopy(t *testing.T, from, to string, signal syscall.Signal) (*testkit.Ser
 	return s, s.WaitExit() != 0
 }
 
-// engines are those of testkit, and Citus where it is installed.
-func engines() []testkit.Engine {
-	all := slices.Clone(testkit.Engines)
-	if pgtest.HasCitus() {
-		all = append(all, testkit.Engine{Name: "citus", Database: func(t *testing.T) string { return citus(t, "id") }})
-	}
-	return all
-}
-
 // A copy that is killed again and again continues each time and completes.
 func TestKill(t *testing.T) {
 	const n = 60_000
 	from := testkit.Engines[0].Database(t)
 	fill(t, openStore(t, from), "main", n)
 	token := testkit.IssueToken(t, from, "--name", "kept")
-	for _, e := range engines() {
+	for _, e := range testkit.OneOfEach() {
 		t.Run(e.Name, func(t *testing.T) {
 			to, kills := "", 0
 			for attempt := 0; kills == 0 && attempt < 100; attempt++ {
@@ -167,7 +156,7 @@ func TestSourceInUse(t *testing.T) {
 
 // A target that must not be written to is refused and stays as it is.
 func TestRefusedTarget(t *testing.T) {
-	for _, e := range engines() {
+	for _, e := range testkit.OneOfEach() {
 		t.Run(e.Name, func(t *testing.T) {
 			from, to := testkit.Engines[0].Database(t), e.Database(t)
 			source, target := openStore(t, from), openStore(t, to)
@@ -208,10 +197,12 @@ func TestManyStores(t *testing.T) {
 	if _, err := openStore(t, from).CreateBatch(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range testkit.Engines {
-		if got := runCopy(t, from, e.Database(t)); got.Created != stores || len(got.Stores) != stores {
-			t.Errorf("copy to %s: %d plants of %d stores, want %d", e.Name, got.Created, len(got.Stores), stores)
-		}
+	for _, e := range testkit.OneOfEach() {
+		t.Run(e.Name, func(t *testing.T) {
+			if got := runCopy(t, from, e.Database(t)); got.Created != stores || len(got.Stores) != stores {
+				t.Errorf("%d plants of %d stores, want %d", got.Created, len(got.Stores), stores)
+			}
+		})
 	}
 }
 
@@ -220,9 +211,11 @@ func TestEmptyAndMissing(t *testing.T) {
 	from := testkit.Engines[0].Database(t)
 	openStore(t, from)
 	for _, e := range testkit.Engines {
-		if got := runCopy(t, from, e.Database(t)); got.Plants != 0 || len(got.Stores) != 0 {
-			t.Errorf("copy of an empty database to %s = %+v", e.Name, got)
-		}
+		t.Run(e.Name, func(t *testing.T) {
+			if got := runCopy(t, from, e.Database(t)); got.Plants != 0 || len(got.Stores) != 0 {
+				t.Errorf("copy of an empty database = %+v", got)
+			}
+		})
 	}
 	missing := filepath.Join(t.TempDir(), "missing.db")
 	refuseCopy(t, "no such file or directory", missing, from)

@@ -47,16 +47,6 @@ func refuseCopy(t *testing.T, want, from, to string, args ...string) {
 	}
 }
 
-// citus creates a database on a Citus cluster whose plants are distributed by a column.
-func citus(t *testing.T, by string) string {
-	t.Helper()
-	db := pgtest.SharedCluster(t).Database(t)
-	if _, stderr, code := testkit.Run(t, nil, "db", "distribute", "--db", db, "--by", by); code != 0 {
-		t.Fatal(stderr)
-	}
-	return db
-}
-
 // texts are hard to keep unchanged.
 var texts = []string{
 	"", " ", "\t\r\n\v\f", "\x01\x1f\x7f", `quote " ' back\slash`, "e\u0301 is not \u00e9", "\ufeffBOM", "\ufffe\uffff",
@@ -149,7 +139,7 @@ func TestMove(t *testing.T) {
 	clients, plants := fillOverHTTP(t, s, db)
 	next := []string{pgtest.Database(t)}
 	if pgtest.HasCitus() {
-		next = append(next, citus(t, "id"), citus(t, "store"))
+		next = append(next, testkit.Engines[2].Database(t), testkit.Engines[3].Database(t))
 	}
 	var first summary
 	tokens := tokenList(t, db)
