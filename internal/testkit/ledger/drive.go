@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -44,15 +45,16 @@ func (s *service) do(method, path, body string) (*http.Response, []byte, error) 
 	return response, text, err
 }
 
-// drive creates plants with concurrent clients until none of them gets a response.
-func drive(s *service, l *ledger, clients int) error {
+// drive creates plants with concurrent clients, and changes some of them with edits, until none gets a response
+// or ctx ends. The clients are spread over the services, which share a database.
+func drive(ctx context.Context, all []*service, l *ledger, clients int, edits bool) error {
 	last := new(atomic.Int64)
 	last.Store(l.last)
 	failed := make(chan error, clients)
 	var wg sync.WaitGroup
-	for range clients {
+	for n := range clients {
 		wg.Go(func() {
-			if err := create(s, l, last); err != nil {
+			if err := create(ctx, all, n, l, last, edits); err != nil {
 				failed <- err
 			}
 		})
@@ -62,25 +64,44 @@ func drive(s *service, l *ledger, clients int) error {
 	return <-failed // an error of the ledger file; failures of the service are recorded in it
 }
 
-func create(s *service, l *ledger, last *atomic.Int64) error {
+// create is client n. When a service does not respond, it uses the next one, and it ends when none responds.
+func create(ctx context.Context, all []*service, n int, l *ledger, last *atomic.Int64, edits bool) error {
 	var stored *attempt // the last acknowledged plant
-	for {
-		a := compose(last.Add(1), stored)
-		lost, err := a.send(s, l)
-		if err != nil || lost {
+	for silent := 0; silent < len(all) && ctx.Err() == nil; {
+		a := compose(last.Add(1), stored, edits)
+		lost, err := a.send(all[n%len(all)], l)
+		if err != nil {
 			return err
 		}
-		if a.outcome == acked && a.kind == fresh {
+		silent++
+		if lost {
+			n++
+		} else {
+			silent = 0
+		}
+		switch {
+		case a.outcome == unknown && a.id == idOf(stored), a.outcome == acked && a.kind == drop:
+			stored = nil // Later attempts would make it impossible to tell what must be stored.
+		case a.outcome == acked && (a.kind == fresh || a.kind == edit):
 			stored = a
 		}
 		if a.outcome == unknown || a.outcome == refused && a.kind == fresh {
 			time.Sleep(5 * time.Millisecond) // The service is overloaded or failing.
 		}
 	}
+	return nil
 }
 
-// compose is the attempt of a number: mostly a new plant, sometimes one that must be refused or an acknowledged one.
-func compose(n int64, stored *attempt) *attempt {
+func idOf(a *attempt) int64 {
+	if a == nil {
+		return 0
+	}
+	return a.id
+}
+
+// compose is the attempt of a number: mostly a new plant, sometimes one that must be refused, or an acknowledged one
+// that is repeated or, with edits, changed.
+func compose(n int64, stored *attempt, edits bool) *attempt {
 	// The ids are scattered, so that a batch touches pages all over the database file.
 	a := &attempt{n: n, kind: fresh, id: int64(uint64(n) * 0x9E3779B97F4A7C15)}
 	name := fmt.Sprintf("plant %d, \"grün\" 🌱", n)
@@ -106,6 +127,11 @@ func compose(n int64, stored *attempt) *attempt {
 	case n%20 == 19 && stored != nil:
 		a.kind, a.id = taken, stored.id
 		a.body = encode(a.id, name, tag)
+	case n%10 == 5 && stored != nil && edits:
+		a.kind, a.id = edit, stored.id
+		a.body = encode(a.id, name, tag)
+	case n%20 == 9 && stored != nil && edits:
+		a.kind, a.id, a.body = drop, stored.id, stored.body
 	}
 	return a
 }
@@ -132,7 +158,8 @@ func (a *attempt) send(s *service, l *ledger) (lost bool, err error) {
 	if err := l.writeIntent(a); err != nil {
 		return false, err
 	}
-	response, text, err := s.do("POST", "/plants", a.body)
+	method, path, body := a.request()
+	response, text, err := s.do(method, path, body)
 	a.outcome, a.response = unknown, none
 	if lost = err != nil; !lost {
 		a.outcome, a.response = classify(response.StatusCode, text)
@@ -140,17 +167,35 @@ func (a *attempt) send(s *service, l *ledger) (lost bool, err error) {
 	return lost, l.writeOutcome(a)
 }
 
+func (a *attempt) request() (method, path, body string) {
+	switch a.kind {
+	case edit:
+		return "PUT", fmt.Sprintf("/plants/%d", a.id), a.body
+	case drop, gone:
+		return "DELETE", fmt.Sprintf("/plants/%d", a.id), ""
+	}
+	return "POST", "/plants", a.body
+}
+
+const (
+	removed  = "204"
+	notFound = 40401
+)
+
 // classify returns what a response promises. The numbers are those of docs/errors.md.
 func classify(status int, body []byte) (outcome, string) {
-	if status == http.StatusOK {
+	switch status {
+	case http.StatusOK:
 		return acked, string(bytes.TrimSuffix(body, []byte("\n")))
+	case http.StatusNoContent:
+		return acked, removed
 	}
 	var failure struct{ Error int }
 	if json.Unmarshal(body, &failure) != nil || failure.Error/100 != status {
 		return unknown, strconv.Itoa(status)
 	}
 	switch n := failure.Error; {
-	case n/100 == 400, n == 50301, n == 50303, n == 50304, n == 50305:
+	case n/100 == 400, n == notFound, n == 50301, n == 50303, n == 50304, n == 50305:
 		return refused, strconv.Itoa(n)
 	default:
 		return unknown, strconv.Itoa(n)

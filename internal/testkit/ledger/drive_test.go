@@ -22,7 +22,7 @@ type fake struct {
 
 	mu        sync.Mutex
 	plants    map[int64]string
-	creates   int
+	creates   int            // and changes
 	responses []fakeResponse // to the next creates, which are not stored
 	always    *fakeResponse  // to every create
 	list      *fakeResponse  // to every list
@@ -80,9 +80,24 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a := f.responses[0]
 		f.responses = f.responses[1:]
 		send(a)
+	case r.Method != "POST":
+		send(f.change(r.Method, strings.TrimPrefix(r.URL.Path, "/plants/"), string(body)))
 	default:
 		send(f.create(string(body)))
 	}
+}
+
+func (f *fake) change(method, path, body string) fakeResponse {
+	id, err := strconv.ParseInt(path, 10, 64)
+	if _, ok := f.plants[id]; err != nil || !ok {
+		return fakeResponse{status: 404, body: `{"error":40401,"message":"x"}`}
+	}
+	if method == "DELETE" {
+		delete(f.plants, id)
+		return fakeResponse{status: 204}
+	}
+	f.plants[id] = body
+	return fakeResponse{status: 200, body: body}
 }
 
 func (f *fake) create(body string) fakeResponse {
@@ -128,10 +143,11 @@ func (f *fake) page(r *http.Request) fakeResponse {
 // The clients create plants of every kind until the service is gone, and the ledger agrees with the service.
 func TestDrive(t *testing.T) {
 	f := newFake(t)
-	f.dieAfter = 120
+	f.dieAfter = 220
 	path := filepath.Join(t.TempDir(), "ledger")
-	args := []string{"drive", "--url", f.http.URL, "--ledger", path, "--clients", "4"}
-	if err := run(args, "secret", io.Discard); err != nil {
+	silent := "http://127.0.0.1:1"
+	args := []string{"drive", "--url", f.http.URL + "," + silent, "--ledger", path, "--clients", "4", "--edits"}
+	if err := run(t.Context(), args, "secret", io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	l, err := open(path)
@@ -143,24 +159,25 @@ func TestDrive(t *testing.T) {
 	for _, a := range l.attempts {
 		counts[string(a.kind)+" "+string(a.outcome)]++
 	}
-	for _, want := range []string{"fresh ACK", "again ACK", "wrong REFUSED", "taken REFUSED"} {
+	for _, want := range []string{"fresh ACK", "again ACK", "wrong REFUSED", "taken REFUSED", "edit ACK", "drop ACK"} {
 		if counts[want] < 4 {
 			t.Errorf("%d attempts are %s, want at least 4: %v", counts[want], want, counts)
 		}
 	}
-	if len(l.attempts) != 124 { // Each client ends with the first attempt that gets no response.
-		t.Errorf("%d attempts, want 124: %v", len(l.attempts), counts)
+	// Each client ends when neither service responds. Two of them start with the one that never does.
+	if len(l.attempts) != 220+2+4*2 {
+		t.Errorf("%d attempts, want 230: %v", len(l.attempts), counts)
 	}
 	f.locked(func() {
 		f.dieAfter = 0
 		for _, r := range f.requests {
-			if r != "Bearer secret application/json" {
+			if r != "Bearer secret application/json" && r != "Bearer secret " { // a remove has no body
 				t.Errorf("a request has %q", r)
 			}
 		}
 	})
 	var out bytes.Buffer
-	if err := run([]string{"verify", "--url", f.http.URL, "--ledger", path}, "secret", &out); err != nil {
+	if err := run(t.Context(), []string{"verify", "--url", f.http.URL, "--ledger", path}, "secret", &out); err != nil {
 		t.Errorf("verify: %v\n%s", err, out.String())
 	}
 	f.locked(func() {
@@ -169,7 +186,7 @@ func TestDrive(t *testing.T) {
 			break
 		}
 	})
-	err = run([]string{"verify", "--url", f.http.URL, "--ledger", path}, "secret", &out)
+	err = run(t.Context(), []string{"verify", "--url", f.http.URL, "--ledger", path}, "secret", &out)
 	if err == nil || !strings.Contains(err.Error(), "1 violations, the first: ") {
 		t.Errorf("verify without a plant: %v", err)
 	}
@@ -185,7 +202,7 @@ func TestDriveContinues(t *testing.T) {
 		{status: 502},
 	}
 	l := ledgerWith(t)
-	if err := drive(f.service, l, 1); err != nil {
+	if err := drive(t.Context(), []*service{f.service}, l, 1, false); err != nil {
 		t.Fatal(err)
 	}
 	l, err := open(l.file.Name())
@@ -202,7 +219,7 @@ func TestDriveNeedsItsFile(t *testing.T) {
 	f := newFake(t)
 	l := ledgerWith(t)
 	l.close()
-	if err := drive(f.service, l, 2); err == nil {
+	if err := drive(t.Context(), []*service{f.service}, l, 2, false); err == nil {
 		t.Error("no error with a closed file")
 	}
 	f.locked(func() {
@@ -218,7 +235,7 @@ func TestRunRefuses(t *testing.T) {
 		nil, {"grow", "--ledger", path}, {"drive", "--fish"}, {"verify", "--ledger", filepath.Join(path, "x", "y")},
 		{"verify", "--ledger", path, "--url", "http://127.0.0.1:1"},
 	} {
-		if err := run(args, "secret", io.Discard); err == nil {
+		if err := run(t.Context(), args, "secret", io.Discard); err == nil {
 			t.Errorf("run(%q) succeeds", args)
 		}
 	}
@@ -255,12 +272,12 @@ func TestClassify(t *testing.T) {
 
 // Attempts have every kind of tag, and those that are to be refused would be.
 func TestCompose(t *testing.T) {
-	f, stored := newFake(t), compose(1, nil)
+	f, stored := newFake(t), compose(1, nil, true)
 	f.create(stored.body)
 	tags, ids := map[string]bool{}, map[int64]bool{}
 	kinds, largest := map[kind]int{}, 0
 	for n := int64(2); n <= 400; n++ {
-		a := compose(n, stored)
+		a := compose(n, stored, false)
 		kinds[a.kind]++
 		largest = max(largest, len(a.body))
 		want := map[kind]int{fresh: 200, again: 200, wrong: 400, taken: 400}[a.kind]
@@ -290,10 +307,10 @@ func TestCompose(t *testing.T) {
 	if kinds[wrong] != 40 || kinds[again] != 40 || kinds[taken] != 20 {
 		t.Errorf("kinds %v, want 40 wrong, 40 again and 20 taken", kinds)
 	}
-	if a := compose(6, nil); a.kind != fresh {
+	if a := compose(6, nil, true); a.kind != fresh {
 		t.Errorf("without an acknowledged plant attempt 6 is %s", a.kind)
 	}
-	if a := compose(19, nil); a.kind != fresh {
+	if a := compose(19, nil, true); a.kind != fresh {
 		t.Errorf("without an acknowledged plant attempt 19 is %s", a.kind)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// kind is what an attempt to create a plant is meant to test.
+// kind is what an attempt to create or change a plant is meant to test.
 type kind string
 
 const (
@@ -18,6 +18,10 @@ const (
 	again kind = "again" // an acknowledged plant, unchanged
 	wrong kind = "wrong" // a body that the description forbids, with an id of its own
 	taken kind = "taken" // the id of an acknowledged plant, with another name
+
+	edit kind = "edit" // a replace of an acknowledged plant
+	drop kind = "drop" // a remove of an acknowledged plant
+	gone kind = "gone" // a repeated remove, which may find that the plant is removed
 )
 
 // outcome is what the response to an attempt promises.
@@ -40,7 +44,7 @@ type attempt struct {
 	body string // as it was sent
 
 	outcome  outcome
-	response string // the body of a 200, the error number of another response, or none
+	response string // the body of a 200, the status 204, the error number of another response, or none
 }
 
 // ledger is the file: one line before each attempt and one after it.

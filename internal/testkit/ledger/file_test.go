@@ -34,7 +34,7 @@ func TestFile(t *testing.T) {
 		outcomes := map[outcome]int{}
 		for n, a := range l.attempts {
 			outcomes[a.outcome]++
-			if want := compose(n, nil); n < 101 && (a.body != want.body || a.id != want.id || a.kind != want.kind) {
+			if want := compose(n, nil, false); n < 101 && (a.body != want.body || a.id != want.id || a.kind != want.kind) {
 				t.Errorf("attempt %d is %v, want %v", n, a, want)
 			}
 			want := map[outcome]string{acked: `{"name":"a b"}`, unknown: none, refused: "50301"}[a.outcome]
@@ -60,7 +60,7 @@ func writeAttempts(t *testing.T, l *ledger, path string) {
 	var wg sync.WaitGroup
 	for n := range int64(100) {
 		wg.Go(func() {
-			a := compose(n+1, nil)
+			a := compose(n+1, nil, false)
 			if err := l.writeIntent(a); err != nil {
 				t.Error(err)
 			}

@@ -3,34 +3,41 @@
 // a process of its own, its file is on a disk that is not cut off, and it shares no code with the service, so that
 // they cannot share a defect.
 //
-//	ledger drive --url URL --ledger FILE    create plants until the service is gone
-//	ledger verify --url URL --ledger FILE   compare what is stored with the ledger, and repeat unknown attempts
+//	ledger drive --url URL[,URL…] --ledger FILE   create plants until the service is gone, or SIGTERM
+//	ledger verify --url URL --ledger FILE         compare what is stored with the ledger, and repeat unknown attempts
 //
 // PLANTSTORE_TOKEN is the token. verify prints a report as JSON and exits with 1 if the service has broken a promise.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Getenv("PLANTSTORE_TOKEN"), os.Stdout); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv("PLANTSTORE_TOKEN"), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "ledger:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string, token string, out io.Writer) error {
+func run(ctx context.Context, args []string, token string, out io.Writer) error {
 	f := flag.NewFlagSet("ledger", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // The error is returned.
-	url := f.String("url", "", "`address` of the service")
+	urls := f.String("url", "", "`address` of the service, or several with commas between them")
 	path := f.String("ledger", "", "`path` of the ledger, which is created if it does not exist")
 	clients := f.Int("clients", 32, "number of concurrent clients")
+	edits := f.Bool("edits", false, "replace and remove plants too")
 	if len(args) == 0 {
 		return errors.New("the command is required: drive or verify")
 	}
@@ -41,12 +48,15 @@ func run(args []string, token string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s := newService(*url, token)
+	var all []*service
+	for url := range strings.SplitSeq(*urls, ",") {
+		all = append(all, newService(url, token))
+	}
 	switch args[0] {
 	case "drive":
-		err = drive(s, l, *clients)
+		err = drive(ctx, all, l, *clients, *edits)
 	case "verify":
-		err = printReport(s, l, out)
+		err = printReport(all[0], l, out)
 	default:
 		err = fmt.Errorf("command %q is unknown: use drive or verify", args[0])
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -14,7 +15,7 @@ import (
 type Report struct {
 	Intents, Acks, Refused, Unknown int
 
-	Stored, Absent int // how many unknown attempts were found stored, and how many not
+	Stored, Absent int // how many unknown attempts were found to have happened, and how many not
 	Lost           int // acknowledged plants, of any time, that are missing or changed
 	Violations     []string
 }
@@ -45,7 +46,7 @@ func verify(s *service, l *ledger, limit time.Duration) (*Report, error) {
 			r.Refused++
 		case unknown:
 			r.Unknown++
-			if stored[a.id] == a.body {
+			if stored[a.id] == a.result() {
 				r.Stored++
 			} else {
 				r.Absent++
@@ -72,11 +73,14 @@ func (r *Report) retry(s *service, l *ledger, before *attempt, limit time.Durati
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		l.last++
 		a := &attempt{n: l.last, kind: before.kind, id: before.id, body: before.body}
+		if a.kind == drop {
+			a.kind = gone
+		}
 		l.attempts[a.n] = a
 		if _, err := a.send(s, l); err != nil {
 			return err
 		}
-		if a.outcome == acked || a.outcome == refused && strings.HasPrefix(a.response, "400") {
+		if a.outcome == acked || a.outcome == refused && strings.HasPrefix(a.response, "40") {
 			return nil // compare checks that it is the right one.
 		}
 		if time.Now().After(deadline) {
@@ -120,8 +124,27 @@ func list(s *service) (map[int64]string, error) {
 
 // expectation is what the ledger promises about one id.
 type expectation struct {
-	body      string // the plant that was sent, or "" if only wrong ones were
-	must, may bool   // whether it must, or may, be stored
+	may   []string // what may be stored; "" is nothing
+	acked *attempt // the last acknowledged one that changes what is stored
+}
+
+// result is what is stored once an attempt has happened.
+func (a *attempt) result() string {
+	if a.kind == drop || a.kind == gone {
+		return ""
+	}
+	return a.body
+}
+
+// add applies an attempt. They are added in the order in which they were sent.
+func (e *expectation) add(a *attempt) {
+	switch {
+	case a.kind == wrong || a.kind == taken: // nothing may happen
+	case a.outcome == acked, a.kind == gone && a.response == strconv.Itoa(notFound):
+		e.may, e.acked = []string{a.result()}, a
+	case a.outcome == unknown:
+		e.may = append(e.may, a.result())
+	}
 }
 
 // compare reports every difference between the ledger and what is stored.
@@ -130,30 +153,30 @@ func (r *Report) compare(attempts map[int64]*attempt, stored map[int64]string) {
 	for _, n := range slices.Sorted(maps.Keys(attempts)) {
 		a := attempts[n]
 		r.checkResponse(a)
-		c := expected[a.id]
-		if c == nil {
-			c = new(expectation)
-			expected[a.id] = c
+		if expected[a.id] == nil {
+			expected[a.id] = &expectation{may: []string{""}}
 		}
-		if a.kind == fresh || a.kind == again {
-			c.body = a.body
-			c.must = c.must || a.outcome == acked
-			c.may = c.may || a.outcome == unknown
-		}
+		expected[a.id].add(a)
 	}
 	for _, id := range slices.Sorted(maps.Keys(expected)) {
-		switch c, found := expected[id], stored[id]; {
-		case found == "" && c.must:
+		e, found := expected[id], stored[id]
+		if slices.Contains(e.may, found) {
+			continue
+		}
+		if e.acked != nil {
 			r.Lost++
+		}
+		switch {
+		case found == "":
 			r.violation("plant %d was acknowledged and is lost", id)
-		case found == "": // refused, wrong or unknown
-		case !c.must && !c.may:
+		case e.acked != nil && e.acked.result() == "":
+			r.violation("plant %d was removed and is stored", id)
+		case e.acked != nil:
+			r.violation("plant %d was acknowledged and is stored differently: %.200s, want %.200s", id, found, e.may)
+		case len(e.may) == 1:
 			r.violation("plant %d was refused and is stored", id)
-		case found != c.body && c.must:
-			r.Lost++
-			r.violation("plant %d was acknowledged and is stored differently: %.200s, want %.200s", id, found, c.body)
-		case found != c.body:
-			r.violation("plant %d is stored differently than it was sent: %.200s, want %.200s", id, found, c.body)
+		default:
+			r.violation("plant %d is stored differently than it was sent: %.200s, want %.200s", id, found, e.may)
 		}
 	}
 	for id := range stored {
@@ -165,20 +188,33 @@ func (r *Report) compare(attempts map[int64]*attempt, stored map[int64]string) {
 
 // checkResponse reports a response that is impossible for its request.
 func (r *Report) checkResponse(a *attempt) {
-	is400 := strings.HasPrefix(a.response, "400")
 	ok := true
 	switch a.outcome {
 	case acked:
-		id := fmt.Sprintf(`"id":%d,`, a.id)
-		ok = (a.kind == fresh || a.kind == again) && a.response == strings.Replace(a.body, id, "", 1)
+		ok = a.response == a.acknowledgement()
 	case refused:
-		ok = !is400 || a.kind == taken && a.response == "40009" || a.kind == wrong && a.response != "40009"
+		ok = !strings.HasPrefix(a.response, "40") || a.kind == taken && a.response == "40009" ||
+			a.kind == wrong && strings.HasPrefix(a.response, "400") && a.response != "40009" ||
+			a.kind == gone && a.response == strconv.Itoa(notFound)
 	case unknown:
 		ok = a.response == none || a.response == "50302"
 	}
 	if !ok {
 		r.violation("a %s plant %d got %s %.200s", a.kind, a.id, a.outcome, a.response)
 	}
+}
+
+// acknowledgement is the response to an attempt that has happened.
+func (a *attempt) acknowledgement() string {
+	switch a.kind {
+	case fresh, again:
+		return strings.Replace(a.body, fmt.Sprintf(`"id":%d,`, a.id), "", 1)
+	case edit:
+		return a.body
+	case drop, gone:
+		return removed
+	}
+	return "nothing acknowledges it"
 }
 
 func (r *Report) violation(format string, args ...any) {

@@ -28,6 +28,9 @@ func compareTests() []compareTest {
 	takenBy := func(o outcome, response string) attempt {
 		return attempt{kind: taken, body: other, outcome: o, response: response}
 	}
+	change := func(k kind, o outcome, response string) attempt {
+		return attempt{kind: k, body: other, outcome: o, response: response}
+	}
 	return []compareTest{
 		{"stored", attempts(ack), one, "", 0},
 		{"lost", attempts(ack), "", "acknowledged and is lost", 1},
@@ -61,6 +64,24 @@ func compareTests() []compareTest {
 		{"taken, refused as wrong", attempts(ack, takenBy(refused, "40011")), one, "got REFUSED", 0},
 		{"taken over", attempts(ack, takenBy(unknown, none)), other, "stored differently", 1},
 		{"taken and acknowledged", attempts(ack, takenBy(acked, `{"name":"b"}`)), one, "got ACK", 0},
+
+		{"replaced", attempts(ack, change(edit, acked, other)), other, "", 0},
+		{"replaced and back", attempts(ack, change(edit, acked, other)), one, "stored differently", 1},
+		{"a 200 without the replaced plant", attempts(ack, change(edit, acked, `{"name":"b"}`)), other, "got ACK", 0},
+		{"replaced though refused", attempts(ack, change(edit, refused, "50303")), other, "stored differently", 1},
+		{"replaced, unknown", attempts(ack, change(edit, unknown, none)), one, "", 0},
+		{"replaced, unknown, and stored", attempts(ack, change(edit, unknown, "50302")), other, "", 0},
+		{"replaced, unknown, and lost", attempts(ack, change(edit, unknown, none)), "", "is lost", 1},
+		{"replaced, not found", attempts(ack, change(edit, refused, "40401")), one, "got REFUSED", 0},
+		{"removed", attempts(ack, change(drop, acked, "204")), "", "", 0},
+		{"removed and stored", attempts(ack, change(drop, acked, "204")), one, "was removed and is stored", 1},
+		{"removed though refused", attempts(ack, change(drop, refused, "50303")), "", "is lost", 1},
+		{"removed, unknown", attempts(ack, change(drop, unknown, none)), one, "", 0},
+		{"removed, unknown, and gone", attempts(ack, change(drop, unknown, none)), "", "", 0},
+		{"removed, not found", attempts(ack, change(drop, refused, "40401")), one, "got REFUSED", 0},
+		{"removed at the second try", attempts(ack, change(drop, unknown, none), change(gone, refused, "40401")), "", "", 0},
+		{"removed at the second try and stored",
+			attempts(ack, change(drop, unknown, none), change(gone, refused, "40401")), one, "was removed and is stored", 1},
 	}
 }
 
