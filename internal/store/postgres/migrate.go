@@ -39,6 +39,7 @@ func (s *Store) prepare(ctx context.Context, config *pgx.ConnConfig) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	s.pooled.Store(sessionOf(conn).pooled)
 	if err := conn.QueryRow(ctx, hasCitus, pgx.QueryExecModeSimpleProtocol).Scan(&s.citus); err != nil {
 		return translate(err)
 	}

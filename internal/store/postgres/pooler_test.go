@@ -193,6 +193,25 @@ func TestReplyIsLostBehindPooler(t *testing.T) {
 	})
 }
 
+// A pooler that takes the place of a server is detected when a connection is opened.
+func TestPoolerIsAdded(t *testing.T) {
+	t.Parallel()
+	pooler := pgtest.StartPooler(t, pgtest.Shared(t), "transaction")
+	s := openStore(t, pooler.URL(databaseOf(t, pgtest.Database(t))))
+	s.pooled.Store(false) // as if the connections so far were direct
+	s.pool.Reset()
+	create(t, s, record(1))
+	wantStored(t, s, record(1))
+	conn, err := s.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if mode := conn.Conn().Config().DefaultQueryExecMode; mode != pooledMode {
+		t.Errorf("the mode of a connection is %v, want %v", mode, pooledMode)
+	}
+}
+
 // What a pooler can't do is refused with a hint when the database is opened.
 func TestPoolerRefuses(t *testing.T) {
 	t.Parallel()
