@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -119,5 +121,76 @@ func TestLayoutFollowsTheCluster(t *testing.T) {
 		} else {
 			want(2, d.Shards)
 		}
+	}
+}
+
+// Lists are complete and in order, whatever the distances between the ids.
+func TestListOfAllShards(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, distributed(t, "id"))
+	var all []int64
+	for i := range int64(400) {
+		all = append(all, i-1000, i*i*i, 1e9+10*i) // dense, ever farther apart, regular
+	}
+	all = append(all, math.MinInt64, math.MinInt64+1, math.MaxInt64-1, math.MaxInt64)
+	slices.Sort(all)
+	all = slices.Compact(all)
+	var batch []plant.Record
+	for _, id := range all {
+		batch = append(batch, storetest.Record("main", id, "Fern", "-"))
+	}
+	if _, err := s.CreateBatch(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []int{1, 7, 100, 1000, 5000} {
+		for round := range 2 { // with the spacings of the first round
+			var read []int64
+			var after *int64
+			for {
+				page := listIDs(t, s, after, limit)
+				if len(page) == 0 {
+					break
+				}
+				if len(page) < limit && page[len(page)-1] != math.MaxInt64 {
+					t.Errorf("limit %d, round %d: a page of %d plants is not the last", limit, round, len(page))
+				}
+				read = append(read, page...)
+				after = &page[len(page)-1]
+			}
+			if !slices.Equal(read, all) {
+				t.Errorf("limit %d, round %d: %d plants, want %d in order", limit, round, len(read), len(all))
+			}
+		}
+	}
+}
+
+func TestSpacing(t *testing.T) {
+	var s spacing
+	page := func(ids ...int64) (page []plant.New) {
+		for _, id := range ids {
+			page = append(page, plant.New{ID: id})
+		}
+		return page
+	}
+	want := func(first int64, plants int, want int64) {
+		t.Helper()
+		if got := s.last("main", first, plants); got != want {
+			t.Errorf("last(%d, %d) = %d, want %d", first, plants, got, want)
+		}
+	}
+	want(0, 10, math.MaxInt64)
+	s.record("main", page(5))
+	want(0, 10, math.MaxInt64)
+	s.record("main", page(10, 20, 30, 50))
+	s.record("other", page(1, 2))
+	want(-100, 8, -100+133)
+	want(math.MaxInt64-100, 8, math.MaxInt64)
+	s.record("main", page(math.MinInt64, math.MaxInt64))
+	want(math.MinInt64, 1, math.MaxInt64)
+	for i := range 2 * maxSpacings {
+		s.record(fmt.Sprint(i), page(1, 2))
+	}
+	if n := len(s.byStore); n > maxSpacings {
+		t.Errorf("%d spacings are remembered", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,7 +31,7 @@ const (
 	listPlants = `
 		SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END,
 			CASE WHEN octet_length(tag) <= 65536 THEN tag END
-		FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3`
+		FROM plants WHERE store = $1 AND id >= $2 AND id <= $4 ORDER BY id LIMIT $3`
 
 	getPlant       = "SELECT name, tag FROM plants WHERE store = $1 AND id = $2"
 	countPlants    = "SELECT count(*) FROM plants WHERE store = $1"
@@ -103,7 +104,7 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 // List implements store.Plants.
 func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.New, err error) {
 	err = s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
-		page, err = list(ctx, conn, storeName, after, limit)
+		page, err = s.list(ctx, conn, storeName, after, limit)
 		for _, p := range page {
 			err = cmp.Or(err, store.CheckText(&p.Name, p.Tag))
 		}
@@ -115,21 +116,29 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 	return page, nil
 }
 
-// list runs one query, and two more for each large plant.
-func list(
+// list runs one query, two more for each large plant, and another if spacing was wrong.
+func (s *Store) list(
 	ctx context.Context, conn *pgx.Conn, storeName string, after *int64, limit int,
 ) (page []plant.New, err error) {
-	for size := 0; len(page) < limit && size < store.PageBytes; {
+	l := s.layout.Load()
+	inAllShards := l != nil && !l.byStore
+	for size, estimate := 0, inAllShards; len(page) < limit && size < store.PageBytes; {
 		first, ok := store.FirstAfter(after)
 		if !ok {
 			break
 		}
-		rows, err := conn.Query(ctx, listPlants, storeName, first, limit-len(page))
+		last, want := int64(math.MaxInt64), limit-len(page)
+		if estimate {
+			last = s.spacing.last(storeName, first, want)
+			estimate = false // a second one would be as wrong
+		}
+		rows, err := conn.Query(ctx, listPlants, storeName, first, want, last)
 		if err != nil {
 			return nil, err
 		}
 		var large *int64
 		var name pgtype.Text // null where the plant is large
+		before := len(page)
 		for size < store.PageBytes && large == nil && rows.Next() {
 			var p plant.New
 			if err := rows.Scan(&p.ID, &name, &p.Tag); err != nil {
@@ -144,8 +153,15 @@ func list(
 			size += p.Size()
 		}
 		rows.Close() // discards the remaining rows
-		if err := rows.Err(); err != nil || large == nil {
-			return page, err
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+		if large == nil {
+			if len(page)-before == want || size >= store.PageBytes || last == math.MaxInt64 {
+				break
+			}
+			after = &last
+			continue
 		}
 		after = large
 		p := plant.New{ID: *large}
@@ -158,6 +174,9 @@ func list(
 		}
 		page = append(page, p)
 		size += p.Size()
+	}
+	if inAllShards {
+		s.spacing.record(storeName, page)
 	}
 	return page, nil
 }

