@@ -18,7 +18,6 @@ const (
 	defaultLimit = 100
 	maxLimit     = 1000
 	maxPage      = store.PageBytes  // bytes after which a page ends: each client that reads slowly keeps as many
-	maxRead      = 100              // plants of one read
 	maxCounts    = 2                // counts in flight: each reads all plants of a store
 	countWait    = time.Second      // for a count to start
 	countTime    = 20 * time.Second // for a count to end: many clients and proxies have a timeout of 30 s
@@ -69,35 +68,25 @@ func (a *API) link(limit int, after int64) string {
 // a request is bounded. It returns the cursor of the next page, or nil after the last plant.
 func (a *API) readPage(x *exchange, p page) (next *int64, err error) {
 	x.buf = append(x.buf[:0], '[')
-	after := p.after
-	for written := 0; ; {
-		n := min(p.limit-written, maxRead)
-		plants, err := a.deps.Reader.List(x.context(), x.token.Store, after, n+1) // one more shows whether any follows
-		if err != nil {
-			return nil, err
-		}
-		read, err := x.appendPlants(plants, n, written == 0)
-		if err != nil {
-			return nil, err
-		}
-		written += read
-		follows := read < len(plants)
-		if !follows && len(x.buf) < maxPage { // a longer list would have filled the page
-			break
-		}
+	plants, err := a.deps.Reader.List(x.context(), x.token.Store, p.after, p.limit+1) // one more shows whether any follows
+	if err != nil {
+		return nil, err
+	}
+	read, err := x.appendPlants(plants, p.limit)
+	if err != nil {
+		return nil, err
+	}
+	if read < len(plants) || len(x.buf) >= maxPage { // a shorter list has no more plants
 		last := plants[read-1].ID // a pointer into plants would keep all their text in memory
-		after = &last
-		if !follows { // a large list ends at maxPage whether more plants follow or not
-			if plants, err = a.deps.Reader.List(x.context(), x.token.Store, after, 1); err != nil {
-				return nil, err
-			}
-			if len(plants) == 0 {
-				break
-			}
+		next = &last
+	}
+	if next != nil && read == len(plants) { // a large list ends at maxPage whether more plants follow or not
+		more, err := a.deps.Reader.List(x.context(), x.token.Store, next, 1)
+		if err != nil {
+			return nil, err
 		}
-		if written == p.limit || len(x.buf) >= maxPage {
-			next = after
-			break
+		if len(more) == 0 {
+			next = nil
 		}
 	}
 	x.buf = append(x.buf, ']')
@@ -105,7 +94,7 @@ func (a *API) readPage(x *exchange, p page) (next *int64, err error) {
 }
 
 // appendPlants appends the first n plants to the buffer, or fewer where they fill the page, and returns how many.
-func (x *exchange) appendPlants(plants []plant.New, n int, first bool) (read int, err error) {
+func (x *exchange) appendPlants(plants []plant.New, n int) (read int, err error) {
 	size := 0
 	for _, p := range plants {
 		size += p.Size() + members
@@ -115,7 +104,7 @@ func (x *exchange) appendPlants(plants []plant.New, n int, first bool) (read int
 	}
 	x.buf = slices.Grow(x.buf, size)
 	for ; read < min(n, len(plants)) && len(x.buf) < maxPage; read++ {
-		if !first || read > 0 {
+		if read > 0 {
 			x.buf = append(x.buf, ',')
 		}
 		x.buf = plants[read].AppendJSON(x.buf)

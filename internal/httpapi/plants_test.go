@@ -295,7 +295,7 @@ func TestStoreFailures(t *testing.T) {
 		{"POST", "/plants", `{"id":7,"name":"x"}`, "Create 1", nil},
 		{"GET", "/plants/7", "", "Get 1", nil},
 		{"GET", "/plants", "", "List 1", nil},
-		{"GET", "/plants?limit=200", "", "List 2", nil},
+		{"GET", "/plants", "", "List 2", nil},
 		{"GET", "/plants", "", "Count 1", []string{"Prefer", "count=exact"}},
 		{"PUT", "/plants/7", fern, "Replace 1", nil},
 		{"PUT", "/plants/7", fern, "Get 1", []string{"If-Match", fernETag}},
@@ -325,8 +325,8 @@ func TestStoreFailures(t *testing.T) {
 				continue // not a failure: see TestBusyCount
 			}
 			s := ferns(7)
-			for id := range int64(150) {
-				s.plants[id] = s.plants[7]
+			if r.call == "List 2" { // follows a list that ends early
+				s.plants[7] = plant.Plant{Name: strings.Repeat("n", store.PageBytes)}
 			}
 			s.fail[r.call] = fmt.Errorf("%s: %w", inside, test.err)
 			a, log := newAPI(Config{}, Dependencies{Creator: s, Reader: s, Editor: s})
