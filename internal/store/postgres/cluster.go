@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -130,21 +129,6 @@ func (s *Store) refreshLayout(ctx context.Context, conn *pgx.Conn) error {
 
 func (l *layout) equal(other *layout) bool {
 	return l.byStore == other.byStore && slices.Equal(l.shards, other.shards)
-}
-
-const layoutInterval = time.Second
-
-// watchLayout reads the layout again and again until the store is closed.
-func (s *Store) watchLayout(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(layoutInterval):
-			// After a failure the layout stays as it was, which is right: see layout.
-			_ = s.read(ctx, readTimeout, s.refreshLayout)
-		}
-	}
 }
 
 // Shard implements store.Plants.

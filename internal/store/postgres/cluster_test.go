@@ -194,3 +194,23 @@ func TestSpacing(t *testing.T) {
 		t.Errorf("%d spacings are remembered", n)
 	}
 }
+
+// Every server has its own lanes, unless the URL allows too few connections.
+func TestConnectionsOfCluster(t *testing.T) {
+	for _, test := range []struct{ servers, conns, all, creates, lanes int }{
+		{1, 0, 8, 4, 4},
+		{2, 0, 8, 4, 2},
+		{3, 0, 10, 6, 2},
+		{10, 0, 24, 20, 2},
+		{10, 24, 24, 12, 2},
+		{10, 2, 2, 1, 1},
+	} {
+		s := newStore(Options{})
+		s.layout.Store(&layout{servers: test.servers})
+		all := s.divideConns(test.conns)
+		if got := [3]int{all, cap(s.createSlots), s.Lanes()}; got != [3]int{test.all, test.creates, test.lanes} {
+			t.Errorf("%d servers, %d connections: %v connections, creates and lanes, want %+v",
+				test.servers, test.conns, got, test)
+		}
+	}
+}

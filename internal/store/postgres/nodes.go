@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	nodePeriod         = 2 * time.Second // between two checks of the nodes
+	nodePeriod         = time.Second     // between two checks of the nodes
 	nodeConnectTimeout = time.Second     // of a connection from one node to another
 	nodeQueryTimeout   = 2 * time.Second // of the question for the settings
 	nodeCheckTimeout   = 10 * time.Second
@@ -254,10 +254,12 @@ func nodesError(nodes []node, opts Options) error {
 	return err
 }
 
-// nodeMonitor checks the nodes of a cluster in the background. A nil monitor is that of a database on one server.
+// nodeMonitor checks the nodes of a cluster in the background, and reads its layout. A nil monitor is that of a
+// database on one server.
 type nodeMonitor struct {
 	conn    *nodeConn
 	opts    Options
+	layout  func(context.Context, *pgx.Conn) error
 	current atomic.Pointer[error] // of nodesError
 	stop    context.CancelFunc
 	stopped chan struct{}
@@ -265,11 +267,13 @@ type nodeMonitor struct {
 
 // monitorNodes refuses a cluster with a node that can lose what it confirms, and otherwise starts to check its
 // nodes. A node that does not respond is not refused: the plants on the others can be served.
-func monitorNodes(ctx context.Context, config *pgx.ConnConfig, opts Options) (*nodeMonitor, error) {
-	m := &nodeMonitor{conn: newNodeConn(config), opts: opts, stopped: make(chan struct{})}
+func (s *Store) monitorNodes(ctx context.Context, config *pgx.ConnConfig) (*nodeMonitor, error) {
+	m := &nodeMonitor{
+		conn: newNodeConn(config), opts: s.opts, layout: s.refreshLayout, stopped: make(chan struct{}),
+	}
 	nodes, err := m.conn.nodes(ctx)
 	if err == nil {
-		err = nodesError(nodes, opts)
+		err = nodesError(nodes, s.opts)
 		m.current.Store(&err)
 		err = m.unsafe()
 	}
@@ -293,6 +297,7 @@ func (m *nodeMonitor) run(ctx context.Context) {
 		}
 		nodes, err := m.conn.nodes(ctx)
 		if err == nil {
+			_ = m.layout(ctx, m.conn.conn) // after a failure it stays as it was, which is right: see layout
 			err = nodesError(nodes, m.opts)
 		} else if m.unsafe() != nil {
 			continue // probably it still is

@@ -27,10 +27,9 @@ type Store struct {
 	nodes  *nodeMonitor
 	pooled atomic.Bool // whether new connections are expected to reach a pooler
 
-	citus     bool // the database has the extension
-	layout    atomic.Pointer[layout]
-	spacing   spacing
-	stopWatch context.CancelFunc // ends watchLayout
+	citus   bool // the database has the extension
+	layout  atomic.Pointer[layout]
+	spacing spacing
 
 	opened        time.Time
 	lastDuplicate atomic.Int64 // when insertNew last found an existing id, in nanoseconds since opened
@@ -128,17 +127,12 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
 	}
 	err = s.Check(ctx)
 	if err == nil && s.citus {
-		s.nodes, err = monitorNodes(ctx, config.ConnConfig, s.opts)
+		s.nodes, err = s.monitorNodes(ctx, config.ConnConfig)
 	}
 	if err != nil {
 		s.pool.Close()
-		return err
 	}
-	ctx, s.stopWatch = context.WithCancel(context.WithoutCancel(ctx))
-	if s.citus {
-		go s.watchLayout(ctx)
-	}
-	return nil
+	return err
 }
 
 // divideConns divides the connections between creates and everything else, and returns how many there are.
@@ -148,11 +142,13 @@ func (s *Store) divideConns(conns int) int {
 		servers = l.servers
 	}
 	s.lanes = max(minLanes, maxLanes/servers)
-	if conns == 0 {
-		conns = s.lanes*servers + defaultConns - maxLanes
+	creates := s.lanes * servers
+	if conns == 0 { // the URL does not set pool_max_conns
+		conns = creates + defaultConns - maxLanes
+	} else {
+		creates = max(1, min(creates, conns/2))
+		s.lanes = min(s.lanes, creates)
 	}
-	creates := max(1, min(s.lanes*servers, conns/2))
-	s.lanes = min(s.lanes, creates)
 	s.createSlots = make(chan struct{}, creates)
 	s.otherSlots = s.createSlots
 	if conns > creates {
@@ -198,7 +194,6 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.stopWatch()
 	closed := make(chan struct{})
 	go func() {
 		s.nodes.close()

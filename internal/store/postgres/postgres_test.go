@@ -208,7 +208,7 @@ func TestPool(t *testing.T) {
 			t.Errorf("pool_max_conns=%s: the pool may have %d connections, want %d", test.param, got, want)
 		}
 		var wg sync.WaitGroup
-		for i := range 40 { // many more clients than connections
+		for i := range 20 { // more clients than connections
 			wg.Go(func() {
 				if _, err := s.CreateBatch(t.Context(), []plant.Record{record(i)}); err != nil {
 					t.Errorf("CreateBatch() = %v", err)
