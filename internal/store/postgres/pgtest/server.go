@@ -191,9 +191,13 @@ func (s *Server) waitUntilReady() error {
 // Stop stops the server in PostgreSQL's fast mode: it ends the sessions and keeps what is committed.
 func (s *Server) Stop() error { return s.end(syscall.SIGINT) }
 
-// Kill9 kills the server, and returns when its child processes have ended too.
+// Kill9 kills the server with its child processes at once, as a crash of the machine does, and returns when all have
+// ended. A child process that is not killed would complete its transaction.
 func (s *Server) Kill9() error {
 	children := childrenOf(s.process.Pid)
+	if err := s.signalAll(syscall.SIGKILL); err != nil {
+		return err
+	}
 	if err := s.end(syscall.SIGKILL); err != nil {
 		return err
 	}
