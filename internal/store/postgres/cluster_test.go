@@ -14,6 +14,7 @@ import (
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
+	"plantstore/internal/token"
 )
 
 // distributed returns the URL of a database of the shared cluster whose plants are distributed by a column.
@@ -198,10 +199,10 @@ func TestSpacing(t *testing.T) {
 // Every server has its own lanes, unless the URL allows too few connections.
 func TestConnectionsOfCluster(t *testing.T) {
 	for _, test := range []struct{ servers, conns, all, creates, lanes int }{
-		{1, 0, 8, 4, 4},
-		{2, 0, 8, 4, 2},
-		{3, 0, 10, 6, 2},
-		{10, 0, 24, 20, 2},
+		{1, 0, 10, 4, 4},
+		{2, 0, 10, 4, 2},
+		{3, 0, 12, 6, 2},
+		{10, 0, 26, 20, 2},
 		{10, 24, 24, 12, 2},
 		{10, 2, 2, 1, 1},
 	} {
@@ -212,5 +213,20 @@ func TestConnectionsOfCluster(t *testing.T) {
 			t.Errorf("%d servers, %d connections: %v connections, creates and lanes, want %+v",
 				test.servers, test.conns, got, test)
 		}
+	}
+}
+
+// On a cluster a lookup of a token does not wait for reads of plants, which may hang with a node.
+func TestTokensHaveTheirOwnSlots(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, distributed(t, "id"))
+	for range cap(s.otherSlots) {
+		s.otherSlots <- struct{}{}
+	}
+	if _, err := s.TokenByHash(t.Context(), [32]byte{}); !errors.Is(err, token.ErrUnknown) {
+		t.Errorf("TokenByHash() while plants are read = %v, want %v", err, token.ErrUnknown)
+	}
+	for range cap(s.otherSlots) {
+		<-s.otherSlots
 	}
 }

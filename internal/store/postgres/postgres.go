@@ -35,8 +35,9 @@ type Store struct {
 	lastDuplicate atomic.Int64 // when insertNew last found an existing id, in nanoseconds since opened
 
 	lanes int // for each server
-	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads.
-	createSlots, otherSlots chan struct{}
+	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads, and on
+	// Citus lookups of tokens too: reads of plants on a node that hangs would delay the creates on the other nodes.
+	createSlots, otherSlots, tokenSlots chan struct{}
 }
 
 var _ store.Store = (*Store)(nil)
@@ -51,6 +52,7 @@ const (
 	defaultConns = 8 // connections in use at most, unless the URL sets pool_max_conns
 	maxLanes     = 4 // on a server; more concurrent batches are smaller batches, and commit no more plants
 	minLanes     = 2 // on each of several servers
+	tokenConns   = 2 // for lookups of tokens, on Citus
 
 	connectTimeout = 3 * time.Second // unless the URL sets connect_timeout
 	pingTimeout    = time.Second     // of the check of a connection that was idle for a second
@@ -137,22 +139,29 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
 
 // divideConns divides the connections between creates and everything else, and returns how many there are.
 func (s *Store) divideConns(conns int) int {
-	servers := 1
+	servers, tokens := 1, 0
 	if l := s.layout.Load(); l != nil {
-		servers = l.servers
+		servers, tokens = l.servers, tokenConns
 	}
 	s.lanes = max(minLanes, maxLanes/servers)
 	creates := s.lanes * servers
 	if conns == 0 { // the URL does not set pool_max_conns
-		conns = creates + defaultConns - maxLanes
+		conns = creates + defaultConns - maxLanes + tokens
 	} else {
 		creates = max(1, min(creates, conns/2))
 		s.lanes = min(s.lanes, creates)
 	}
 	s.createSlots = make(chan struct{}, creates)
 	s.otherSlots = s.createSlots
+	if conns-creates <= tokens {
+		tokens = 0 // There are too few.
+	}
 	if conns > creates {
-		s.otherSlots = make(chan struct{}, conns-creates)
+		s.otherSlots = make(chan struct{}, conns-creates-tokens)
+	}
+	s.tokenSlots = s.otherSlots
+	if tokens > 0 {
+		s.tokenSlots = make(chan struct{}, tokens)
 	}
 	return conns
 }

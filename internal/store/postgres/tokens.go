@@ -50,7 +50,7 @@ func (s *Store) RevokeToken(_ context.Context, name string, at time.Time) error 
 
 // TokenByHash implements store.Tokens.
 func (s *Store) TokenByHash(ctx context.Context, hash token.Hash) (t token.Token, err error) {
-	err = s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) (err error) {
+	err = s.readIn(ctx, s.tokenSlots, readTimeout, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		t, err = scanToken(conn.QueryRow(ctx, tokenByHash, hash[:]))
 		return err
 	})

@@ -119,12 +119,16 @@ type query func(ctx context.Context, conn *pgx.Conn) error
 // When ctx ends, read stops waiting for a slot, but a query that has started continues until its timeout: pgx
 // can only cancel it by closing the connection, and a new connection costs more than the rest of a query.
 func (s *Store) read(ctx context.Context, timeout time.Duration, run query) error {
+	return s.readIn(ctx, s.otherSlots, timeout, run)
+}
+
+func (s *Store) readIn(ctx context.Context, slots chan struct{}, timeout time.Duration, run query) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := acquireSlot(ctx, s.otherSlots); err != nil {
+	if err := acquireSlot(ctx, slots); err != nil {
 		return translate(err)
 	}
-	defer releaseSlot(s.otherSlots)
+	defer releaseSlot(slots)
 	deadline, _ := ctx.Deadline()
 	ctx, cancelQuery := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancelQuery()
