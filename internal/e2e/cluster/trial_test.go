@@ -72,10 +72,10 @@ func newTrial(t *testing.T, by string, spare int) *trial {
 	return x
 }
 
-// serve starts a service on a node. Later ones start again at the same address.
-func (x *trial) serve(db string) *testkit.Server {
+// serve starts a service on a node.
+func (x *trial) serve(db string, args ...string) *testkit.Server {
 	x.t.Helper()
-	s := testkit.StartFixed(x.t, db, "--access-log", "off")
+	s := testkit.StartFixed(x.t, db, append(args, "--access-log", "off")...)
 	x.serves = append(x.serves, s)
 	return s
 }
@@ -130,6 +130,14 @@ func (x *trial) responses() map[string]int {
 		counts[string(m[1])]++
 	}
 	return counts
+}
+
+// failures is the sum of responses.
+func (x *trial) failures() (n int) {
+	for _, count := range x.responses() {
+		n += count
+	}
+	return n
 }
 
 // verify ends the clients and compares what is stored with the ledger.
@@ -232,13 +240,26 @@ func (x *trial) idsOn(worker int, storeName string) (ids []int64) {
 	return ids
 }
 
-// want creates plants one after the other, at most one of which may fail at the start of a fault.
+// tokenChecked is a time in which a token is looked up again.
+const tokenChecked = 3 * time.Second
+
+// workerOf returns a worker that has plants of a store.
+func (x *trial) workerOf(storeName string) int {
+	x.t.Helper()
+	if len(x.idsOn(0, storeName)) > 0 {
+		return 0
+	}
+	return 1
+}
+
+// want creates plants one after the other, n of which must succeed.
 func (p *probe) want(s *testkit.Server, n int) {
 	t := p.x.t
 	t.Helper()
 	to := testkit.Target{URL: s.URL, Token: p.token}
 	start, failures := time.Now(), map[int]int{}
-	for created := 0; created < n; {
+	created := 0
+	for ; created < n || time.Since(start) < tokenChecked; time.Sleep(50 * time.Millisecond) {
 		id := p.ids[p.next]
 		a, err := to.Send("POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"probe"}`, id))
 		switch {
@@ -255,6 +276,29 @@ func (p *probe) want(s *testkit.Server, n int) {
 				created, n, p.worker, testkit.Deadline, failures)
 		}
 	}
-	t.Logf("%d plants on the healthy worker took %v during the fault; failures %v", n,
+	t.Logf("%d plants on the healthy worker took %v during the fault; failures %v", created,
 		time.Since(start).Round(time.Millisecond), failures)
+}
+
+// read reads plants of the worker without pause until the returned function is called. Their responses do not matter.
+func (p *probe) read(s *testkit.Server) (stop func()) {
+	to := testkit.Target{URL: s.URL, Token: p.token}
+	end := make(chan struct{})
+	var readers sync.WaitGroup
+	for range clients {
+		readers.Go(func() {
+			for {
+				select {
+				case <-end:
+					return
+				default:
+					to.Send("GET", fmt.Sprintf("/plants/%d", p.ids[0]), "")
+				}
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		close(end)
+		readers.Wait()
+	})
 }
