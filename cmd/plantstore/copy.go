@@ -19,16 +19,16 @@ import (
 )
 
 const aboutCopy = `Copies all plants and tokens of one database to another, on any engine, and verifies the copy.
-Stop the service that uses the source before, and start it on the target afterwards: tokens stay valid.
-After an interruption the same command continues. The source is only read.`
+Stop the service first, and start it on the target afterwards: tokens stay valid.
+After an interruption the same command continues. The source does not change.`
 
 func copyDatabase(ctx context.Context, env environment, args []string) error {
 	f := newFlags(env, "copy", "--from DATABASE --to DATABASE [flags]", aboutCopy)
 	from := f.String("from", "", "`database` to copy: the path of a file, or a postgres:// URL")
 	to := f.String("to", "", "`database` to copy to; a file is created if it does not exist")
 	others := f.String("others", string(transfer.Refuse),
-		"what to `do` with plants of the target that the source does not have or has with another name or tag: "+
-			"refuse; keep those that the source does not have; or overwrite, which replaces or removes them")
+		"`action` for plants that only the target has, or that it has with a different name or tag: refuse both, "+
+			"keep (those that only the target has; refuse the others) or overwrite (remove or replace them)")
 	check := f.Bool("check", false, "compare the databases and write nothing")
 	unsafe := f.Bool("unsafe-durability", false, "accept a PostgreSQL target that can lose confirmed plants")
 	asJSON := f.Bool("json", false, "print a JSON object")
@@ -55,7 +55,7 @@ func copyDatabase(ctx context.Context, env environment, args []string) error {
 	report, err := env.transfer(ctx, *from, *to, *check, *unsafe, opts)
 	hideProgress()
 	if ctx.Err() != nil && err != nil {
-		return fmt.Errorf("%w; the target keeps what was copied, run the same command again to continue",
+		return fmt.Errorf("%w; the target keeps what was copied; run the same command again to continue",
 			context.Cause(ctx))
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func openSource(ctx context.Context, flag, db string) (st store.Store, err error
 	return st, nil
 }
 
-// isSameDatabase reports whether two values of --db certainly mean the same database.
+// isSameDatabase reports whether two values of --db are known to name the same database.
 func isSameDatabase(a, b string) bool {
 	if postgres.IsURL(a) && postgres.IsURL(b) {
 		return postgres.IsSame(a, b)
@@ -147,7 +147,7 @@ func printCopy(env environment, report transfer.Report, took time.Duration, asJS
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(env.stderr, "The target has all %d plants and %d tokens of the source; %d plants were written in %v.\n",
+	fmt.Fprintf(env.stderr, "The target has all plants (%d) and tokens (%d) of the source; this run created %d in %v.\n",
 		plants, report.Tokens, report.Created, took.Round(time.Millisecond))
 	return nil
 }
@@ -158,7 +158,7 @@ const (
 )
 
 // showProgress writes the progress to w until the returned function is called: a bar on a terminal, and otherwise a
-// line now and then.
+// line every lineInterval.
 func showProgress(w io.Writer, progress *transfer.Progress) (hide func()) {
 	interval, before, after := lineInterval, "", "\n"
 	if telemetry.IsTerminal(w) {

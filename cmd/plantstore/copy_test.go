@@ -38,8 +38,8 @@ func TestCopy(t *testing.T) {
 		"main   2       46f48852ef97d5a4ba5dc03ecff4e75016c07d9dc8979c4fbd96d10f3914418c\n" +
 		"other  1       ace8cd988c6d69d272f962ba27c44fc7be4f9dbfaa5daacb555205deac65f5ab\n"
 	for i, message := range []string{
-		"The target has all 3 plants and 1 tokens of the source; 3 plants were written in ",
-		"The target has all 3 plants and 1 tokens of the source; 0 plants were written in ",
+		"The target has all plants (3) and tokens (1) of the source; this run created 3 in ",
+		"The target has all plants (3) and tokens (1) of the source; this run created 0 in ",
 	} {
 		got := plantstore(t, nil, "copy", "--from", from, "--to", to)
 		if got.code != 0 || got.stdout != rows || !strings.HasPrefix(got.stderr, message) {

@@ -15,15 +15,15 @@ import (
 )
 
 const aboutDistribute = `Distributes the plants of a PostgreSQL database over the nodes of its Citus cluster, and
-copies its tokens to every node. It changes everything or nothing, and can be repeated, also with another column
-or number of shards. Processes of serve may run meanwhile: requests wait or get 503, and no plant is lost.`
+copies its tokens to every node. It is one transaction, and can be repeated to change the column or the number
+of shards. The service may run meanwhile: requests wait or return 503, and no plant is lost.`
 
 func dbDistribute(ctx context.Context, env environment, args []string) error {
 	f := newFlags(env, "db distribute", "--db URL [flags]", aboutDistribute)
 	db := f.database()
-	by := f.String("by", "", "`column` that decides where a plant is: id for few large stores, store for many stores "+
-		"(default: as it is, or id)")
-	shards := f.Int("shards", 0, "`number` of shards (default: as it is, or 2 for each worker and at least 4)")
+	by := f.String("by", "", "`column` that determines the shard of a plant: id for a few large stores, store for many "+
+		"(default: unchanged, or id if plants is not distributed)")
+	shards := f.Int("shards", 0, "`number` of shards (default: unchanged, or 2 for each worker and at least 4)")
 	if _, err := f.parse(args); err != nil {
 		return err
 	}
@@ -44,11 +44,11 @@ func dbDistribute(ctx context.Context, env environment, args []string) error {
 
 func dbStatus(ctx context.Context, env environment, args []string) error {
 	f := newFlags(env, "db status", "[flags]",
-		"Prints the state of a database and of every server that it is on, and changes nothing.\n"+
+		"Prints the state of a database and of each of its servers, and changes nothing.\n"+
 			"The exit code is 1 if a server does not respond or can lose plants that it has confirmed.")
 	db := f.database()
 	asJSON := f.Bool("json", false, "print a JSON object")
-	count := f.Bool("count", false, "count the plants, also if that takes long")
+	count := f.Bool("count", false, "count the plants of a large database too, which can take minutes")
 	if _, err := f.parse(args); err != nil {
 		return err
 	}
@@ -100,13 +100,13 @@ func printPostgres(w io.Writer, s *postgres.Status) {
 	case slices.ContainsFunc(s.Nodes, down):
 		plants = fmt.Sprintf("about %d on the servers that respond", s.Plants)
 	case !s.PlantsExact:
-		plants = fmt.Sprintf("about %d, as the server estimates; --count counts them", s.Plants)
+		plants = fmt.Sprintf("about %d, an estimate; use --count to count them", s.Plants)
 	}
 	printTables(w, s.Schema, plants, s.Tokens)
 	if d := s.Distribution; d != nil {
 		fmt.Fprintf(w, "distributed\tby %s, %d shards\n", d.By, d.Shards)
 	} else if s.Citus != "" {
-		fmt.Fprint(w, "distributed\tno; plantstore db distribute does it\n")
+		fmt.Fprint(w, "distributed\tno; use plantstore db distribute\n")
 	}
 	fmt.Fprintf(w, "size of plants\t%s\n", size(s.Bytes))
 	fmt.Fprint(w, "\nSERVER\tROLE\tSTATE\tSHARDS\tSIZE\tFSYNC\tFULL_PAGE_WRITES\tSYNCHRONOUS_COMMIT\tENCODING\n")
@@ -125,7 +125,7 @@ func printSQLite(w io.Writer, s *sqlite.Status) {
 	fmt.Fprintf(w, "database\t%s\nengine\tSQLite %s\n", s.Database, s.Version)
 	plants := fmt.Sprint(s.Plants)
 	if !s.PlantsExact {
-		plants = "many; --count counts them"
+		plants = "not counted; use --count to count them"
 	}
 	printTables(w, s.Schema, plants, s.Tokens)
 	fmt.Fprintf(w, "journal mode\t%s\nsynchronous\t%s\n", s.JournalMode, s.Synchronous)

@@ -25,7 +25,7 @@ func newFlags(env environment, command, arguments, about string) *flags {
 		f.VisitAll(func(fl *flag.Flag) {
 			value, usage := flag.UnquoteUsage(fl)
 			fmt.Fprintf(f.Output(), "  --%s %s\n        %s (%s", fl.Name, value, usage, envName(fl.Name))
-			if fl.DefValue != "" && fl.DefValue != "false" {
+			if fl.DefValue != "" && fl.DefValue != "false" && !strings.Contains(usage, "(default:") {
 				fmt.Fprintf(f.Output(), ", default %s", fl.DefValue)
 			}
 			fmt.Fprintln(f.Output(), ")")

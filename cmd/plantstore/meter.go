@@ -21,7 +21,7 @@ const (
 	smoothing = 3 * time.Second // how far back the rate goes, approximately
 )
 
-// line returns the progress at a time: the phase, a bar, the rate and the time left as far as they are known.
+// line returns the progress at a time: the phase and the rate, and if the total is known a bar and the time left.
 func (m *meter) line(phase transfer.Phase, done int64, now time.Time) string {
 	if m.phase != phase.Name || done < m.done {
 		m.phase, m.done, m.rate = phase.Name, 0, 0

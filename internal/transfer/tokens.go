@@ -47,7 +47,7 @@ func (c *copier) verifyTokens(ctx context.Context) error {
 }
 
 // planTokens returns the tokens that the target lacks, and those that must be revoked there, or an error if a token of
-// the target is in the way of one of the source.
+// the target conflicts with one of the source.
 func (c *copier) planTokens(ctx context.Context) (add, revoke []token.Token, err error) {
 	source, err := c.from.Tokens(ctx)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package transfer copies plants and tokens from one database to another, whatever their engines, and proves that the
-// copy is complete.
+// Package transfer copies plants and tokens from one database to another, on any engine, and verifies the copy.
 //
-// A copy compares both databases in the order of the ids and writes what the target lacks. So one that was interrupted
-// continues when it is started again. At the end both databases are read once more. Tokens are copied last: until the
+// A copy compares both databases in the order of the ids and writes what the target lacks, so one that was interrupted
+// continues when it is started again. At the end it reads both databases once more. Tokens are copied last: until the
 // plants are verified, the target refuses the clients of the source.
 package transfer
 
@@ -59,7 +58,7 @@ type Options struct {
 // Report is the result of a copy that succeeded: every store of the source with its plants, which the target has too.
 type Report struct {
 	Stores  []Store
-	Created int64 // plants that this run has written
+	Created int64 // plants that this run has created in the target
 	Tokens  int   // of the source, all of which the target has
 }
 

@@ -356,7 +356,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// What the target has is in the way of a token.
+// A token of the target conflicts with one of the source.
 func TestTokenConflicts(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(t *token.Token)

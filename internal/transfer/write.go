@@ -9,7 +9,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// A batch is written when it has one of these, and all are written when they together have maxPending bytes.
+// A batch is written when it reaches one of these limits, and all batches when they reach maxPending bytes together.
 const (
 	batchPlants = 4096
 	shardPlants = 1024 // instead, if there are several shards: the planner of Citus takes longer for larger batches
@@ -33,7 +33,7 @@ type writer struct {
 	limit   int            // plants of a batch
 }
 
-// batch is plants of one shard that are to be written.
+// batch holds plants of one shard that are not written yet.
 type batch struct {
 	plants []plant.Record
 	bytes  int

@@ -113,7 +113,7 @@ func TestInterrupt(t *testing.T) {
 			continue
 		}
 		if code := s.WaitExit(); code != 1 || s.Stdout.String() != "" || !strings.Contains(s.Stderr.String(),
-			"plantstore copy: interrupt signal received; the target keeps what was copied, run the same command again to") {
+			"plantstore copy: interrupt signal received; the target keeps what was copied; run the same command again to") {
 			t.Errorf("a copy that was interrupted: exit %d, %s%s", code, s.Stdout, s.Stderr)
 		}
 		if got := runCopy(t, from, to); got.Created == n || got.Plants != n {
