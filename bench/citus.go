@@ -20,8 +20,8 @@ import (
 
 const maxWorkers = 3
 
-// cluster is a Citus cluster on this machine: a coordinator and workers. Every row has a database of its own on it, and
-// the row on plain PostgreSQL one on the coordinator without the extension.
+// cluster is a Citus cluster on this machine: a coordinator and workers. Every row has its own database on it; the
+// row for plain PostgreSQL has one on the coordinator, without the extension.
 type cluster struct {
 	nodes []*postgres // the coordinator is the first
 	dbs   map[string]citusDB

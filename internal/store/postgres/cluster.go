@@ -11,8 +11,8 @@ import (
 	"plantstore/internal/plant"
 )
 
-// layout is how the plants of a Citus cluster are distributed. It only makes batches cheap: if it is out of date,
-// because a shard was just split or moved, the answers are right all the same.
+// layout is how the plants of a Citus cluster are distributed. It only makes operations cheaper: results are correct
+// even if it is out of date because a shard was just split or moved.
 type layout struct {
 	byStore bool    // by the column store, and not by id
 	shards  []shard // in the order of min
@@ -44,7 +44,7 @@ var citusSettings = map[string]string{
 	"citus.max_adaptive_executor_pool_size": "1",  // connections to a node for one query: a second takes longer to open
 	"citus.node_connection_timeout":         "2s", // less than attemptTimeout
 
-	// A plan for every value of a parameter can't send LIMIT $3 to the workers: they would return all plants.
+	// A generic plan can't send LIMIT $3 to the workers: they would return all plants.
 	"plan_cache_mode": "force_custom_plan",
 }
 
@@ -102,7 +102,7 @@ func (l *layout) check(ctx context.Context, conn *pgx.Conn) error {
 	}
 	for i := range ids {
 		if found := l.shards[l.find(stores[i], ids[i])].id; found != actual[i] {
-			return fmt.Errorf("the plant %d of the store %q is in shard %d and not in %d, as this program computes: "+
+			return fmt.Errorf("plant %d of store %q is in shard %d, but this program expects it in shard %d; "+
 				"this version of Citus is not supported", ids[i], stores[i], actual[i], found)
 		}
 	}
@@ -141,8 +141,8 @@ func (s *Store) Shard(r *plant.Record) (server, shard int) {
 	return l.shards[shard].server, shard
 }
 
-// waitForStandbys is waitForStandby for the servers of the plants that existed before. On each shard it updates one
-// of them without a change: the commit waits for the server's standby, and is in its log after the plants.
+// waitForStandbys is waitForStandby for the servers of the plants that existed before. In each shard it updates one
+// of them without changing it: this commit follows the plants in the server's WAL and waits for its standby.
 func (b *batch) waitForStandbys(ctx context.Context, conn *pgx.Conn) error {
 	done := map[int]bool{}
 	for first := range b.existing {

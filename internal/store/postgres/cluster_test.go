@@ -87,7 +87,7 @@ func TestWorkerWithoutStandby(t *testing.T) {
 	wantOutcomes(t, outcomes, err, plant.Same)
 }
 
-// The layout follows the cluster while the store is open, and until then the answers are right.
+// The layout follows the cluster while the store is open, and results are correct before it does.
 func TestLayoutFollowsTheCluster(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 2, nil)

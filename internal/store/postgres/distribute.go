@@ -13,8 +13,8 @@ import (
 
 // Distribution is how plants are distributed over the nodes of a Citus cluster.
 type Distribution struct {
-	By     string `json:"by"`     // the column, id or store; empty: as it is, or id
-	Shards int    `json:"shards"` // 0: as many as there are, or a default for the number of nodes
+	By     string `json:"by"`     // the column, id or store; empty: unchanged, or id
+	Shards int    `json:"shards"` // 0: unchanged, or a default for the number of nodes
 }
 
 // MaxShards is the largest number of shards. Each is a table with an index on its node.
@@ -25,8 +25,8 @@ const (
 	minShards     = 4
 )
 
-// defaultShards is the number of shards of a new distribution. Batches of creates are per shard, so many shards make
-// small batches; fewer shards than nodes leave nodes without work.
+// defaultShards is the number of shards of a new distribution. A batch of creates has plants of one shard,
+// so many shards make small batches; with fewer shards than nodes, some nodes have no plants.
 func defaultShards(nodes int) int { return max(minShards, shardsPerNode*nodes) }
 
 // Distribute distributes plants over the nodes of the Citus cluster of a database and copies the other tables to
@@ -107,9 +107,9 @@ func checkCluster(ctx context.Context, conn *pgx.Conn) (nodes []node, err error)
 		return nil, errors.New("the server does not have Citus; install it on every node, set " +
 			"shared_preload_libraries = 'citus', restart the servers and run CREATE EXTENSION citus in each database")
 	}
-	asking := newNodeConn(conn.Config())
-	defer asking.close()
-	all, err := asking.nodes(ctx)
+	nodesConn := newNodeConn(conn.Config())
+	defer nodesConn.close()
+	all, err := nodesConn.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,8 @@ func checkCluster(ctx context.Context, conn *pgx.Conn) (nodes []node, err error)
 		return nil, errors.New("the cluster has no workers; add each one, on the coordinator, with " +
 			"SELECT citus_add_node('10.0.0.2', 5432)")
 	case coordinator == nil:
-		return nil, fmt.Errorf("the workers do not know the address of the coordinator; run on it "+
-			"SELECT citus_set_coordinator_host('%s', %d) with an address that they can reach", hostOf(host), port)
+		return nil, fmt.Errorf("the workers do not have the address of the coordinator; run "+
+			"SELECT citus_set_coordinator_host('%s', %d) there, with an address that the workers can reach", hostOf(host), port)
 	}
 	if err := nodesError(all, Options{UnsafeDurability: true}); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (d distribution) done(want Distribution) bool {
 const (
 	distributeSettings = `
 		SET LOCAL client_connection_check_interval = '2s'; -- release the locks if the command is killed
-		SET LOCAL citus.shard_replication_factor = 1; -- another is kept in step without two-phase commit
+		SET LOCAL citus.shard_replication_factor = 1; -- replicas of shards would not use two-phase commit
 		SET LOCAL citus.multi_shard_modify_mode = sequential` // several tables change in one transaction
 	lockAll = "LOCK TABLE plants, tokens, plantstore_schema IN ACCESS EXCLUSIVE MODE"
 
@@ -218,13 +218,13 @@ const (
 
 	undistribute = "SELECT undistribute_table('plants')"
 
-	// A parameter that is NULL leaves as it is what it is for.
+	// NULL leaves the column or the number of shards unchanged.
 	alterDistributed = `
 		SELECT alter_distributed_table('plants', distribution_column => $1, shard_count => $2, colocate_with => 'none')`
 )
 
 // change makes the distribution what want says, and returns a sentence about the result. An error means that nothing
-// changes: every row must be there afterwards.
+// changes. It is an error if a row would be missing afterwards.
 func change(ctx context.Context, tx pgx.Tx, nodes []node, want Distribution, report func(string)) (string, error) {
 	if _, err := tx.Exec(ctx, distributeSettings, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return "", err
@@ -260,7 +260,7 @@ func change(ctx context.Context, tx pgx.Tx, nodes []node, want Distribution, rep
 		return "", fmt.Errorf("the tables would have %v rows and had %v before; nothing was changed", after, before)
 	}
 	if current, err = readDistribution(ctx, tx); err == nil && !current.done(want) {
-		err = fmt.Errorf("the tables would be %v; nothing was changed", current)
+		err = fmt.Errorf("the distribution would be %+v; nothing was changed", current)
 	}
 	return fmt.Sprintf("Done: distributed %s by %s over %s, and copied %s to every node.",
 		plural(after["plants"], "plant"), current.By, plural(current.Shards, "shard"),
@@ -292,7 +292,7 @@ func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes []
 		return errors.New("plants is distributed in a way that this program does not support; " +
 			"run " + undistribute + " and repeat this command")
 	}
-	report(fmt.Sprintf("Distributing %s by %s over %s on %s. Requests wait or get 503 meanwhile.",
+	report(fmt.Sprintf("Distributing %s by %s over %s on %s. Requests wait or return 503 meanwhile.",
 		plural(rows, "plant"), to.By, plural(to.Shards, "shard"), plural(len(nodes), "node")))
 	var err error
 	if current.kind["plants"] == kindDistributed {

@@ -55,20 +55,20 @@ func TestDistribute(t *testing.T) {
 		{Distribution{}, "id", 4, []string{
 			"Copying tokens to every node.",
 			"Copying plantstore_schema to every node.",
-			"Distributing 500 plants by id over 4 shards on 2 nodes. Requests wait or get 503 meanwhile.",
+			"Distributing 500 plants by id over 4 shards on 2 nodes. Requests wait or return 503 meanwhile.",
 			"Done: distributed 500 plants by id over 4 shards, and copied 1 token to every node."}},
 		{Distribution{}, "id", 4, []string{
 			"Nothing to do: plants are distributed by id over 4 shards, and the other tables are on every node."}},
 		{Distribution{By: "id", Shards: 4}, "id", 4, []string{
 			"Nothing to do: plants are distributed by id over 4 shards, and the other tables are on every node."}},
 		{Distribution{Shards: 6}, "id", 6, []string{
-			"Distributing 500 plants by id over 6 shards on 2 nodes. Requests wait or get 503 meanwhile.",
+			"Distributing 500 plants by id over 6 shards on 2 nodes. Requests wait or return 503 meanwhile.",
 			"Done: distributed 500 plants by id over 6 shards, and copied 1 token to every node."}},
 		{Distribution{By: "store"}, "store", 6, []string{
-			"Distributing 500 plants by store over 6 shards on 2 nodes. Requests wait or get 503 meanwhile.",
+			"Distributing 500 plants by store over 6 shards on 2 nodes. Requests wait or return 503 meanwhile.",
 			"Done: distributed 500 plants by store over 6 shards, and copied 1 token to every node."}},
 		{Distribution{By: "id", Shards: 1}, "id", 1, []string{
-			"Distributing 500 plants by id over 1 shard on 2 nodes. Requests wait or get 503 meanwhile.",
+			"Distributing 500 plants by id over 1 shard on 2 nodes. Requests wait or return 503 meanwhile.",
 			"Done: distributed 500 plants by id over 1 shard, and copied 1 token to every node."}},
 	} {
 		if got := distributeTo(t, address, test.want); got != strings.Join(test.reports, "\n") {
@@ -166,8 +166,8 @@ func TestDistributeRefuses(t *testing.T) {
 		return err == nil
 	})
 	wantDistributeError(t, c.Worker(0, address), "this node is a worker; use the URL of the coordinator")
-	wantDistributeError(t, address, fmt.Sprintf("the workers do not know the address of the coordinator; run on it "+
-		"SELECT citus_set_coordinator_host('10.0.0.1', %d) with an address that they can reach", c.Port))
+	wantDistributeError(t, address, fmt.Sprintf("the workers do not have the address of the coordinator; run "+
+		"SELECT citus_set_coordinator_host('10.0.0.1', %d) there, with an address that the workers can reach", c.Port))
 	c.Query(t, name, fmt.Sprintf("SELECT citus_set_coordinator_host('127.0.0.1', %d)", c.Port))
 	wantDistributeError(t, c.Worker(0, address),
 		fmt.Sprintf("this node is a worker; use the URL of the coordinator 127.0.0.1:%d", c.Port))

@@ -113,8 +113,8 @@ func mustBeCoordinator(ctx context.Context, conn *pgx.Conn) error {
 		return translate(err)
 	}
 	if !coordinator {
-		return errors.New("it is a worker of Citus, and the tables of this program are missing or old there; " +
-			"run `plantstore db distribute` with the URL of the coordinator")
+		return errors.New("it is a worker of Citus, where the tables are missing or their schema is old; " +
+			"run plantstore db distribute with the URL of the coordinator")
 	}
 	return nil
 }

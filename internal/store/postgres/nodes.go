@@ -20,11 +20,11 @@ import (
 const (
 	nodePeriod         = time.Second     // between two checks of the nodes
 	nodeConnectTimeout = time.Second     // of a connection from one node to another
-	nodeQueryTimeout   = 2 * time.Second // of the question for the settings
+	nodeQueryTimeout   = 2 * time.Second // of the query for the settings
 	nodeCheckTimeout   = 10 * time.Second
 )
 
-// node is what one node of a Citus cluster says of itself.
+// node is the state of one node of a Citus cluster.
 type node struct {
 	host        string
 	port        int
@@ -60,16 +60,16 @@ const (
 	nodeSettings = `SELECT concat_ws(' ', current_setting('fsync'), current_setting('full_page_writes'),
 		current_setting('synchronous_commit'), current_setting('server_encoding'))`
 
-	// If it can't connect it warns with the reason, which runOnNodes does not.
+	// If it can't connect, its warning has the reason, which the result of runOnNodes does not have.
 	connectToNode = "SELECT citus_check_connection_to_node($1, $2)"
 )
 
-// nodeConn is a connection of its own for questions to the nodes, so that a node that hangs takes none of those
-// that requests use.
+// nodeConn is a separate connection for queries to the nodes, so that a node that hangs blocks no connection of a
+// request.
 type nodeConn struct {
 	config   *pgx.ConnConfig
 	conn     *pgx.Conn // nil, or open
-	warnings []string  // that the server sent since the last question
+	warnings []string  // that the server has sent since the last query
 }
 
 func newNodeConn(config *pgx.ConnConfig) *nodeConn {
@@ -92,7 +92,7 @@ func (c *nodeConn) close() {
 	}
 }
 
-// nodes asks every node of the cluster for its settings. The result is nil if the database is not one of a cluster.
+// nodes reads the settings of every node of the cluster. The result is nil if the database does not use Citus.
 // It returns within nodeCheckTimeout, also if nodes hang.
 func (c *nodeConn) nodes(ctx context.Context) (nodes []node, err error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeCheckTimeout)
@@ -103,20 +103,20 @@ func (c *nodeConn) nodes(ctx context.Context) (nodes []node, err error) {
 			c.conn, err = pgx.ConnectConfig(ctx, c.config)
 		}
 		if err == nil {
-			nodes, err = c.askAll(ctx)
+			nodes, err = c.readNodes(ctx)
 		}
 		if err == nil {
 			return nodes, nil
 		}
 		c.close()
-		if !reused || !isLost(err) { // the server may have been restarted since the last question
+		if !reused || !isLost(err) { // the server may have been restarted since the last query
 			break
 		}
 	}
 	return nil, translate(err)
 }
 
-func (c *nodeConn) askAll(ctx context.Context) (nodes []node, err error) {
+func (c *nodeConn) readNodes(ctx context.Context) (nodes []node, err error) {
 	var cluster bool
 	if err := c.conn.QueryRow(ctx, hasCitus, pgx.QueryExecModeExec).Scan(&cluster); err != nil || !cluster {
 		return nil, err
@@ -131,10 +131,10 @@ func (c *nodeConn) askAll(ctx context.Context) (nodes []node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.ask(ctx, nodes)
-	if isCanceled(err) { // a node accepts connections and then hangs: ask one after the other to find it
+	err = c.readSettings(ctx, nodes)
+	if isCanceled(err) { // a node accepts connections and then hangs: query one after the other to find it
 		for i := range nodes {
-			if err = c.ask(ctx, nodes[i:i+1]); isCanceled(err) {
+			if err = c.readSettings(ctx, nodes[i:i+1]); isCanceled(err) {
 				nodes[i].reason, err = fmt.Sprintf("no response within %v", nodeQueryTimeout), nil
 			}
 			if err != nil {
@@ -145,8 +145,8 @@ func (c *nodeConn) askAll(ctx context.Context) (nodes []node, err error) {
 	return nodes, err
 }
 
-// ask sets the settings of the nodes, or why they do not respond.
-func (c *nodeConn) ask(ctx context.Context, nodes []node) error {
+// readSettings sets the settings of the nodes, or why they do not respond.
+func (c *nodeConn) readSettings(ctx context.Context, nodes []node) error {
 	results, err := c.run(ctx, nodes, nodeSettings)
 	for i := range results {
 		n := &nodes[i]
@@ -187,7 +187,7 @@ func (c *nodeConn) run(ctx context.Context, nodes []node, query string) (results
 	return results, err
 }
 
-// findReason connects to a node that could not be asked, for the reason.
+// findReason sets the reason of a node that does not respond by connecting to it.
 func (c *nodeConn) findReason(ctx context.Context, n *node) error {
 	c.warnings = nil
 	err := c.transaction(ctx, func(tx pgx.Tx) error {
@@ -200,7 +200,7 @@ func (c *nodeConn) findReason(ctx context.Context, n *node) error {
 	return err
 }
 
-// shortReason returns the first line of a warning of Citus, without its own words before the error of libpq.
+// shortReason returns the first line of a warning of Citus, without the text before the error of libpq.
 func shortReason(warning string) string {
 	if _, reason, ok := strings.Cut(warning, "with the following error: "); ok {
 		warning = reason
@@ -213,7 +213,7 @@ func shortReason(warning string) string {
 	return string(runes)
 }
 
-// transaction runs do with timeouts for what it asks other nodes.
+// transaction runs do in a transaction with timeouts for connections to other nodes and for queries.
 func (c *nodeConn) transaction(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
 		connect, query := milliseconds(nodeConnectTimeout), milliseconds(nodeQueryTimeout)
@@ -231,7 +231,7 @@ func isCanceled(err error) bool {
 	return ok && e.Code == queryCanceled
 }
 
-// nodesError describes the nodes that do not respond or are refused for their settings, or is nil. It is an
+// nodesError describes the nodes that do not respond or whose settings are refused, or is nil. It is an
 // unsafeServerError if a node can lose what it confirms.
 func nodesError(nodes []node, opts Options) error {
 	var problems []string
@@ -300,13 +300,13 @@ func (m *nodeMonitor) run(ctx context.Context) {
 			_ = m.layout(ctx, m.conn.conn) // after a failure it stays as it was, which is right: see layout
 			err = nodesError(nodes, m.opts)
 		} else if m.unsafe() != nil {
-			continue // probably it still is
+			continue // the node is probably still unsafe
 		}
 		m.current.Store(&err)
 	}
 }
 
-// err returns what the last check found.
+// err returns the error of the last check.
 func (m *nodeMonitor) err() error {
 	if m == nil {
 		return nil
@@ -314,7 +314,7 @@ func (m *nodeMonitor) err() error {
 	return *m.current.Load()
 }
 
-// unsafe returns what the last check found if a node can lose what it confirms.
+// unsafe returns the error of the last check if a node can lose what it confirms.
 func (m *nodeMonitor) unsafe() error {
 	if _, ok := errors.AsType[unsafeServerError](m.err()); ok {
 		return m.err()

@@ -18,8 +18,8 @@ import (
 	"plantstore/internal/testkit/proxy"
 )
 
-// askNodes returns what the nodes of the cluster at a URL say, one line each.
-func askNodes(t *testing.T, address string) string {
+// readNodes returns the state of the nodes of the cluster at a URL, one line each.
+func readNodes(t *testing.T, address string) string {
 	t.Helper()
 	conn := newTestNodeConn(t, address)
 	nodes, err := conn.nodes(t.Context())
@@ -52,10 +52,10 @@ func describe(nodes []node) string {
 
 func workerName(w *pgtest.Server) string { return fmt.Sprintf("worker 127.0.0.1:%d", w.Port) }
 
-// Every user of every node can ask all nodes.
+// Every user can read the settings of all nodes, on every node.
 func TestNodes(t *testing.T) {
 	t.Parallel()
-	if got := askNodes(t, pgtest.Database(t)); got != "" {
+	if got := readNodes(t, pgtest.Database(t)); got != "" {
 		t.Errorf("nodes of a plain server = %s", got)
 	}
 	c := pgtest.SharedCluster(t)
@@ -70,7 +70,7 @@ func TestNodes(t *testing.T) {
 	for _, address := range []string{address, c.Worker(0, address), c.Worker(1, address)} {
 		as := editURL(t, address, func(u *url.URL, _ url.Values) { u.User = url.UserPassword(user, pgtest.Password) })
 		for _, address := range []string{address, as} {
-			got := strings.Split(askNodes(t, address), "\n")
+			got := strings.Split(readNodes(t, address), "\n")
 			if len(got) != 3 || got[0] != lines[0] || !contains(got, lines[1]) || !contains(got, lines[2]) {
 				t.Errorf("nodes at %s = %q, want %q", address, got, lines)
 			}
@@ -172,7 +172,7 @@ func TestWorkersThatDoNotRespond(t *testing.T) {
 	}
 }
 
-// A worker can also hang after it has accepted a connection. Then the others are asked one after the other.
+// A worker can also hang after it has accepted a connection. Then the nodes are queried one after the other.
 func TestWorkerHangsAfterConnect(t *testing.T) {
 	t.Parallel()
 	c := pgtest.SharedCluster(t)
@@ -185,7 +185,7 @@ func TestWorkerHangsAfterConnect(t *testing.T) {
 		return chunk.Data, chunk.Direction != proxy.Requests || !bytes.Contains(chunk.Data, []byte("full_page_writes")) ||
 			hangs(chunk)
 	})
-	got := askNodes(t, address)
+	got := readNodes(t, address)
 	for _, want := range []string{
 		"worker " + p.Address + "|no response within 2s||||",
 		workerName(c.Workers[1]) + "||on|on|on|UTF8",

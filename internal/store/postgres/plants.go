@@ -116,7 +116,7 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 	return page, nil
 }
 
-// list runs one query, two more for each large plant, and another if spacing was wrong.
+// list runs one query, two more for each large plant, and another if the estimate of spacing was too low.
 func (s *Store) list(
 	ctx context.Context, conn *pgx.Conn, storeName string, after *int64, limit int,
 ) (page []plant.New, err error) {
@@ -130,7 +130,7 @@ func (s *Store) list(
 		last, want := int64(math.MaxInt64), limit-len(page)
 		if estimate {
 			last = s.spacing.last(storeName, first, want)
-			estimate = false // a second one would be as wrong
+			estimate = false // a second estimate would be as wrong
 		}
 		rows, err := conn.Query(ctx, listPlants, storeName, first, want, last)
 		if err != nil {

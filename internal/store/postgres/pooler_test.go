@@ -193,7 +193,7 @@ func TestReplyIsLostBehindPooler(t *testing.T) {
 	})
 }
 
-// A pooler that takes the place of a server is detected when a connection is opened.
+// A pooler that replaces a server at the same address is detected when a connection is opened.
 func TestPoolerIsAdded(t *testing.T) {
 	t.Parallel()
 	pooler := pgtest.StartPooler(t, pgtest.Shared(t), "transaction")
@@ -212,7 +212,7 @@ func TestPoolerIsAdded(t *testing.T) {
 	}
 }
 
-// What a pooler can't do is refused with a hint when the database is opened.
+// Settings and modes that do not work with a pooler are refused with a hint when the database is opened.
 func TestPoolerRefuses(t *testing.T) {
 	t.Parallel()
 	database := databaseOf(t, pgtest.Database(t))

@@ -95,7 +95,7 @@ func initConn(ctx context.Context, conn *pgx.Conn, settings map[string]string, o
 
 // The process number that a server sends when a connection is opened is that of the session; a pooler sends a
 // random number. In a session of its own, a connection applies the settings; for a pooled one, the statement that
-// applies them to a transaction is returned. There, another program may have changed synchronous_commit.
+// applies them to a transaction is returned. Another program may have changed synchronous_commit in a pooled session.
 //
 // Setting synchronous_commit to its current value keeps a later reload of the server's configuration from
 // changing it for this session.
@@ -134,11 +134,11 @@ func (s *session) readSettings(ctx context.Context, conn *pgx.Conn) (server sett
 // mode.
 var errPooled = fmt.Errorf("%w: it is behind a connection pooler", store.ErrUnavailable)
 
-// poolerHint tells what to do about an error of PgBouncer, which has the same code as all its errors.
+// poolerHint says what to do about an error of PgBouncer. All its errors have the same code, so it reads the message.
 func poolerHint(message string) string {
 	switch {
 	case strings.HasPrefix(message, "unsupported startup parameter"):
-		return "; a connection pooler refuses it: write the setting as a parameter of the URL, such as lock_timeout=3s, " +
+		return "; the connection pooler refuses it; set it as a parameter of the URL, such as lock_timeout=3s, " +
 			"or connect to the server directly"
 	case strings.Contains(message, "statement pooling mode"):
 		return "; use pool_mode = transaction or session"
@@ -165,7 +165,7 @@ func (s *session) execPooled(ctx context.Context, conn *pgx.Conn, sql string, ar
 
 // sendPooled is execPooled with encoded parameters. The results are in the binary format.
 //
-// All is sent at once: a statement that was described before would wait for locks without the settings.
+// Everything is sent at once: describing the statement first would wait for locks without the settings.
 func (s *session) sendPooled(
 	ctx context.Context, conn *pgx.Conn, sql string, params [][]byte, types []uint32, formats []int16,
 ) insertResult {
@@ -187,7 +187,7 @@ func (s *session) sendPooled(
 
 // insertResult is the result of a statement, which may follow others in its transaction.
 type insertResult struct {
-	*pgconn.ResultReader                           // nil if a statement before failed
+	*pgconn.ResultReader                           // nil if an earlier statement failed
 	all                  *pgconn.MultiResultReader // nil if there is only one statement
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// OpenSource opens a database that is only to be read, whatever the durability of its server. It creates and migrates
+// OpenSource opens a database for reading only, whatever the durability of its server. It creates and migrates
 // nothing, and refuses a database whose schema is older or newer.
 func OpenSource(ctx context.Context, address string) (*Store, error) {
 	config, err := parseURL(address)
@@ -41,7 +41,7 @@ func checkSchema(ctx context.Context, config *pgx.ConnConfig) error {
 		return errors.New("it has no tables of Plant Store; use a database that serve has been started on")
 	case applied < len(steps):
 		return fmt.Errorf("its schema has version %d and must be migrated to %d first; "+
-			"plantstore token list --db with this database does that", applied, len(steps))
+			"run plantstore token list --db with this database", applied, len(steps))
 	}
 	return nil
 }

@@ -7,18 +7,18 @@ import (
 	"plantstore/internal/plant"
 )
 
-// spacing remembers how far apart the ids of each store are on average.
+// spacing records how far apart the ids of each store are on average.
 //
-// A page of plants that are distributed by id is in all shards, and Citus reads a whole page from each. With the last
-// id that the page probably has, each shard returns its part only: that took a third of the time with 8 shards.
+// A page of plants that are distributed by id is in all shards, and Citus reads a whole page from each. With an
+// upper bound for the ids of the page, each shard returns only its part: a third of the time with 8 shards.
 type spacing struct {
 	mu      sync.Mutex
 	byStore map[string]float64
 }
 
-const maxSpacings = 1000 // stores; the service must not grow with their number
+const maxSpacings = 1000 // stores; the memory must not grow with their number
 
-// record takes the spacing from a page.
+// record sets the spacing of a store to that of a page.
 func (s *spacing) record(storeName string, page []plant.New) {
 	if len(page) < 2 {
 		return
@@ -32,7 +32,8 @@ func (s *spacing) record(storeName string, page []plant.New) {
 	s.byStore[storeName] = average
 }
 
-// last returns an id that the next plants from first on are probably not past, or the last of all.
+// last returns an upper bound that a number of plants from first on probably do not exceed, or the highest id if the
+// spacing is unknown.
 func (s *spacing) last(storeName string, first int64, plants int) int64 {
 	s.mu.Lock()
 	average := s.byStore[storeName]

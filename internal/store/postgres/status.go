@@ -56,7 +56,7 @@ const (
 		) AS placed LEFT JOIN pg_class ON oid = shard`
 )
 
-// maxCounted is the size in bytes of a table whose rows are counted in any case: in seconds.
+// maxCounted is the size in bytes up to which the rows of a table are always counted. That takes seconds.
 const maxCounted = 256 << 20
 
 // ReadStatus returns the state of the database at a URL, and of every node of its cluster. It changes nothing. Plants
@@ -95,9 +95,9 @@ func (s *Status) read(ctx context.Context, config *pgx.ConnConfig, limit int64) 
 	if s.Schema, err = schemaVersion(ctx, conn, math.MaxInt); err != nil {
 		return nil, err
 	}
-	asking := newNodeConn(config)
-	defer asking.close()
-	nodes, err := asking.nodes(ctx)
+	nodesConn := newNodeConn(config)
+	defer nodesConn.close()
+	nodes, err := nodesConn.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *Status) read(ctx context.Context, config *pgx.ConnConfig, limit int64) 
 	}
 	s.addNodes(nodes, citus)
 	if s.Schema > 0 {
-		err = s.readSizes(ctx, conn, asking, nodes, limit)
+		err = s.readSizes(ctx, conn, nodesConn, nodes, limit)
 	}
 	return nodesError(nodes, Options{}), err
 }
@@ -137,8 +137,8 @@ func (s *Status) addNodes(nodes []node, cluster bool) {
 	}
 }
 
-// readSizes reads the sizes of tables. Those of shards are read on their nodes, so that a node that hangs is not asked.
-func (s *Status) readSizes(ctx context.Context, conn *pgx.Conn, asking *nodeConn, nodes []node, limit int64) error {
+// readSizes reads the sizes of tables. Those of shards are read on their nodes, so that a node that hangs is skipped.
+func (s *Status) readSizes(ctx context.Context, conn *pgx.Conn, nodesConn *nodeConn, nodes []node, limit int64) error {
 	if err := conn.QueryRow(ctx, countTokens).Scan(&s.Tokens); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *Status) readSizes(ctx context.Context, conn *pgx.Conn, asking *nodeConn
 	estimated := true
 	if d.kind["plants"] == kindDistributed {
 		s.Distribution = &d.Distribution
-		estimated, err = s.readShards(ctx, asking, nodes)
+		estimated, err = s.readShards(ctx, nodesConn, nodes)
 	} else {
 		err = conn.QueryRow(ctx, selectSize).Scan(&s.Bytes, &s.Plants)
 		estimated = s.Plants >= 0
@@ -166,13 +166,13 @@ func (s *Status) readSizes(ctx context.Context, conn *pgx.Conn, asking *nodeConn
 }
 
 // readShards reads the sizes of the shards. estimated reports whether every shard has an estimate of its rows.
-func (s *Status) readShards(ctx context.Context, asking *nodeConn, nodes []node) (estimated bool, err error) {
+func (s *Status) readShards(ctx context.Context, nodesConn *nodeConn, nodes []node) (estimated bool, err error) {
 	estimated = true
 	for i, n := range nodes {
 		if n.reason != "" {
 			continue
 		}
-		results, err := asking.run(ctx, nodes[i:i+1], nodeShards)
+		results, err := nodesConn.run(ctx, nodes[i:i+1], nodeShards)
 		if err != nil {
 			return false, err
 		}

@@ -11,9 +11,9 @@ import (
 )
 
 // Citus sends the rows of INSERT … VALUES to the shards that they belong to. If all belong to one shard, the insert is
-// one statement there with a commit of one phase. The rows of INSERT … SELECT unnest are collected on the node that
+// one statement there with a one-phase commit. The rows of INSERT … SELECT unnest are collected on the node that
 // received them, and a key that exists is reported as an internal error. PostgreSQL takes the same time for both,
-// but the text of the arrays does not depend on the number of rows, so that it can be prepared.
+// but the text of a statement with arrays does not depend on the number of rows, so it can be prepared.
 
 const maxValues = 65535 / 4 // rows of four parameters
 

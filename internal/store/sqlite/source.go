@@ -14,9 +14,9 @@ import (
 
 var errSource = fmt.Errorf("%w: the database was opened for reading only", store.ErrUnavailable)
 
-// OpenSource opens an existing database file only to read it, also while other processes use it. Its plants, its tokens
-// and its schema stay as they are, so that it refuses a file whose schema is older or newer. SQLite may create the WAL
-// and its index next to the file, and leave them there.
+// OpenSource opens an existing database file only to read it, also while other processes use it. Plants, tokens
+// and schema stay unchanged, so a file whose schema is older or newer is refused. SQLite may create the WAL and its
+// index next to the file, and leave them there.
 func OpenSource(ctx context.Context, path string) (*Store, error) {
 	s, err := openSource(ctx, path)
 	if err != nil {
@@ -51,7 +51,7 @@ func openSource(ctx context.Context, path string) (_ *Store, err error) {
 		return nil, err
 	}
 	if err := s.checkSchema(); errors.Is(err, errOldSchema) {
-		return nil, fmt.Errorf("%w first; plantstore token list --db with this file does that", err)
+		return nil, fmt.Errorf("%w first; run plantstore token list --db with this file", err)
 	} else if err != nil {
 		return nil, translate(err)
 	}

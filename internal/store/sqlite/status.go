@@ -29,7 +29,7 @@ type Status struct {
 	WALBytes    int64  `json:"walBytes"` // of the write-ahead log next to it
 }
 
-// maxCounted is the size in bytes of a file whose plants are counted in any case: in seconds.
+// maxCounted is the size in bytes up to which the plants of a file are always counted. That takes seconds.
 const maxCounted = 256 << 20
 
 // ReadStatus returns the state of an existing database file, also while other processes use it. It changes nothing.

@@ -145,7 +145,7 @@ func (c *Cluster) Database(t testing.TB) string {
 }
 
 // Prepared returns the URL of a database with empty tables that prepare has prepared. A new database takes seconds, so
-// the tests with the same name of a preparation use the same database, one after the other.
+// tests that pass the same name use the same database, one after the other.
 func (c *Cluster) Prepared(t testing.TB, name string, prepare func(address string)) (address string) {
 	t.Helper()
 	c.mu.Lock()

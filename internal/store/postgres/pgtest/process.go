@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// Suspend stops every process of the server, so that it accepts connections and does not respond. Resume lets them
-// continue.
+// Suspend stops every process of the server, so that it accepts connections and does not respond, until Resume.
 func (s *Server) Suspend() error { return s.signalAll(syscall.SIGSTOP) }
 
-// Resume is described at Suspend.
+// Resume continues the processes that Suspend stopped.
 func (s *Server) Resume() error { return s.signalAll(syscall.SIGCONT) }
 
 func (s *Server) signalAll(signal syscall.Signal) error {
