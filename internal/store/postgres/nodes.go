@@ -297,7 +297,7 @@ func (m *nodeMonitor) run(ctx context.Context) {
 		}
 		nodes, err := m.conn.nodes(ctx)
 		if err == nil {
-			_ = m.layout(ctx, m.conn.conn) // after a failure it stays as it was, which is right: see layout
+			_ = m.layout(ctx, m.conn.conn) // after a failure it stays as it was, which is safe: see layout
 			err = nodesError(nodes, m.opts)
 		} else if m.unsafe() != nil {
 			continue // the node is probably still unsafe

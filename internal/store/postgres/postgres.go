@@ -35,8 +35,8 @@ type Store struct {
 	lastDuplicate atomic.Int64 // when insertNew last found an existing id, in nanoseconds since opened
 
 	lanes int // for each server
-	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads, and on
-	// Citus lookups of tokens too: reads of plants on a node that hangs would delay the creates on the other nodes.
+	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads. On
+	// Citus, lookups of tokens have their own too: reads of plants on a node that hangs would delay creates on others.
 	createSlots, otherSlots, tokenSlots chan struct{}
 }
 
@@ -154,7 +154,7 @@ func (s *Store) divideConns(conns int) int {
 	s.createSlots = make(chan struct{}, creates)
 	s.otherSlots = s.createSlots
 	if conns-creates <= tokens {
-		tokens = 0 // There are too few.
+		tokens = 0 // there are too few connections
 	}
 	if conns > creates {
 		s.otherSlots = make(chan struct{}, conns-creates-tokens)
