@@ -36,7 +36,7 @@ const (
 //
 // While other lanes commit, a batch starts only with as many plants as one of their batches has on average, and no
 // fewer than a large batch has: fewer are cheaper in the batch of the lane that is free next. That gave 4 to 8 %
-// more creates on PostgreSQL. With many shards a batch with its shard's share of all plants is large.
+// more creates on PostgreSQL. With several shards, a batch is large if it has its shard's share of all plants.
 func (p policy) starts(s state, plants int, overdue bool) bool {
 	switch {
 	case plants == 0:

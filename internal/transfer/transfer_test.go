@@ -27,7 +27,7 @@ func create(t testing.TB, s store.Store, records ...plant.Record) {
 	}
 }
 
-// texts are hard to keep unchanged: every character that is allowed, and what programs interpret.
+// texts are easily changed by a conversion: every character that is allowed, and what programs interpret.
 func texts() (all []string) {
 	all = []string{
 		"", " ", "\t\r\n\v\f", "\x01\x1f\x7f", `quote " ' back\slash`, "e\u0301 is not \u00e9", "\ufeffBOM",
@@ -166,7 +166,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// The hash is documented, so that it must not change.
+// The hash is documented, so it must not change.
 func TestHash(t *testing.T) {
 	source, target := engines["sqlite"](t), engines["sqlite"](t)
 	create(t, source, storetest.Record("main", 1, "Fern", "shade"), storetest.Record("main", -2, "é", ""),
@@ -261,7 +261,7 @@ func wantSentence(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// Writes to the source during the copy are found at the end, and the copy can be completed.
+// Writes to the source during the copy are detected at the end, and the copy can be completed.
 func TestSourceChanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(s store.Store) error
@@ -412,7 +412,7 @@ func TestCancel(t *testing.T) {
 	source, target := engines["sqlite"](t), &hooked{Store: engines["sqlite"](t)}
 	fill(t, source, "main", 50_000)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	reason := errors.New("the operator has changed his mind")
+	reason := errors.New("the operator canceled the copy")
 	target.onBatch = func(batch int) error {
 		if batch == 3 {
 			cancel(reason)

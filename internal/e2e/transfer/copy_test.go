@@ -124,7 +124,7 @@ func TestInterrupt(t *testing.T) {
 	t.Error("the copy was never interrupted")
 }
 
-// A source that a service uses can be copied, and what clients write meanwhile is found.
+// A source that a service uses can be copied, and what clients write meanwhile is detected.
 func TestSourceInUse(t *testing.T) {
 	from, to := testkit.Engines[0].Database(t), testkit.Engines[0].Database(t)
 	s := testkit.Start(t, from)
@@ -154,7 +154,7 @@ func TestSourceInUse(t *testing.T) {
 	}
 }
 
-// A target that must not be written to is refused and stays as it is.
+// A target that must not be written to is refused and stays unchanged.
 func TestRefusedTarget(t *testing.T) {
 	for _, e := range testkit.OneOfEach() {
 		t.Run(e.Name, func(t *testing.T) {

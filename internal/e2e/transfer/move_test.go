@@ -47,7 +47,7 @@ func refuseCopy(t *testing.T, want, from, to string, args ...string) {
 	}
 }
 
-// texts are hard to keep unchanged.
+// texts are easily changed by a conversion.
 var texts = []string{
 	"", " ", "\t\r\n\v\f", "\x01\x1f\x7f", `quote " ' back\slash`, "e\u0301 is not \u00e9", "\ufeffBOM", "\ufffe\uffff",
 	"\u202eright to left", "'; DROP TABLE plants; --", "%s $1 ? :x", "NULL", `\x00`, `\N`, `\.`, "{a,b}", "(1,2)", "1e400",

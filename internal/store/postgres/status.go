@@ -60,8 +60,8 @@ const (
 const maxCounted = 256 << 20
 
 // ReadStatus returns the state of the database at a URL, and of every node of its cluster. It changes nothing. Plants
-// of large tables are counted only if count is set. The error is also not nil, with a complete status, if a node
-// does not respond or can lose what it confirms.
+// of large tables are counted only if count is set. If a node does not respond or can lose what it
+// confirms, the status is complete and the error says so.
 func ReadStatus(ctx context.Context, address string, count bool) (*Status, error) {
 	config, err := parseURL(address)
 	if err != nil {

@@ -33,8 +33,8 @@ type Status struct {
 const maxCounted = 256 << 20
 
 // ReadStatus returns the state of an existing database file, also while other processes use it. It changes nothing.
-// The plants of a large file are counted only if count is set. The error is also not nil, with a complete status, if
-// a reboot loses the file.
+// The plants of a large file are counted only if count is set. If a reboot loses the file, the status is
+// complete and the error says so.
 func ReadStatus(path string, count bool) (*Status, error) {
 	s := &Status{Engine: "sqlite", Database: path, Version: sqlite.Version, Synchronous: "FULL", Plants: -1}
 	limit := int64(maxCounted)
