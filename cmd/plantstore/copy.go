@@ -73,20 +73,38 @@ func (env environment) transfer(
 		return report, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
+	var target store.Store
 	if check {
-		target, err := openSource(ctx, "--to", to)
-		if err != nil {
-			return report, err
-		}
-		report, err = transfer.Check(ctx, source, target, opts)
-		return report, errors.Join(err, target.Close())
+		target, err = openSource(ctx, "--to", to)
+	} else if target, err = env.openStore(ctx, to, unsafe); err != nil {
+		err = fmt.Errorf("--to: %w", err)
 	}
-	target, err := env.openStore(ctx, to, unsafe)
 	if err != nil {
-		return report, fmt.Errorf("--to: %w", err)
+		return report, err
 	}
-	report, err = transfer.Copy(ctx, source, target, opts)
-	return report, errors.Join(err, target.Close())
+	defer func() { err = errors.Join(err, target.Close()) }()
+	if err := mustDiffer(ctx, source, target); err != nil {
+		return report, err
+	}
+	if check {
+		return transfer.Check(ctx, source, target, opts)
+	}
+	return transfer.Copy(ctx, source, target, opts)
+}
+
+// mustDiffer returns an error if two addresses lead to the same PostgreSQL database. A copy of a database to itself
+// could remove plants that are created meanwhile.
+func mustDiffer(ctx context.Context, source, target store.Store) error {
+	a, okA := source.(*postgres.Store)
+	b, okB := target.(*postgres.Store)
+	if !okA || !okB {
+		return nil
+	}
+	same, err := postgres.IsSame(ctx, a, b)
+	if err == nil && same {
+		err = errors.New("--from and --to are the same database, or nodes of the same cluster")
+	}
+	return err
 }
 
 // openSource opens an existing database for reading.
@@ -102,11 +120,8 @@ func openSource(ctx context.Context, flag, db string) (st store.Store, err error
 	return st, nil
 }
 
-// isSameDatabase reports whether two values of --db are known to name the same database.
+// isSameDatabase reports whether two values of --db are the same text or name the same file.
 func isSameDatabase(a, b string) bool {
-	if postgres.IsURL(a) && postgres.IsURL(b) {
-		return postgres.IsSame(a, b)
-	}
 	fileA, errA := os.Stat(a)
 	fileB, errB := os.Stat(b)
 	return a == b || errA == nil && errB == nil && os.SameFile(fileA, fileB)

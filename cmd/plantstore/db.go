@@ -33,7 +33,7 @@ func dbDistribute(ctx context.Context, env environment, args []string) error {
 	case *shards < 0 || *shards > postgres.MaxShards:
 		return f.usageError("--shards is %d: use 1 to %d", *shards, postgres.MaxShards)
 	case !postgres.IsURL(*db):
-		return errors.New("--db must be the postgres:// URL of the coordinator of a Citus cluster")
+		return f.usageError("--db must be the postgres:// URL of the coordinator of a Citus cluster")
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()

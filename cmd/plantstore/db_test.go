@@ -18,7 +18,7 @@ func TestDistributeUsage(t *testing.T) {
 		{"--by name", `--by is "name": use id or store`, 2},
 		{"--shards -1", "--shards is -1: use 1 to 1024", 2},
 		{"--shards 1025", "--shards is 1025: use 1 to 1024", 2},
-		{"--db plants.db", "--db must be the postgres:// URL of the coordinator of a Citus cluster", 1},
+		{"--db plants.db", "--db must be the postgres:// URL of the coordinator of a Citus cluster", 2},
 		{"--db postgres://127.0.0.1:1/plants", "distribute the database postgres://", 1},
 		{"extra", `expected arguments: none; got: ["extra"]`, 2},
 	} {

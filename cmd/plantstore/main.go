@@ -85,10 +85,16 @@ func (env environment) run(ctx context.Context, args []string) int {
 	return 2
 }
 
-// cutCommand returns the arguments after the words of a command, if args start with them.
 // oneLine returns the text of joined errors in one line.
-func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return strings.Join(lines, "; ")
+}
 
+// cutCommand returns the arguments after the words of a command, if args start with them.
 func cutCommand(args []string, name string) ([]string, bool) {
 	words := strings.Fields(name)
 	if len(args) < len(words) || !slices.Equal(args[:len(words)], words) {

@@ -179,6 +179,10 @@ func TestRefusedTarget(t *testing.T) {
 			if n, err := target.Count(t.Context(), "other"); n != 0 || err != nil {
 				t.Errorf("%d other plants are left, %v", n, err)
 			}
+			if e.Name != testkit.Engines[0].Name { // the same database by another address
+				again := strings.Replace(to, "127.0.0.1", "localhost", 1)
+				refuseCopy(t, "--from and --to are the same database", to, again, "--others", "overwrite")
+			}
 			other := e.Database(t)
 			testkit.IssueToken(t, other, "--name", "same")
 			refuseCopy(t, "token same of the target is not the token of that name in the source", from, other)

@@ -290,7 +290,7 @@ func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes []
 		}
 	default:
 		return errors.New("plants is distributed in a way that this program does not support; " +
-			"run " + undistribute + " and repeat this command")
+			"stop every plantstore serve, run " + undistribute + " and repeat this command")
 	}
 	report(fmt.Sprintf("Distributing %s by %s over %s on %s. Requests wait or return 503 meanwhile.",
 		plural(rows, "plant"), to.By, plural(to.Shards, "shard"), plural(len(nodes), "node")))

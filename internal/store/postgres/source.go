@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -46,13 +47,32 @@ func checkSchema(ctx context.Context, config *pgx.ConnConfig) error {
 	return nil
 }
 
-// IsSame reports whether two URLs name the same database at the same address.
-func IsSame(a, b string) bool {
-	configA, errA := parseURL(a)
-	configB, errB := parseURL(b)
-	if errA != nil || errB != nil {
-		return a == b
-	}
-	x, y := configA.ConnConfig, configB.ConnConfig
-	return x.Host == y.Host && x.Port == y.Port && x.Database == y.Database
+const (
+	takeLock = "SELECT pg_advisory_xact_lock($1, $2)"
+
+	findLock = `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = %d AND objid = %d
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
+
+	findLockOnNodes = "SELECT bool_or(success AND result = 't') FROM run_command_on_all_nodes($1)"
+)
+
+// IsSame reports whether two stores are the same database, whatever the addresses by which they were opened: one
+// takes a lock, and the other looks for it.
+func IsSame(ctx context.Context, a, b *Store) (same bool, err error) {
+	class, object := rand.Int32(), rand.Int32()
+	find := fmt.Sprintf(findLock, class, object)
+	err = a.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, takeLock, class, object); err != nil {
+				return err
+			}
+			return b.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+				if b.citus {
+					return conn.QueryRow(ctx, findLockOnNodes, find).Scan(&same)
+				}
+				return conn.QueryRow(ctx, find).Scan(&same)
+			})
+		})
+	})
+	return same, err
 }

@@ -48,16 +48,32 @@ func TestOpenSource(t *testing.T) {
 	}
 }
 
+// A database is recognised by another address of its server, and by another node of its cluster.
 func TestIsSame(t *testing.T) {
 	t.Parallel()
-	const a = "postgres://u:p@db.example:5432/plants"
-	for b, want := range map[string]bool{
-		a: true, "postgresql://db.example/plants?sslmode=disable": true, "postgres://v@db.example:5432/plants": true,
-		"postgres://u:p@db.example:5433/plants": false, "postgres://u:p@db.example:5432/other": false,
-		"postgres://u:p@other.example:5432/plants": false, "postgres://u:p@db.example:x/plants": false, "plants": false,
-	} {
-		if got := IsSame(a, b); got != want {
-			t.Errorf("IsSame(%s, %s) = %v", a, b, got)
+	plain := pgtest.Database(t)
+	onCluster := distributed(t, "id")
+	cluster := pgtest.SharedCluster(t)
+	stores := map[string]*Store{
+		"plain":            openStore(t, plain),
+		"by socket":        openStore(t, pgtest.Shared(t).SocketURL(databaseOf(t, plain))),
+		"another database": openStore(t, pgtest.Database(t)),
+		"coordinator":      openStore(t, onCluster),
+		"worker":           openStore(t, cluster.Worker(0, onCluster)),
+		"other worker":     openStore(t, cluster.Worker(1, onCluster)),
+	}
+	group := map[string]int{
+		"plain": 1, "by socket": 1, "another database": 2, "coordinator": 3, "worker": 3, "other worker": 3,
+	}
+	for a := range stores {
+		for b := range stores {
+			if a == b {
+				continue
+			}
+			same, err := IsSame(t.Context(), stores[a], stores[b])
+			if want := group[a] == group[b]; err != nil || same != want {
+				t.Errorf("IsSame(%s, %s) = %v, %v, want %v", a, b, same, err, want)
+			}
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (s *spacing) record(storeName string, page []plant.New) {
 	if len(page) < 2 {
 		return
 	}
-	average := (float64(page[len(page)-1].ID) - float64(page[0].ID)) / float64(len(page)-1)
+	average := float64(uint64(page[len(page)-1].ID)-uint64(page[0].ID)) / float64(len(page)-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byStore == nil || len(s.byStore) >= maxSpacings {
@@ -38,9 +38,13 @@ func (s *spacing) last(storeName string, first int64, plants int) int64 {
 	s.mu.Lock()
 	average := s.byStore[storeName]
 	s.mu.Unlock()
-	estimate := float64(first) + 1.25*average*float64(plants)
-	if average == 0 || estimate >= math.MaxInt64 {
+	distance := 1.25 * average * float64(plants)
+	if average == 0 || distance >= math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return int64(estimate)
+	last := first + int64(distance) // as integers: a float64 has too few bits for an id
+	if last < first {               // overflow
+		return math.MaxInt64
+	}
+	return last
 }

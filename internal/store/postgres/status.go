@@ -155,6 +155,9 @@ func (s *Status) readSizes(ctx context.Context, conn *pgx.Conn, nodesConn *nodeC
 		estimated, err = s.readShards(ctx, nodesConn, nodes)
 	} else {
 		err = conn.QueryRow(ctx, selectSize).Scan(&s.Bytes, &s.Plants)
+		if len(s.Nodes) == 1 {
+			s.Nodes[0].Bytes = s.Bytes
+		}
 		estimated = s.Plants >= 0
 	}
 	down := nodesError(nodes, Options{UnsafeDurability: true}) != nil

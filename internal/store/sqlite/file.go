@@ -10,7 +10,7 @@ import (
 	"runtime"
 )
 
-var errNotRegular = errors.New("it is not a regular file; --db must be the path of a regular file")
+var errNotRegular = errors.New("it is not a regular file; use the path of a regular file")
 
 // What SQLite appends to the path of a database file for its WAL and for the index of the WAL.
 const (
