@@ -23,7 +23,7 @@ func dbDistribute(ctx context.Context, env environment, args []string) error {
 	db := f.database()
 	by := f.String("by", "", "`column` that determines the shard of a plant: id for a few large stores, store for many "+
 		"(default: unchanged, or id if plants is not distributed)")
-	shards := f.Int("shards", 0, "`number` of shards (default: unchanged, or 2 for each worker and at least 4)")
+	shards := f.Int("shards", 0, "`number` of shards (default: unchanged, or 1 for each worker and at least 2)")
 	if _, err := f.parse(args); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func ServerEngines() []Engine { return Engines[1:] }
 func Distributed(t *testing.T, c *pgtest.Cluster, by string) string {
 	t.Helper()
 	return c.Prepared(t, by, func(address string) {
-		out, errs, code := Run(t, nil, "db", "distribute", "--db", address, "--by", by)
+		out, errs, code := Run(t, nil, "db", "distribute", "--db", address, "--by", by, "--shards", "4")
 		if code != 0 {
 			t.Fatalf("db distribute --by %s: exit %d, %s%s", by, code, out, errs)
 		}

@@ -28,7 +28,6 @@ type batch struct {
 
 	layout   *layout   // nil: plants is not distributed
 	columns  [4][]byte // store, id, name and tag in PostgreSQL's binary format
-	values   [][]byte  // slices of columns
 	inserted []int     // the firsts that the last insertAbsent stored
 }
 
@@ -53,7 +52,6 @@ func newBatch(records []plant.Record) *batch {
 func (b *batch) free() {
 	const maxBuffer = 1 << 20
 	b.records, b.existing = nil, nil
-	clear(b.values)
 	for i := range b.columns {
 		if cap(b.columns[i]) > maxBuffer {
 			b.columns[i] = nil
@@ -165,27 +163,26 @@ func (b *batch) insertAbsent(ctx context.Context, conn *pgx.Conn, firsts []int) 
 	return true, checkWarning(conn)
 }
 
-// send executes an insert of arrays, or one of VALUES that ends with a suffix. It encodes the plants itself because
-// pgx would allocate memory for each value.
+// send executes an insert of arrays or, if plants is distributed, one of VALUES that ends with a suffix. It encodes the
+// plants itself because pgx would allocate memory for each value.
 func (b *batch) send(
 	ctx context.Context, conn *pgx.Conn, name, sql, suffix string, firsts []int,
 ) (insertResult, error) {
 	clearWarning(conn)
-	params, types := b.columns[:], []uint32(nil)
-	asValues := b.layout != nil && len(firsts) > 0 && len(firsts) <= maxValues
+	params := [][]byte(nil)
+	asValues := b.layout != nil && len(firsts) > 0
 	if asValues {
-		sql, types = insertValues(len(firsts), suffix)
-		b.encodeValues(firsts)
-		params = b.values
+		sql = b.insertValues(firsts, suffix)
 	} else {
 		b.encode(firsts)
+		params = b.columns[:]
 	}
 	session := sessionOf(conn)
 	switch {
 	case session.pooled:
-		return session.sendPooled(ctx, conn, sql, params, types, binaryFormat), nil
+		return session.sendPooled(ctx, conn, sql, params, binaryFormat), nil
 	case asValues:
-		rows := conn.PgConn().ExecParams(ctx, sql, params, types, binaryFormat, binaryFormat)
+		rows := conn.PgConn().ExecParams(ctx, sql, nil, nil, nil, binaryFormat)
 		return insertResult{ResultReader: rows}, nil
 	}
 	statement, err := conn.Prepare(ctx, name, sql)

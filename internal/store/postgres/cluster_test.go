@@ -25,7 +25,7 @@ func distributed(t testing.TB, by string) string {
 
 func distributeBy(t testing.TB, address, by string) {
 	t.Helper()
-	if err := Distribute(t.Context(), address, Distribution{By: by}, func(string) {}); err != nil {
+	if err := Distribute(t.Context(), address, Distribution{By: by, Shards: 4}, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -20,14 +20,11 @@ type Distribution struct {
 // MaxShards is the largest number of shards. Each is a table with an index on its node.
 const MaxShards = 1024
 
-const (
-	shardsPerNode = 2
-	minShards     = 4
-)
+const minShards = 2
 
 // defaultShards is the number of shards of a new distribution. A batch of creates has plants of one shard,
 // so many shards make small batches; with fewer shards than nodes, some nodes have no plants.
-func defaultShards(nodes int) int { return max(minShards, shardsPerNode*nodes) }
+func defaultShards(nodes int) int { return max(minShards, nodes) }
 
 // Distribute distributes plants over the nodes of the Citus cluster of a database and copies the other tables to
 // every node, in one transaction that locks them. It migrates the schema first, moves the rows that are there and

@@ -52,15 +52,15 @@ func TestDistribute(t *testing.T) {
 		shards  int
 		reports []string
 	}{
-		{Distribution{}, "id", 4, []string{
+		{Distribution{}, "id", 2, []string{
 			"Copying tokens to every node.",
 			"Copying plantstore_schema to every node.",
-			"Distributing 500 plants by id over 4 shards on 2 nodes. Requests wait or return 503 meanwhile.",
-			"Done: distributed 500 plants by id over 4 shards, and copied 1 token to every node."}},
-		{Distribution{}, "id", 4, []string{
-			"Nothing to do: plants are distributed by id over 4 shards, and the other tables are on every node."}},
-		{Distribution{By: "id", Shards: 4}, "id", 4, []string{
-			"Nothing to do: plants are distributed by id over 4 shards, and the other tables are on every node."}},
+			"Distributing 500 plants by id over 2 shards on 2 nodes. Requests wait or return 503 meanwhile.",
+			"Done: distributed 500 plants by id over 2 shards, and copied 1 token to every node."}},
+		{Distribution{}, "id", 2, []string{
+			"Nothing to do: plants are distributed by id over 2 shards, and the other tables are on every node."}},
+		{Distribution{By: "id", Shards: 2}, "id", 2, []string{
+			"Nothing to do: plants are distributed by id over 2 shards, and the other tables are on every node."}},
 		{Distribution{Shards: 6}, "id", 6, []string{
 			"Distributing 500 plants by id over 6 shards on 2 nodes. Requests wait or return 503 meanwhile.",
 			"Done: distributed 500 plants by id over 6 shards, and copied 1 token to every node."}},
@@ -236,7 +236,7 @@ func TestDefaultShards(t *testing.T) {
 	for _, nodes := range []int{1, 2, 3, 20} {
 		got = append(got, defaultShards(nodes))
 	}
-	if want := []int{4, 4, 6, 40}; !slices.Equal(got, want) {
+	if want := []int{2, 2, 3, 20}; !slices.Equal(got, want) {
 		t.Errorf("defaultShards() = %v, want %v", got, want)
 	}
 }

@@ -160,19 +160,19 @@ func (s *session) execPooled(ctx context.Context, conn *pgx.Conn, sql string, ar
 	if err := query.Build(conn.TypeMap(), nil, args); err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	return s.sendPooled(ctx, conn, sql, query.ParamValues, nil, query.ParamFormats).Close()
+	return s.sendPooled(ctx, conn, sql, query.ParamValues, query.ParamFormats).Close()
 }
 
 // sendPooled is execPooled with encoded parameters. The results are in the binary format.
 //
 // Everything is sent at once: describing the statement first would wait for locks without the settings.
 func (s *session) sendPooled(
-	ctx context.Context, conn *pgx.Conn, sql string, params [][]byte, types []uint32, formats []int16,
+	ctx context.Context, conn *pgx.Conn, sql string, params [][]byte, formats []int16,
 ) insertResult {
 	var b pgconn.Batch
 	b.ExecParams(setIsolation, nil, nil, nil, nil)
 	b.ExecParams(s.setLocal, nil, nil, nil, nil)
-	b.ExecParams(sql, params, types, formats, binaryFormat)
+	b.ExecParams(sql, params, nil, formats, binaryFormat)
 	all := conn.PgConn().ExecBatch(ctx, &b)
 	for range 2 {
 		if all.NextResult() {

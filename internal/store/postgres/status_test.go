@@ -76,7 +76,7 @@ func TestReadStatusOfCluster(t *testing.T) {
 		t.Errorf("ReadStatus() before the distribution = %+v", s)
 	}
 	create(t, openStore(t, address), plantRecords(100)...)
-	distributeTo(t, address, Distribution{})
+	distributeTo(t, address, Distribution{Shards: 4})
 	for _, address := range []string{address, c.Worker(0, address)} {
 		s := readStatus(t, address)
 		shards, bytes := 0, int64(0)

@@ -24,6 +24,7 @@ var fixedSettings = map[string]string{
 	"client_encoding":               "UTF8",
 	"client_min_messages":           "warning", // see recordWarning
 	"default_transaction_isolation": "read committed",
+	"standard_conforming_strings":   "on", // see appendLiteral
 }
 
 // IsURL reports whether a --db value is the URL of a PostgreSQL server.
