@@ -85,7 +85,7 @@ func TestFlood(t *testing.T) {
 				conns, opened-int64(conns), lasts, served, served+refused, 100*float64(served)/float64(served+refused),
 				latencies.Quantile(0.5).Round(time.Microsecond), latencies.Quantile(0.99).Round(time.Microsecond),
 				latencies.Max().Round(time.Millisecond), lost, failed, probes, cpu)
-			want := 75 // percent; on a busy machine more fail, as connections with unread bytes are kept
+			want := 40 // percent; on a busy machine more fail, and without shares 18 to 29 % were served
 			if *hostileFor > 0 {
 				want = 99
 				if latencies.Quantile(0.99) > 250*time.Millisecond {
