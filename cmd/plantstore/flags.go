@@ -14,17 +14,18 @@ import (
 // flags is a flag set in which every flag can also be set by an environment variable.
 type flags struct {
 	*flag.FlagSet
-	env environment
+	env    environment
+	rename map[string]string // variables of flags that mean something else in other commands
 }
 
 func newFlags(env environment, command, arguments, about string) *flags {
-	f := &flags{flag.NewFlagSet(command, flag.ContinueOnError), env}
+	f := &flags{flag.NewFlagSet(command, flag.ContinueOnError), env, map[string]string{}}
 	f.SetOutput(env.stderr)
 	f.Usage = func() {
 		fmt.Fprintf(f.Output(), "Usage: plantstore %s %s\n\n%s\n\n", command, arguments, about)
 		f.VisitAll(func(fl *flag.Flag) {
 			value, usage := flag.UnquoteUsage(fl)
-			fmt.Fprintf(f.Output(), "  --%s %s\n        %s (%s", fl.Name, value, usage, envName(fl.Name))
+			fmt.Fprintf(f.Output(), "  --%s %s\n        %s (%s", fl.Name, value, usage, f.variable(fl.Name))
 			if fl.DefValue != "" && fl.DefValue != "false" && !strings.Contains(usage, "(default:") {
 				fmt.Fprintf(f.Output(), ", default %s", fl.DefValue)
 			}
@@ -51,12 +52,12 @@ func (f *flags) parse(args []string, names ...string) ([]string, error) {
 	set := map[string]bool{}
 	f.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
 	f.VisitAll(func(fl *flag.Flag) {
-		value := f.env.getenv(envName(fl.Name))
+		value := f.env.getenv(f.variable(fl.Name))
 		if set[fl.Name] || value == "" || err != nil {
 			return
 		}
 		if e := f.Set(fl.Name, value); e != nil {
-			err = f.usageError("%s=%q: %v", envName(fl.Name), value, e)
+			err = f.usageError("%s=%q: %v", f.variable(fl.Name), value, e)
 		}
 	})
 	if err != nil {
@@ -76,25 +77,29 @@ func (f *flags) usageError(format string, args ...any) error {
 	return errUsage
 }
 
-func envName(flag string) string {
+// variable returns the environment variable of a flag.
+func (f *flags) variable(flag string) string {
+	if name := f.rename[flag]; name != "" {
+		return name
+	}
 	return "PLANTSTORE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// secret returns a token from a file, or from an environment variable if file is empty. A token on the
-// command line would be visible to other users of the machine.
-func (f *flags) secret(variable, file string) (string, error) {
+// secret returns a token from a file, or from an environment variable if file is empty, and where it is from. A token
+// on the command line would be visible to other users of the machine.
+func (f *flags) secret(variable, file string) (value, from string, err error) {
 	if file == "" {
-		return f.env.getenv(variable), nil
+		return f.env.getenv(variable), variable, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("read the token file: %w", err)
+		return "", "", fmt.Errorf("read the token file: %w", err)
 	}
-	value := strings.TrimSpace(string(text))
+	value = strings.TrimSpace(string(text))
 	if value == "" {
-		return "", fmt.Errorf("the token file %s is empty", file)
+		return "", "", fmt.Errorf("the token file %s is empty", file)
 	}
-	return value, nil
+	return value, file, nil
 }
 
 const maxLifetimeDays = 36500

@@ -109,22 +109,22 @@ func TestSecret(t *testing.T) {
 	for content, want := range map[string]string{
 		"token": "token", "token\n": "token", " token \r\n\n": "token", "two words\n": "two words",
 	} {
-		if got, err := f.secret("PLANTSTORE_TOKEN", tempFile(t, content)); got != want || err != nil {
+		if got, _, err := f.secret("PLANTSTORE_TOKEN", tempFile(t, content)); got != want || err != nil {
 			t.Errorf("the secret of a file with %q is %q, %v, want %q", content, got, err, want)
 		}
 	}
 	for _, content := range []string{"", " \n"} {
 		file := tempFile(t, content)
-		got, err := f.secret("PLANTSTORE_TOKEN", file)
+		got, _, err := f.secret("PLANTSTORE_TOKEN", file)
 		if want := "the token file " + file + " is empty"; got != "" || err == nil || err.Error() != want {
 			t.Errorf("the secret of a file with %q is %q, %v, want the error %s", content, got, err, want)
 		}
 	}
 	const missing = "read the token file: open /nowhere: no such file or directory"
-	if got, err := f.secret("PLANTSTORE_TOKEN", "/nowhere"); got != "" || err == nil || err.Error() != missing {
+	if got, _, err := f.secret("PLANTSTORE_TOKEN", "/nowhere"); got != "" || err == nil || err.Error() != missing {
 		t.Errorf("the secret of a missing file is %q, %v", got, err)
 	}
-	if got, err := f.secret("PLANTSTORE_TOKEN", ""); got != "from the environment" || err != nil {
+	if got, _, err := f.secret("PLANTSTORE_TOKEN", ""); got != "from the environment" || err != nil {
 		t.Errorf("the secret without a file is %q, %v", got, err)
 	}
 }

@@ -47,6 +47,7 @@ var commands = []command{
 	{"copy", "copy plants and tokens to another database", copyDatabase},
 	{"db status", "print the state of a database and of its servers", dbStatus},
 	{"db distribute", "distribute a PostgreSQL database over a Citus cluster", dbDistribute},
+	{"health", "ask a running service whether it is ready", health},
 	{"version", "print the version", printVersion},
 }
 

@@ -141,10 +141,10 @@ func (f *flags) service() service {
 
 func (s service) open(f *flags) (*client.Client, error) {
 	credential := *s.token
-	variable := envName("token")
+	variable := f.variable("token")
 	if credential == "" || credential == f.env.getenv(variable) { // it was not set on the command line
 		var err error
-		if credential, err = f.secret(variable, *s.tokenFile); err != nil {
+		if credential, _, err = f.secret(variable, *s.tokenFile); err != nil {
 			return nil, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"plantstore/internal/httpapi"
@@ -17,7 +18,15 @@ import (
 
 const aboutServe = `Serves the API until SIGINT, SIGTERM or SIGHUP, then completes the requests in flight.
 A second SIGINT or SIGTERM stops it immediately.
-PLANTSTORE_TOKEN sets one fixed token. Sockets passed by systemd (LISTEN_FDS) replace --listen and --ops-listen.`
+PLANTSTORE_FIXED_TOKEN or --token-file sets one fixed token.
+Sockets passed by systemd (LISTEN_FDS) replace --listen and --ops-listen.`
+
+// Names of variables. The client's own are never the fixed token of a service: a shell that exports a token for
+// reading would give it every scope.
+const (
+	fixedTokenVariable = "PLANTSTORE_FIXED_TOKEN"
+	fixedFileVariable  = "PLANTSTORE_FIXED_TOKEN_FILE"
+)
 
 func serve(ctx context.Context, env environment, args []string) error {
 	cfg, db, unsafe, err := serveConfig(env, args)
@@ -28,6 +37,7 @@ func serve(ctx context.Context, env environment, args []string) error {
 	defer stop()
 	started := make(chan struct{})
 	cfg.Out, cfg.Log, cfg.Started = env.stdout, telemetry.NewLogger(env.stderr), func() { close(started) }
+	warnAboutToken(env.getenv, cfg)
 	return endHungStart(ctx, started, func() error { return openAndServe(ctx, env, cfg, db, unsafe) })
 }
 
@@ -40,6 +50,16 @@ func openAndServe(ctx context.Context, env environment, cfg server.Config, db st
 		warnAboutFile(cfg.Log, db)
 	}
 	return errors.Join(ignoreStop(ctx, cfg.Log, server.Run(ctx, cfg, st)), st.Close())
+}
+
+// warnAboutToken logs that the variables of clients are ignored. Earlier versions read them.
+func warnAboutToken(getenv func(string) string, cfg server.Config) {
+	for _, variable := range []string{"PLANTSTORE_TOKEN", "PLANTSTORE_TOKEN_FILE"} {
+		if cfg.Token == "" && getenv(variable) != "" {
+			cfg.Log.Warn(variable + " is for clients and is ignored by serve; to set a fixed token, use " +
+				strings.Replace(variable, "_TOKEN", "_FIXED_TOKEN", 1))
+		}
+	}
 }
 
 // warnAboutFile logs what an operator should know about a SQLite file, and restricts its mode to its owner.
@@ -74,7 +94,8 @@ func serveConfig(env environment, args []string) (cfg server.Config, db string, 
 	proxies := f.String("trusted-proxies", "",
 		"`addresses` and networks, separated by commas, whose X-Forwarded-For is trusted")
 	unsafeDurability := f.Bool("unsafe-durability", false, "accept a PostgreSQL server that can lose confirmed plants")
-	tokenFile := f.String("token-file", "", "`path` of a file with one fixed token, instead of PLANTSTORE_TOKEN")
+	f.rename["token-file"] = fixedFileVariable
+	tokenFile := f.String("token-file", "", "`path` of a file with one fixed token, instead of "+fixedTokenVariable)
 	if _, err := f.parse(args); err != nil {
 		return cfg, "", false, err
 	}
@@ -89,7 +110,7 @@ func serveConfig(env environment, args []string) (cfg server.Config, db string, 
 	if err := checkLimits(f, cfg); err != nil {
 		return cfg, "", false, err
 	}
-	if cfg.Token, err = f.secret("PLANTSTORE_TOKEN", *tokenFile); err != nil {
+	if cfg.Token, cfg.TokenFrom, err = f.secret(fixedTokenVariable, *tokenFile); err != nil {
 		return cfg, "", false, err
 	}
 	cfg.Public, cfg.Ops, err = netlimit.Inherit(env.getenv)

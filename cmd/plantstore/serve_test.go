@@ -44,7 +44,8 @@ func TestServeDefaults(t *testing.T) {
 }
 
 func TestServeFlags(t *testing.T) {
-	cfg, db, unsafe, _, err := parseServe(variables{"PLANTSTORE_TOKEN": "ignored"}, "--db", "x.db", "--unsafe-durability",
+	cfg, db, unsafe, _, err := parseServe(variables{"PLANTSTORE_FIXED_TOKEN": "ignored"},
+		"--db", "x.db", "--unsafe-durability",
 		"--listen", ":1", "--ops-listen", "off", "--base-url", "https://plants.example/api", "--drain", "0s",
 		"--max-body", "7", "--queue", "8", "--max-conns", "9", "--conns-per-address", "9",
 		"--access-log", "all", "--cors-origins", "off",
@@ -59,7 +60,7 @@ func TestServeFlags(t *testing.T) {
 	if none, _ := httpapi.ParseOrigins("off"); !reflect.DeepEqual(cfg.Origins, none) {
 		t.Errorf("the origins are %+v, want none", cfg.Origins)
 	}
-	cfg, _, _, _, err = parseServe(variables{"PLANTSTORE_TOKEN": "from-the-environment", "PLANTSTORE_QUEUE": "5"})
+	cfg, _, _, _, err = parseServe(variables{"PLANTSTORE_FIXED_TOKEN": "from-the-environment", "PLANTSTORE_QUEUE": "5"})
 	if err != nil || cfg.Token != "from-the-environment" || cfg.Commit.Queue != 5 {
 		t.Errorf("serve with variables: %+v, %v", cfg, err)
 	}
@@ -137,7 +138,7 @@ func startService(t *testing.T, db string) (url string, log *buffer, stop func()
 	stdout, log, code := new(buffer), new(buffer), make(chan int, 1)
 	go func() {
 		code <- run(ctx, []string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"}, stdout, log,
-			variables{"PLANTSTORE_TOKEN": fixedToken}.get)
+			variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get)
 	}()
 	stop = sync.OnceValue(func() int { cancel(); return <-code })
 	t.Cleanup(func() { stop() })
@@ -225,7 +226,7 @@ func TestServeStartFails(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		st := &failingStore{err: test.err}
 		unsafe := false
-		env := environment{&stdout, &stderr, variables{"PLANTSTORE_TOKEN": fixedToken}.get,
+		env := environment{&stdout, &stderr, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get,
 			func(_ context.Context, db string, u bool) (store.Store, error) {
 				unsafe = u
 				return st, test.openErr

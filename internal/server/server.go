@@ -32,6 +32,7 @@ type Config struct {
 	MaxConns  int           // open connections; 0 for what the machine allows
 	PerAddr   int           // connections without a token that an address keeps when all are in use; 0: MaxConns/16
 	Token     string        // one fixed credential with every scope on the store "main"; "" for none
+	TokenFrom string        // the file or variable that Token is from, for the log
 	Commit    commit.Options
 	httpapi.Config
 

@@ -28,12 +28,14 @@ func fixedToken(ctx context.Context, cfg Config, issued token.Lookup) (*token.To
 		Name: "fixed", Hash: token.HashOf(credential), Store: token.DefaultStore, Scopes: token.AllScopes,
 	}
 	switch t, err := issued.TokenByHash(ctx, fixed.Hash); {
-	case err == nil: // a shell with a token in its environment for clients has started the service
-		cfg.Log.Warn("the fixed token was issued in this database and keeps the scopes it has there", "name", t.Name)
+	case err == nil:
+		cfg.Log.Warn("the fixed token was issued in this database and keeps the scopes it has there",
+			"from", cfg.TokenFrom, "name", t.Name)
 		return nil, nil
 	case !errors.Is(err, token.ErrUnknown):
 		return nil, err
 	}
+	cfg.Log.Info("fixed token in use, with every scope", "from", cfg.TokenFrom, "store", fixed.Store)
 	return fixed, nil
 }
 

@@ -77,7 +77,7 @@ func TestFixedToken(t *testing.T) {
 		"": "none", credential: "none", "sixteen-letters.": "fixed", strings.Repeat("x", 300): "fixed",
 		"fifteen-letters": "error", "sixteen letters.": "error", "sixteen-lettersü": "error",
 	} {
-		cfg := Config{Token: text, Log: slog.New(slog.NewJSONHandler(log, nil))}
+		cfg := Config{Token: text, TokenFrom: "SOURCE", Log: slog.New(slog.NewJSONHandler(log, nil))}
 		switch got, err := fixedToken(t.Context(), cfg, st); {
 		case (err != nil) != (want == "error"), (got != nil) != (want == "fixed"):
 			t.Errorf("fixedToken(%q) = %v, %v, want %s", text, got, err, want)
@@ -86,7 +86,9 @@ func TestFixedToken(t *testing.T) {
 			t.Errorf("fixedToken(%q) = %+v", text, got)
 		}
 	}
-	if text := log.String(); strings.Count(text, `"name":"laptop"`) != 1 || strings.Count(text, "\n") != 1 {
+	text := log.String()
+	if strings.Count(text, `"from":"SOURCE","name":"laptop"`) != 1 || strings.Count(text, `"from":"SOURCE"`) != 3 ||
+		strings.Count(text, "fixed token in use, with every scope") != 2 || strings.Contains(text, "sixteen") {
 		t.Errorf("log: %s", text)
 	}
 }

@@ -50,7 +50,7 @@ func StartAgain(t *testing.T, earlier *Server, db string, args ...string) *Serve
 func StartFixed(t *testing.T, db string, args ...string) *Server {
 	t.Helper()
 	cmd := Serve(db, args...)
-	cmd.Env = append(os.Environ(), "PLANTSTORE_TOKEN="+FixedToken)
+	cmd.Env = append(os.Environ(), "PLANTSTORE_FIXED_TOKEN="+FixedToken)
 	s := Launch(t, cmd)
 	s.WaitServing()
 	s.Token = FixedToken
@@ -143,7 +143,7 @@ func (s *Server) WaitListening() {
 func (s *Server) hasFixedToken() bool {
 	return slices.ContainsFunc(slices.Concat(s.Cmd.Environ(), s.Cmd.Args), func(setting string) bool {
 		name, value, _ := strings.Cut(setting, "=")
-		environment := (name == "PLANTSTORE_TOKEN" || name == "PLANTSTORE_TOKEN_FILE") && value != ""
+		environment := (name == "PLANTSTORE_FIXED_TOKEN" || name == "PLANTSTORE_FIXED_TOKEN_FILE") && value != ""
 		return environment || name == "--token-file" || setting == FixedToken
 	})
 }

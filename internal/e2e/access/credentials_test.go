@@ -208,25 +208,56 @@ func TestFixedToken(t *testing.T) {
 	testkit.WantResponse(t, "the token of the file", p.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
 	p.Token = "from-a-file-012345678"
 	testkit.WantError(t, "nearly that token", p.Create(t, `{"id":1,"name":"x"}`), 40103)
+	inUse := `"msg":"fixed token in use, with every scope","from":"` + file + `"`
+	if log := p.Stderr.String(); !strings.Contains(log, inUse) || strings.Contains(log, "from-a-file-0123456789") {
+		t.Errorf("the log does not say that a fixed token is in use, or has the token: %s", log)
+	}
 	p.Kill() // Then its output is complete.
 	if testkit.TokenPattern.MatchString(p.Stdout.String()) {
 		t.Errorf("a first token was issued in addition to the fixed one: %s", p.Stdout)
 	}
-	out, errs, code := testkit.Run(t, []string{"PLANTSTORE_TOKEN=short"}, "serve", "--db", db, "--listen", "127.0.0.1:0")
+	out, errs, code := testkit.Run(t, []string{"PLANTSTORE_FIXED_TOKEN=short"},
+		"serve", "--db", db, "--listen", "127.0.0.1:0")
 	if code != 1 || strings.Contains(out+errs, "short") {
 		t.Errorf("a short fixed token: exit %d, %q, %q", code, out, errs)
 	}
-	t.Setenv("PLANTSTORE_TOKEN_FILE", file)
+	t.Setenv("PLANTSTORE_FIXED_TOKEN_FILE", file)
 	p = testkit.Start(t, db)
 	p.Token = "from-a-file-0123456789"
-	testkit.WantResponse(t, "PLANTSTORE_TOKEN_FILE", p.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
+	testkit.WantResponse(t, "PLANTSTORE_FIXED_TOKEN_FILE", p.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
 }
 
-// A client's token in PLANTSTORE_TOKEN gets no more rights when the service is started with that environment.
+// The variables of clients are no fixed token: serve ignores them, and says which variable sets one.
+func TestServeIgnoresTheTokenOfClients(t *testing.T) {
+	const credential = "a-token-for-reading-elsewhere"
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(credential), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PLANTSTORE_TOKEN", credential)
+	t.Setenv("PLANTSTORE_TOKEN_FILE", file)
+	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"))
+	first := p.Token
+	p.Token = credential
+	testkit.WantError(t, "the token of the client", p.Do(t, "GET", "/plants", ""), 40103)
+	p.Token = first
+	testkit.WantResponse(t, "the first token", p.Do(t, "GET", "/plants", ""), 200, "[]")
+	log := p.Stderr.String()
+	for _, variable := range []string{"PLANTSTORE_FIXED_TOKEN", "PLANTSTORE_FIXED_TOKEN_FILE"} {
+		if !strings.Contains(log, "to set a fixed token, use "+variable+`"`) {
+			t.Errorf("the log does not name %s: %s", variable, log)
+		}
+	}
+	if strings.Contains(log, "fixed token in use") || strings.Contains(log, credential) {
+		t.Errorf("the log has the token, or says that it is in use: %s", log)
+	}
+}
+
+// A token that was issued in the database gets no more rights when it is also the fixed token.
 func TestIssuedTokenKeepsItsScope(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "plants.db")
 	reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read")
-	t.Setenv("PLANTSTORE_TOKEN", reader)
+	t.Setenv("PLANTSTORE_FIXED_TOKEN", reader)
 	p := testkit.Start(t, db)
 	p.Token = reader
 	testkit.WantError(t, "a create of the reader", p.Create(t, `{"id":1,"name":"x"}`), 40301)

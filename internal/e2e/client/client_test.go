@@ -126,7 +126,7 @@ func wantClientErrors(t *testing.T, c *plants.Client, p *testkit.Server) {
 
 // While the service is killed and restarted, every Create succeeds and stores its plant once.
 func TestClientSurvivesKills(t *testing.T) {
-	t.Setenv("PLANTSTORE_TOKEN", testkit.FixedToken)
+	t.Setenv("PLANTSTORE_FIXED_TOKEN", testkit.FixedToken)
 	for _, e := range testkit.Engines {
 		t.Run(e.Name, func(t *testing.T) {
 			db, address := e.Database(t), testkit.FreeAddress(t)

@@ -248,3 +248,29 @@ func wantWriteErrors(t *testing.T, p *testkit.Server, form string) {
 		t.Errorf("list %s to a full disk: %v, %s", form, cmd.ProcessState, stderr)
 	}
 }
+
+func TestHealthCommand(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "plants.db")
+	p := testkit.Start(t, db)
+	listen := "PLANTSTORE_OPS_LISTEN=" + strings.Replace(p.Ops, "http://127.0.0.1", "0.0.0.0", 1)
+	out, errs, code := testkit.Run(t, []string{listen, "PLANTSTORE_URL=" + p.URL}, "health")
+	if out != "ready\n" || errs != "" || code != 0 {
+		t.Errorf("health: exit %d, %q, %q", code, out, errs)
+	}
+	out, errs, code = testkit.Run(t, nil, "health", "--url", p.URL)
+	if out != "" || !strings.Contains(errs, "is not the health check of a Plant Store") || code != 1 {
+		t.Errorf("health at the address of the service: exit %d, %q, %q", code, out, errs)
+	}
+	if err := os.Rename(db, db+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code = testkit.Run(t, []string{listen}, "health")
+	if out != "" || !strings.HasPrefix(errs, "plantstore health: not ready: ") || code != 1 {
+		t.Errorf("health without the database: exit %d, %q, %q", code, out, errs)
+	}
+	p.Kill()
+	out, errs, code = testkit.Run(t, []string{listen}, "health")
+	if out != "" || !strings.Contains(errs, "connection refused") || code != 1 {
+		t.Errorf("health without the service: exit %d, %q, %q", code, out, errs)
+	}
+}

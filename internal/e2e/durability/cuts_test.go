@@ -86,7 +86,7 @@ func newTrial(t *testing.T, db, ledger string) *trial {
 		t: t, db: db, ledger: ledger,
 		command: func() *exec.Cmd {
 			cmd := testkit.Serve(db, "--ops-listen", "off", "--access-log", "off")
-			cmd.Env = append(os.Environ(), "PLANTSTORE_TOKEN="+testkit.FixedToken)
+			cmd.Env = append(os.Environ(), "PLANTSTORE_FIXED_TOKEN="+testkit.FixedToken)
 			return cmd
 		},
 		cut: (*testkit.Server).Kill,

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestHealth(t *testing.T) {
+	status, body := 200, "ready\n"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			t.Errorf("health asks for %s", r.URL)
+		}
+		w.WriteHeader(status)
+		w.Write([]byte(body))
+	}))
+	defer s.Close()
+	listen := strings.TrimPrefix(s.URL, "http://")
+	_, port, _ := strings.Cut(listen, ":")
+	for _, test := range []struct {
+		v    variables
+		args string
+	}{
+		{nil, "--url " + s.URL},
+		{nil, "--url " + s.URL + "/"},
+		{variables{"PLANTSTORE_HEALTH_URL": s.URL}, ""},
+		{variables{"PLANTSTORE_OPS_LISTEN": listen}, ""},
+		{variables{"PLANTSTORE_OPS_LISTEN": "0.0.0.0:" + port}, ""},
+		{variables{"PLANTSTORE_OPS_LISTEN": ":" + port}, ""},
+		{variables{"PLANTSTORE_OPS_LISTEN": listen, "PLANTSTORE_URL": "http://127.0.0.1:1"}, ""},
+		{variables{"PLANTSTORE_OPS_LISTEN": "off"}, "--url " + s.URL},
+	} {
+		got := plantstore(t, test.v, append([]string{"health"}, strings.Fields(test.args)...)...)
+		got.want(t, test.args, 0, "ready\n", "")
+	}
+	toFullDisk(t, nil, "health", "--url", s.URL)
+
+	status, body = 503, "not ready: the service is stopping\nnot ready: no disk\n"
+	plantstore(t, nil, "health", "--url", s.URL).want(t, "not ready", 1, "",
+		"plantstore health: not ready: the service is stopping; not ready: no disk\n")
+	for status, body = range map[int]string{404: "ready\n", 200: "welcome\n"} {
+		plantstore(t, nil, "health", "--url", s.URL).want(t, body, 1, "", "plantstore health: "+s.URL+
+			"/readyz is not the health check of a Plant Store: it returned "+
+			map[int]string{404: "404 Not Found", 200: "200 OK"}[status]+"\n")
+	}
+	s.Close()
+	got := plantstore(t, nil, "health", "--url", s.URL)
+	if got.code != 1 || !strings.HasPrefix(got.stderr, "plantstore health: not ready: "+s.URL+"/readyz: ") ||
+		!strings.Contains(got.stderr, "connection refused") {
+		t.Errorf("health without a service: %+v", got)
+	}
+}
+
+func TestHealthTimeout(t *testing.T) {
+	hang := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	defer s.Close()
+	defer close(hang)
+	plantstore(t, nil, "health", "--url", s.URL, "--timeout", "50ms").want(t, "a service that hangs", 1, "",
+		"plantstore health: not ready: "+s.URL+"/readyz: no response within 50ms\n")
+}
+
+func TestHealthUsage(t *testing.T) {
+	for _, test := range []struct {
+		listen, args, want string
+	}{
+		{"off", "", "PLANTSTORE_OPS_LISTEN is off: the service has no health checks"},
+		{"8081", "", "PLANTSTORE_OPS_LISTEN: address 8081: missing port in address"},
+		{"", "--timeout 0s", "--timeout is 0s: use more than 0"},
+		{"", "extra", "expected arguments: none; got: ..extra.."},
+	} {
+		got := plantstore(t, variables{"PLANTSTORE_OPS_LISTEN": test.listen},
+			append([]string{"health"}, strings.Fields(test.args)...)...)
+		if got.code != 2 || !regexp.MustCompile(`^plantstore health: `+test.want+`\n$`).MatchString(got.stderr) {
+			t.Errorf("health %s: %+v, want %s", test.args, got, test.want)
+		}
+	}
+	for listen, want := range map[string]string{
+		"": "127.0.0.1:8081", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "[::1]:1", ":1": "127.0.0.1:1",
+		"10.0.0.1:1": "10.0.0.1:1", "[fe80::1]:1": "[fe80::1]:1", "host:1": "host:1",
+	} {
+		if got, err := dialable(listen); got != want || err != nil {
+			t.Errorf("dialable(%q) = %q, %v, want %q", listen, got, err, want)
+		}
+	}
+}
