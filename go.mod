@@ -10,6 +10,7 @@ require (
 	github.com/chromedp/chromedp v0.21.0
 	github.com/getkin/kin-openapi v0.149.0
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
+	github.com/google/licensecheck v0.3.1
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/oasdiff/oasdiff v1.33.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3

@@ -20,6 +20,7 @@ var mayImport = map[string]string{
 	"cmd/plantstore": "client internal/httpapi internal/netlimit internal/plant internal/rate internal/server " +
 		"internal/store internal/store/postgres internal/store/sqlite internal/telemetry internal/token " +
 		"internal/transfer",
+	"deploy/release":           "",
 	"internal/plant":           "",
 	"internal/rate":            "",
 	"internal/framing":         "",
@@ -62,6 +63,7 @@ var libraries = map[string]string{
 	"modernc.org/sqlite":                 "internal/store/sqlite",
 	"golang.org/x/sys":                   "internal/store/sqlite",
 	"github.com/jackc/pgx/v5":            "internal/store/postgres internal/store/postgres/pgtest",
+	"github.com/google/licensecheck":     "deploy/release",
 }
 
 func TestImports(t *testing.T) {
