@@ -36,10 +36,11 @@ var (
 	errProtocol          = errors.New("the HTTP version is not supported; use HTTP/1.1")
 	errInternal          = errors.New("the service failed; report the X-Request-Id of this response to its operator")
 	errBadID             = errors.New("id in the path is not an integer")
-	errBadLimit          = errors.New("limit must be an integer from 1 to 1000")
+	errBadLimit          = errors.New("limit must be an integer of at least 1")
 	errBadAfter          = errors.New("after is not an integer")
 	errExpectation       = errors.New("the Expect header must be absent or 100-continue")
 	errBadQuery          = errors.New("the query string is not well-formed")
+	errParameter         = errors.New("the query parameter is unknown")
 	errBadPrecondition   = errors.New("If-Match and If-None-Match must be * or a list of entity tags")
 	errEmptyPrecondition = errors.New("If-Match and If-None-Match must not be empty")
 	errMatches           = errors.New("the plant matches If-None-Match")
@@ -86,18 +87,21 @@ var failures = []struct {
 	{errMalformed, Failure{40024, "The request is not valid HTTP/1.1.", "Use an HTTP library."}},
 	{errBadID, Failure{40025, "The id in the path is not a 64-bit signed integer.",
 		"Write it in decimal digits, without a plus sign or leading zeros."}},
-	{errBadLimit, Failure{40026, "The limit is not an integer from 1 to 1000.", "Choose one in that range."}},
+	{errBadLimit, Failure{40026, "The limit is not an integer of at least 1.",
+		"Send 1 or more in decimal digits. A limit above 1000 acts as 1000."}},
 	{errBadAfter, Failure{40027, "The parameter after is not a 64-bit signed integer.",
 		"Follow the Link header of the previous page."}},
 	{errBadPrecondition, Failure{40028, "The If-Match or If-None-Match header is not a list of entity tags.",
 		"Send the ETag of a response unchanged."}},
-	{errBadQuery, Failure{40029, "The query string is not well-formed, or has a parameter twice.",
-		"Send limit and after at most once each."}},
+	{errBadQuery, Failure{40029,
+		"The query string is not well-formed, has a parameter twice, or has text that no plant can have.",
+		"Send each parameter once, as percent-encoded UTF-8 without U+0000."}},
 	{errExpectation, Failure{40030, "The Expect header is not 100-continue.", "Omit it."}},
 	{errEmptyPrecondition, Failure{40031, "The If-Match or If-None-Match header of a replace or remove is empty.",
 		"Send the ETag of the plant, or omit the header to change the plant whatever its content is."}},
 	{invalid(plant.OtherID), Failure{40032, "The id in the body differs from the id in the path.",
 		"Omit it, or send the id of the path."}},
+	{errParameter, Failure{40033, "The list has no query parameter of this name.", "Use limit, after, tag or q."}},
 
 	{token.ErrMissing, Failure{40101, "The token is missing.", "Send Authorization: Bearer <ACCESS_TOKEN>."}},
 	{token.ErrMalformed, Failure{40102, "The Authorization header is repeated or has no bearer token.",

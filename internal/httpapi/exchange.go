@@ -57,14 +57,14 @@ func (x *exchange) Write(b []byte) (int, error) {
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
 // adapt does what every handler needs: request id, credential, errors, panics and the access log.
-func (a *API) adapt(h handler, scope token.Scope) http.Handler {
+func (a *API) adapt(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchanges.Get().(*exchange)
 		x.ResponseWriter, x.request, x.api, x.start, x.status = w, r, a, time.Now(), 0
 		x.id = a.requestID(r.Header["X-Request-Id"])
 		w.Header()["X-Request-Id"] = []string{x.id}
 
-		err := a.call(x, h, scope)
+		err := a.call(x, route)
 		var f Failure
 		if err != nil {
 			if x.status != 0 { // closing the connection shows the client that the response is incomplete
@@ -85,34 +85,34 @@ func (a *API) adapt(h handler, scope token.Scope) http.Handler {
 }
 
 // call runs a handler after authorization. A panic becomes an error.
-func (a *API) call(x *exchange, h handler, scope token.Scope) (err error) {
+func (a *API) call(x *exchange, route Route) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	if scope != 0 {
-		if err := a.authorize(x, scope); err != nil {
+	if route.Scope != 0 {
+		if err := a.authorize(x, route); err != nil {
 			return err
 		}
 	}
-	return h(x)
+	return route.handle(x)
 }
 
 // authorize finds the token of the request and checks its rate and scope.
-func (a *API) authorize(x *exchange, scope token.Scope) error {
+func (a *API) authorize(x *exchange, route Route) error {
 	t, err := a.deps.Auth.Authenticate(x.context(), x.request.Header["Authorization"], x)
 	if err != nil {
 		return err
 	}
 	x.token, x.memory = t, a.memory.Claim(t.Hash)
-	if err := a.limitRate(x); err != nil {
+	if err := a.limitRate(x, route.unmetered); err != nil {
 		return err
 	}
 	if a.deps.Connections.Identify(x.context(), t.Hash) {
 		x.Header().Set("Connection", "close")
 	}
-	if t.Scopes&scope == 0 {
+	if scope := route.Scope; scope != AnyScope && t.Scopes&scope == 0 {
 		challenge := fmt.Sprintf(`Bearer realm="plantstore", error="insufficient_scope", scope=%q`, scope)
 		x.Header().Set("WWW-Authenticate", challenge)
 		scopes := cmp.Or(t.Scopes.String(), "no scope")

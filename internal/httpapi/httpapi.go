@@ -92,6 +92,11 @@ type API struct {
 	edits   share.Pool[token.Hash]  // replaces and removes in flight
 	memory  share.Pool[token.Hash]  // bytes of large bodies and pages
 	counts  share.Queue[token.Hash] // counts in flight, and lists that wait for one
+
+	searches    share.Queue[token.Hash] // searches in flight, and those that wait
+	statusRates *rate.Table[token.Hash] // requests that do not count against the rates of tokens
+	created     createdPlants
+	maxExamined int // plants that a search examines before its page ends
 }
 
 // Route is one operation of the service.
@@ -99,7 +104,11 @@ type Route struct {
 	Method, Path string
 	Scope        token.Scope // zero: needs no credential
 	handle       handler
+	unmetered    bool // does not count against the rate of the token, but against statusRate
 }
+
+// AnyScope is the Scope of a route that needs a token, whatever its scopes are.
+const AnyScope token.Scope = 1 << 7
 
 // handler writes the response to a request, or returns an error that the adapter writes.
 type handler func(x *exchange) error
@@ -107,13 +116,15 @@ type handler func(x *exchange) error
 // routes is the whole API; nothing registers itself elsewhere.
 func (a *API) routes() []Route {
 	return []Route{
-		{"POST", "/plants", token.Create, a.createPlant},
-		{"GET", "/plants", token.Read, a.listPlants},
-		{"GET", "/plants/{id}", token.Read, a.getPlant},
-		{"PUT", "/plants/{id}", token.Write, a.replacePlant},
-		{"DELETE", "/plants/{id}", token.Write, a.removePlant},
-		{"GET", "/openapi.json", 0, static("application/json", a.deps.DescriptionJSON)},
-		{"GET", "/openapi.yaml", 0, static("application/yaml", a.deps.DescriptionYAML)},
+		{"POST", "/plants", token.Create, a.createPlant, false},
+		{"GET", "/plants", token.Read, a.listPlants, false},
+		{"GET", "/plants/{id}", token.Read, a.getPlant, false},
+		{"PUT", "/plants/{id}", token.Write, a.replacePlant, false},
+		{"DELETE", "/plants/{id}", token.Write, a.removePlant, false},
+		{"GET", "/token", AnyScope, a.getToken, true},
+		{"GET", "/activity", token.Read, a.getActivity, true},
+		{"GET", "/openapi.json", 0, static("application/json", a.deps.DescriptionJSON), false},
+		{"GET", "/openapi.yaml", 0, static("application/yaml", a.deps.DescriptionYAML), false},
 	}
 }
 
@@ -125,16 +136,20 @@ func New(cfg Config, deps Dependencies) *API {
 	contended := func() bool { return deps.Connections.Owners() > 1 }
 	a := &API{
 		cfg: cfg, deps: deps, mux: http.NewServeMux(), methods: map[string]string{},
-		rates:   rate.NewTable[token.Hash](maxLimited, time.Now),
-		creates: share.Pool[token.Hash]{Capacity: int64(deps.CreateQueue), Soft: true, Contended: contended},
-		edits:   share.Pool[token.Hash]{Capacity: maxEdits, Soft: true, Contended: contended},
-		memory:  share.Pool[token.Hash]{Capacity: deps.MaxMemory},
-		counts:  share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxCounts, Contended: contended}},
+		rates:       rate.NewTable[token.Hash](maxLimited, time.Now),
+		creates:     share.Pool[token.Hash]{Capacity: int64(deps.CreateQueue), Soft: true, Contended: contended},
+		edits:       share.Pool[token.Hash]{Capacity: maxEdits, Soft: true, Contended: contended},
+		memory:      share.Pool[token.Hash]{Capacity: deps.MaxMemory},
+		counts:      share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxCounts, Contended: contended}},
+		searches:    share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxSearches, Contended: contended}},
+		statusRates: rate.NewTable[token.Hash](maxLimited, time.Now),
+		created:     createdPlants{process: NewRequestID(), byStore: map[string]int64{}},
+		maxExamined: maxExamined,
 	}
 	methods := map[string][]string{}
 	for _, route := range a.routes() {
 		pattern := a.deps.Prefix + route.Path
-		a.mux.Handle(route.Method+" "+pattern, a.adapt(route.handle, route.Scope))
+		a.mux.Handle(route.Method+" "+pattern, a.adapt(route))
 		methods[pattern] = append(methods[pattern], route.Method)
 		if route.Method == http.MethodGet {
 			methods[pattern] = append(methods[pattern], http.MethodHead)
@@ -147,9 +162,9 @@ func New(cfg Config, deps Dependencies) *API {
 	for pattern, allowed := range methods {
 		slices.Sort(allowed)
 		a.methods[pattern] = strings.Join(allowed, ", ")
-		a.mux.Handle(pattern, a.adapt(notAllowed(a.methods[pattern]), 0))
+		a.mux.Handle(pattern, a.adapt(Route{handle: notAllowed(a.methods[pattern])}))
 	}
-	a.mux.Handle("/", a.adapt(notFound, 0))
+	a.mux.Handle("/", a.adapt(Route{handle: notFound}))
 	return a
 }
 
@@ -164,7 +179,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.cors(w, r):
 	case !isClean(r.URL.Path): // the mux would redirect, with a page of its own
-		a.adapt(notFound, 0).ServeHTTP(w, r)
+		a.adapt(Route{handle: notFound}).ServeHTTP(w, r)
 	default:
 		a.mux.ServeHTTP(w, r)
 	}

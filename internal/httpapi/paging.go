@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -22,94 +24,150 @@ const (
 	countWait    = time.Second      // for a count to start
 	countTime    = 20 * time.Second // for a count to end: many clients and proxies have a timeout of 30 s
 
+	maxExamined      = 10_000           // plants that a search examines before its page ends
+	maxExaminedBytes = 16 * maxPage     // of their text
+	maxSearches      = 2                // searches in flight: an engine has connections for more reads
+	searchWait       = 5 * time.Second  // for a search to start
+	searchTime       = 10 * time.Second // after which its page ends
+
 	members = len(`{"id":-9223372036854775808,"name":"","tag":""},`) // bytes of a plant besides its text
 )
 
 // page is a part of a list, as a client asks for it.
 type page struct {
-	limit int
-	after *int64 // nil: from the lowest id
+	limit  int
+	after  *int64 // nil: from the lowest id
+	filter plant.Filter
+	params url.Values // of the filter
 }
 
 func parsePage(query string) (page, error) {
-	p := page{limit: defaultLimit}
+	p := page{limit: defaultLimit, params: url.Values{}}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return p, errBadQuery
 	}
-	for name, all := range values {
-		if name != "limit" && name != "after" {
-			continue
-		}
-		n, err := plant.ParseID(all[0])
+	var tag *string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := values[name][0]
 		switch {
-		case len(all) > 1:
+		case !slices.Contains([]string{"limit", "after", "tag", "q"}, name):
+			return p, failf(errParameter, "the query parameter %.32q is unknown; use limit, after, tag or q", name)
+		case len(values[name]) > 1:
 			return p, failf(errBadQuery, "%s appears more than once in the query string; send it once", name)
-		case name == "after" && err != nil:
-			return p, failf(errBadAfter, "after %v, but is %.32q", err, all[0])
-		case name == "after":
+		case !utf8.ValidString(value) || strings.Contains(value, "\x00"):
+			return p, failf(errBadQuery, "%s in the query string must be UTF-8 without U+0000", name)
+		}
+		switch name {
+		case "after":
+			n, err := plant.ParseID(value)
+			if err != nil {
+				return p, failf(errBadAfter, "after %v, but is %.32q", err, value)
+			}
 			p.after = &n
-		case err != nil || n < 1 || n > maxLimit:
-			return p, failf(errBadLimit, "limit must be an integer from 1 to %d, but is %.32q", maxLimit, all[0])
-		default:
-			p.limit = int(n)
+		case "limit":
+			if value == "" || value[0] == '0' || strings.Trim(value, "0123456789") != "" {
+				return p, failf(errBadLimit, "limit must be an integer of at least 1, but is %.32q", value)
+			}
+			n, _ := strconv.Atoi(value) // the largest int if it is larger
+			p.limit = min(n, maxLimit)
+		case "tag":
+			tag = &value
+			p.params.Set(name, value)
+		case "q":
+			if value != "" {
+				p.params.Set(name, value)
+			}
 		}
 	}
+	p.filter = plant.NewFilter(tag, values.Get("q"))
 	return p, nil
 }
 
 // link is the Link header that leads to the page after an id.
-func (a *API) link(limit int, after int64) string {
-	query := url.Values{"limit": {strconv.Itoa(limit)}, "after": {strconv.FormatInt(after, 10)}}
+func (a *API) link(p page, after int64) string {
+	query := maps.Clone(p.params)
+	query.Set("limit", strconv.Itoa(p.limit))
+	query.Set("after", strconv.FormatInt(after, 10))
 	return fmt.Sprintf(`<%s/plants?%s>; rel="next"`, a.deps.Prefix, query.Encode())
 }
 
-// readPage puts the plants of a page into the buffer, fewer than its limit where they are large, so that the memory of
-// a request is bounded. It returns the cursor of the next page, or nil after the last plant.
-func (a *API) readPage(x *exchange, p page) (next *int64, err error) {
-	x.buf = append(x.buf[:0], '[')
-	plants, err := a.deps.Reader.List(x.context(), x.token.Store, p.after, p.limit+1) // one more shows whether any follows
-	if err != nil {
-		return nil, err
+// search is readPage for a page with a filter, which may examine far more plants than it returns. So few searches run
+// at a time, and tokens share them. A search also ends when its client disconnects.
+func (a *API) search(ctx context.Context, x *exchange, p page) (next *int64, err error) {
+	ctx, cancel := a.deps.Connections.CancelOnDisconnect(ctx)
+	defer cancel()
+	waiting, cancelWait := context.WithTimeout(ctx, searchWait)
+	defer cancelWait()
+	release, err := a.searches.Acquire(waiting, x.token.Hash)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, failf(store.ErrBusy, "too many searches are waiting; retry later")
 	}
-	read, err := x.appendPlants(plants, p.limit)
-	if err != nil {
-		return nil, err
-	}
-	if read < len(plants) || len(x.buf) >= maxPage { // a shorter list has no more plants
-		last := plants[read-1].ID // a pointer into plants would keep all their text in memory
-		next = &last
-	}
-	if next != nil && read == len(plants) { // a large list ends at maxPage whether more plants follow or not
-		more, err := a.deps.Reader.List(x.context(), x.token.Store, next, 1)
-		if err != nil {
-			return nil, err
-		}
-		if len(more) == 0 {
-			next = nil
-		}
-	}
-	x.buf = append(x.buf, ']')
-	return next, nil
+	defer release()
+	ctx, cancelTime := context.WithTimeout(ctx, searchTime)
+	defer cancelTime()
+	return a.readPage(ctx, x, p)
 }
 
-// appendPlants appends the first n plants to the buffer, or fewer where they fill the page, and returns how many.
-func (x *exchange) appendPlants(plants []plant.New, n int) (read int, err error) {
-	size := 0
-	for _, p := range plants {
-		size += p.Size() + members
+// readPage puts the plants of a page into the buffer. The page ends at its limit, and earlier where plants are large or
+// many were examined, so that the memory and the time of a request are bounded. It returns the cursor of the next page,
+// which is the last plant that was examined, or nil after the last plant of the store.
+func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, err error) {
+	x.buf = append(x.buf[:0], '[')
+	var last int64 // a pointer into a list would keep all its text in memory
+	found, examined, size := 0, 0, 0
+	full := func() bool {
+		return found == p.limit || len(x.buf) >= maxPage || examined >= a.maxExamined || size >= maxExaminedBytes
 	}
-	if err := x.reserve(len(x.buf) + size); err != nil {
-		return 0, err
-	}
-	x.buf = slices.Grow(x.buf, size)
-	for ; read < min(n, len(plants)) && len(x.buf) < maxPage; read++ {
-		if read > 0 {
-			x.buf = append(x.buf, ',')
+	for next = p.after; ; {
+		want := p.limit + 1 // one more shows whether any follows
+		switch {
+		case full():
+			want = 1
+		case !p.filter.All():
+			want = min(maxLimit, a.maxExamined-examined)
 		}
-		x.buf = plants[read].AppendJSON(x.buf)
+		plants, err := a.deps.Reader.List(ctx, x.token.Store, next, want)
+		switch {
+		case err != nil && ctx.Err() != nil && examined > 0: // out of time
+			return next, nil
+		case err != nil:
+			return nil, err
+		}
+		before := size
+		for _, candidate := range plants {
+			if full() {
+				return next, nil
+			}
+			last, next = candidate.ID, &last
+			examined, size = examined+1, size+candidate.Size()
+			if !p.filter.Match(candidate.Plant) {
+				continue
+			}
+			if err := x.appendPlant(candidate); err != nil {
+				return nil, err
+			}
+			found++
+		}
+		if len(plants) < want && size-before < store.PageBytes { // a shorter list has no more plants
+			return nil, nil
+		}
 	}
-	return read, x.reserve(cap(x.buf))
+}
+
+// appendPlant appends an element of a page to the buffer.
+func (x *exchange) appendPlant(p plant.New) error {
+	if err := x.reserve(len(x.buf) + p.Size() + members); err != nil {
+		return err
+	}
+	if len(x.buf) > 1 {
+		x.buf = append(x.buf, ',')
+	}
+	x.buf = p.AppendJSON(x.buf)
+	return x.reserve(cap(x.buf))
 }
 
 // errNotCounted means that a list is returned without its count.

@@ -20,18 +20,23 @@ import (
 func TestParsePage(t *testing.T) {
 	for _, test := range []struct {
 		query string
-		want  string // limit and after, or the error
+		want  string // limit, after and the parameters of the filter, or the error
 	}{
 		{"", "100 start"},
 		{"limit=1", "1 start"},
 		{"limit=1000", "1000 start"},
-		{"limit=0", `limit must be an integer from 1 to 1000, but is "0"`},
-		{"limit=-1", `limit must be an integer from 1 to 1000, but is "-1"`},
-		{"limit=1001", `limit must be an integer from 1 to 1000, but is "1001"`},
-		{"limit=", `limit must be an integer from 1 to 1000, but is ""`},
-		{"limit=01", `limit must be an integer from 1 to 1000, but is "01"`},
-		{"limit=" + strings.Repeat("1", 33),
-			`limit must be an integer from 1 to 1000, but is "` + strings.Repeat("1", 32) + `"`},
+		{"limit=0", `limit must be an integer of at least 1, but is "0"`},
+		{"limit=-1", `limit must be an integer of at least 1, but is "-1"`},
+		{"limit=1001", "1000 start"},
+		{"limit=99999999999999999999999999", "1000 start"},
+		{"limit=-99999999999999999999999999",
+			`limit must be an integer of at least 1, but is "-99999999999999999999999999"`},
+		{"limit=+1", `limit must be an integer of at least 1, but is " 1"`},
+		{"limit=1.0", `limit must be an integer of at least 1, but is "1.0"`},
+		{"limit=", `limit must be an integer of at least 1, but is ""`},
+		{"limit=01", `limit must be an integer of at least 1, but is "01"`},
+		{"limit=" + strings.Repeat("x", 33),
+			`limit must be an integer of at least 1, but is "` + strings.Repeat("x", 32) + `"`},
 		{"after=0", "100 0"},
 		{"after=9223372036854775807&limit=2", "2 9223372036854775807"},
 		{"limit=2&after=-9223372036854775808", "2 -9223372036854775808"},
@@ -40,12 +45,29 @@ func TestParsePage(t *testing.T) {
 		{"after=1&after=2", "after appears more than once in the query string; send it once"},
 		{"limit=1&limit=1", "limit appears more than once in the query string; send it once"},
 		{"limit=%zz", "the query string is not well-formed"},
-		{"other=1&other=2&Limit=0", "100 start"},
+		{"other=1&other=2&limit=0", `limit must be an integer of at least 1, but is "0"`}, // in the order of the names
+		{"other=1&other=2&Limit=0", `the query parameter "Limit" is unknown; use limit, after, tag or q`},
+		{"=1", `the query parameter "" is unknown; use limit, after, tag or q`},
+		{"&", "100 start"},
+		{strings.Repeat("x", 33) + "=1",
+			`the query parameter "` + strings.Repeat("x", 32) + `" is unknown; use limit, after, tag or q`},
+		{"q=", "100 start"},
+		{"q=%ff", "q in the query string must be UTF-8 without U+0000"},
+		{"tag=%ed%a0%80", "tag in the query string must be UTF-8 without U+0000"},
+		{"tag=a%00", "tag in the query string must be UTF-8 without U+0000"},
+		{"tag=a&tag=a", "tag appears more than once in the query string; send it once"},
+		{"q=&q=", "q appears more than once in the query string; send it once"},
+		{"q=a+b%2Bc&limit=2", "2 start q=a+b%2Bc"},
+		{"tag=&q=&after=1", "100 1 tag="},
+		{"q=x&tag=%F0%9F%8C%B5", "100 start q=x&tag=%F0%9F%8C%B5"},
 	} {
 		p, err := parsePage(test.query)
 		got := fmt.Sprint(p.limit, " start")
 		if p.after != nil {
 			got = fmt.Sprint(p.limit, " ", *p.after)
+		}
+		if !p.filter.All() {
+			got += " " + p.params.Encode()
 		}
 		if err != nil {
 			got = err.Error()
@@ -58,7 +80,8 @@ func TestParsePage(t *testing.T) {
 
 func TestQueryFailures(t *testing.T) {
 	for query, number := range map[string]int{
-		"limit=0": 40026, "after=x": 40027, "limit=%zz": 40029, "after=1&after=1": 40029,
+		"limit=0": 40026, "after=x": 40027, "colour=green": 40033, "q=%ff": 40029, "tag=%00": 40029,
+		"limit=%zz": 40029, "after=1&after=1": 40029,
 	} {
 		s := ferns(1)
 		if w := send(newStoreAPI(s), "GET", "/plants?"+query, nil); w.Code != 400 ||

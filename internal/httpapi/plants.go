@@ -38,7 +38,10 @@ func (a *API) create(x *exchange, p plant.New) error {
 		return err
 	}
 	switch outcome {
-	case plant.Created, plant.Same:
+	case plant.Created:
+		a.created.count(x.token.Store)
+		return nil
+	case plant.Same:
 		return nil
 	case plant.Taken:
 		return failf(plant.ErrTaken, "id %d already belongs to a plant with a different name or tag", p.ID)
@@ -74,14 +77,18 @@ func (a *API) listPlants(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	next, err := a.readPage(x, p)
+	read := a.readPage
+	if !p.filter.All() {
+		read = a.search
+	}
+	next, err := read(x.context(), x, p)
 	if err != nil {
 		return err
 	}
 	if next != nil {
-		x.Header().Set("Link", a.link(p.limit, *next))
+		x.Header().Set("Link", a.link(p, *next))
 	}
-	if prefersCount(x.request.Header["Prefer"]) {
+	if p.filter.All() && prefersCount(x.request.Header["Prefer"]) {
 		n, err := a.count(x)
 		switch {
 		case errors.Is(err, errNotCounted): // without Preference-Applied, the client knows
@@ -92,6 +99,7 @@ func (a *API) listPlants(x *exchange) error {
 			x.Header().Set("Preference-Applied", "count=exact")
 		}
 	}
+	x.buf = append(x.buf, ']')
 	writeJSON(x, http.StatusOK, x.buf)
 	return nil
 }

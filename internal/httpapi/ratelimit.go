@@ -2,30 +2,46 @@ package httpapi
 
 import (
 	"fmt"
+	"time"
 
 	"plantstore/internal/rate"
+	"plantstore/internal/token"
 )
 
 const maxLimited = 10_000 // tokens whose requests are counted
 
-// limitRate counts a request against the rate of its token. Headers report what remains of it, as in
-// draft-ietf-httpapi-ratelimit-headers-10: r requests may follow at once, and one more in t seconds. Each process
+// statusRate bounds, for each token, the requests that do not count against the rate of the token.
+var statusRate = rate.Limit{Count: 5, Per: time.Second, Burst: 10}
+
+// limitRate counts a request against the rate of its token, or against statusRate. Headers report what remains of it,
+// as in draft-ietf-httpapi-ratelimit-headers-10: r requests may follow at once, and one more in t seconds. Each process
 // counts for itself: where several serve one database, a token may use its rate on each.
-func (a *API) limitRate(x *exchange) error {
-	l := x.token.Rate
-	if l.Count == 0 {
-		l = a.cfg.Rate
+func (a *API) limitRate(x *exchange, unmetered bool) error {
+	policy, used, l := "token", a.rates, a.rateOf(x.token)
+	if unmetered {
+		policy, used, l = "status", a.statusRates, statusRate
 	}
 	if l.Count == 0 {
 		return nil
 	}
-	s := a.rates.Take(x.token.Hash, l)
+	s := used.Take(x.token.Hash, l)
 	h, wait := x.Header(), rate.Seconds(s.Wait)
-	h["RateLimit-Policy"] = []string{fmt.Sprintf(`"token";q=%d;w=%d`, l.Burst, rate.Seconds(l.Window()))}
-	h["RateLimit"] = []string{fmt.Sprintf(`"token";r=%d;t=%d`, s.Left, wait)}
+	h["RateLimit-Policy"] = []string{fmt.Sprintf(`%q;q=%d;w=%d`, policy, l.Burst, rate.Seconds(l.Window()))}
+	h["RateLimit"] = []string{fmt.Sprintf(`%q;r=%d;t=%d`, policy, s.Left, wait)}
 	if !s.OK {
 		why := failf(errRate, "the token exceeded its rate of %s with a burst of %d", l, l.Burst)
+		if unmetered {
+			why = failf(errRate, "the token exceeded the rate of this path, %s with a burst of %d", l, l.Burst)
+		}
 		return &rate.Exceeded{Why: why, Wait: s.Wait}
 	}
 	return nil
+}
+
+// rateOf returns the rate of a token: its own, or that of the service.
+func (a *API) rateOf(t *token.Token) rate.Limit {
+	if t.Rate.Count != 0 {
+		return t.Rate
+	}
+	return a.cfg.Rate
 }

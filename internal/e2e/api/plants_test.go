@@ -117,16 +117,25 @@ func TestList(t *testing.T) {
 	if a := all.Do(t, "GET", "/plants?limit=5", ""); a.Header.Get("Link") != "" {
 		t.Errorf("a page that ends the list has Link: %s", a.Header.Get("Link"))
 	}
-	a := all.Do(t, "GET", "/plants?limit=1&other=x", "", "Prefer: count=exact")
+	a := all.Do(t, "GET", "/plants?limit=1", "", "Prefer: count=exact")
 	if a.Header.Get("Plants-Count") != "5" || a.Header.Get("Preference-Applied") != "count=exact" {
 		t.Errorf("the count is %q, %q", a.Header.Get("Plants-Count"), a.Header.Get("Preference-Applied"))
 	}
 	for query, number := range map[string]int{
-		"limit=0": 40026, "limit=1001": 40026, "limit=-1": 40026, "limit=x": 40026, "limit=": 40026,
-		"limit=1.5": 40026, "limit=99999999999999999999": 40026, "after=x": 40027, "after=": 40027,
-		"after=9223372036854775808": 40027, "limit=1&limit=2": 40029, "limit=%zz": 40029, "after=1;limit=2": 40029,
+		"limit=0": 40026, "limit=-1": 40026, "limit=x": 40026, "limit=": 40026, "limit=1.5": 40026, "limit=01": 40026,
+		"limit=-99999999999999999999": 40026, "after=x": 40027, "after=": 40027, "after=9223372036854775808": 40027,
+		"limit=1&limit=2": 40029, "limit=%zz": 40029, "after=1;limit=2": 40029, "q=%ff": 40029, "tag=%00": 40029,
+		"tag=a&tag=b": 40029, "colour=green": 40033, "limit=1&Tag=x": 40033, "other": 40033,
 	} {
 		testkit.WantError(t, query, all.Do(t, "GET", "/plants?"+query, ""), number)
+	}
+	testkit.WantResponse(t, "an unknown parameter", all.Do(t, "GET", "/plants?colour=green", ""), 400,
+		`{"error":40033,"message":"the query parameter \"colour\" is unknown; use limit, after, tag or q"}`)
+	for _, limit := range []string{"5", "1000", "1001", "9223372036854775808", "99999999999999999999999999"} {
+		a := all.Do(t, "GET", "/plants?limit="+limit, "")
+		if strings.Count(a.Body, `"id"`) != 5 || a.Header.Get("Link") != "" {
+			t.Errorf("limit=%s: %d %s, Link: %s", limit, a.Status, a.Body, a.Header.Get("Link"))
+		}
 	}
 	testkit.WantResponse(t, "after the largest id", all.Do(t, "GET", "/plants?after=9223372036854775807", ""), 200,
 		"[]")

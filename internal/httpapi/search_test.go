@@ -1,0 +1,257 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/token"
+)
+
+// pagesOf follows the links from a target and returns the ids of each page.
+func pagesOf(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, a *API, target string) (pages [][]int64) {
+	t.Helper()
+	for target != "" {
+		w := send(a, "GET", target, nil)
+		var page []struct{ ID int64 }
+		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || w.Code != 200 {
+			t.Fatalf("%s: %d %v %.200s", target, w.Code, err, w.Body)
+		}
+		ids := []int64{}
+		for _, p := range page {
+			ids = append(ids, p.ID)
+		}
+		pages = append(pages, ids)
+		target, _, _ = strings.Cut(strings.TrimPrefix(w.Header().Get("Link"), "<"), ">")
+	}
+	return pages
+}
+
+// The pages of a search end at the limit or after the plants that it may examine, and the last one has no link.
+func TestSearch(t *testing.T) {
+	s := ferns(1, 2, 3, 4, 5, 6, 7, 8, 9)
+	s.plants[3] = plant.Plant{Name: "Ivy", Tag: new("Climber")}
+	s.plants[8] = plant.Plant{Name: "climbing rose"}
+	s.plants[9] = plant.Plant{Name: "Ivy", Tag: new("")}
+	for _, test := range []struct {
+		query    string
+		examined int
+		want     string
+	}{
+		{"q=climb", maxExamined, "[[3 8]]"},
+		{"q=CLIMB&limit=1", maxExamined, "[[3] [8] []]"},
+		{"q=climb&tag=Climber", maxExamined, "[[3]]"},
+		{"q=ivy", maxExamined, "[[3 9]]"},
+		{"q=ivy&limit=2", maxExamined, "[[3 9]]"},
+		{"tag=climber", maxExamined, "[[]]"},
+		{"tag=", maxExamined, "[[9]]"},
+		{"tag=shade&limit=3", maxExamined, "[[1 2 4] [5 6 7] []]"},
+		{"q=x", maxExamined, "[[]]"},
+		{"q=climb&after=3", maxExamined, "[[8]]"},
+		{"q=x", 1, "[[] [] [] [] [] [] [] [] []]"},
+		{"q=x", 3, "[[] [] []]"},
+		{"q=climb", 4, "[[3] [8] []]"},
+		{"q=climb", 8, "[[3 8] []]"},
+		{"q=climb", 9, "[[3 8]]"},
+		{"tag=shade&limit=2", 3, "[[1 2] [4 5] [6 7] []]"},
+	} {
+		a := newStoreAPI(s)
+		a.maxExamined = test.examined
+		if got := fmt.Sprint(pagesOf(t, a, "/plants?"+test.query)); got != test.want {
+			t.Errorf("%s, examining %d: pages %v, want %v", test.query, test.examined, got, test.want)
+		}
+	}
+}
+
+// A link has the parameters of its page, and a search has no count.
+func TestSearchHeaders(t *testing.T) {
+	s := ferns(1, 2)
+	a, _ := newAPI(Config{}, Dependencies{Reader: s, Prefix: "/v"})
+	a.maxExamined = 1
+	w := send(a, "GET", "/v/plants?q=%C3%84+%26%3E&tag=a%2Fb&limit=5000", nil, "Prefer", "count=exact")
+	wantResponse(t, w, 200, "[]")
+	wantHeaders(t, w, "Link", `</v/plants?after=1&limit=1000&q=%C3%84+%26%3E&tag=a%2Fb>; rel="next"`,
+		"Plants-Count", "", "Preference-Applied", "")
+	wantCalls(t, s, "List main start 1", "List main 1 1")
+	w = send(a, "GET", "/v/plants?q=&limit=2", nil, "Prefer", "count=exact")
+	wantHeaders(t, w, "Plants-Count", "2", "Preference-Applied", "count=exact")
+}
+
+// Whatever is searched for, following the links returns the plants that match, in order and once each.
+func TestSearchReturnsWhatMatches(t *testing.T) {
+	text := rapid.StringOfN(rapid.SampledFrom([]rune("aAkK\u212aßẞ ")), 0, 4, -1)
+	tag := rapid.Ptr(text, true)
+	rapid.Check(t, func(t *rapid.T) {
+		s := ferns()
+		for _, id := range rapid.SliceOfN(rapid.Int64Range(-20, 20), 0, 30).Draw(t, "ids") {
+			s.plants[id] = plant.Plant{Name: text.Draw(t, "name"), Tag: tag.Draw(t, "tag")}
+			if rapid.IntRange(0, 9).Draw(t, "large") == 0 {
+				s.plants[id] = plant.Plant{Name: strings.Repeat("ab", 60<<10), Tag: s.plants[id].Tag}
+			}
+		}
+		q, wantTag := text.Draw(t, "q"), tag.Draw(t, "with tag")
+		limit := rapid.IntRange(1, 7).Draw(t, "limit")
+		a := newStoreAPI(s)
+		a.maxExamined = rapid.SampledFrom([]int{1, 2, 5, maxExamined}).Draw(t, "examined")
+		query := url.Values{"q": {q}, "limit": {fmt.Sprint(limit)}}
+		if wantTag != nil {
+			query.Set("tag", *wantTag)
+		}
+		var want, got []int64
+		for _, id := range slices.Sorted(maps.Keys(s.plants)) {
+			if plant.NewFilter(wantTag, q).Match(s.plants[id]) {
+				want = append(want, id)
+			}
+		}
+		for _, page := range pagesOf(t, a, "/plants?"+query.Encode()) {
+			if len(page) > limit {
+				t.Fatalf("a page of %d plants", len(page))
+			}
+			got = append(got, page...)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v: plants %v, want %v", query, got, want)
+		}
+	})
+}
+
+// A search reads a bounded number of bytes, 256 KiB at a time, and its page has no more than any other.
+func TestSearchOfLargePlants(t *testing.T) {
+	s := ferns()
+	for id := range int64(100) {
+		s.plants[id] = plant.Plant{Name: strings.Repeat("x", 64<<10)}
+	}
+	w := send(newStoreAPI(s), "GET", "/plants?q=y", nil)
+	wantResponse(t, w, 200, "[]")
+	wantHeaders(t, w, "Link", `</plants?after=63&limit=100&q=y>; rel="next"`)
+	if lists := s.counts["List"]; lists != 17 {
+		t.Errorf("%d lists, want 16 of 256 KiB and one that shows that more follow", lists)
+	}
+	w = send(newStoreAPI(s), "GET", "/plants?q=x", nil)
+	wantHeaders(t, w, "Link", `</plants?after=3&limit=100&q=x>; rel="next"`)
+}
+
+// A search whose database fails returns an error, and not the part that it has found.
+func TestSearchFails(t *testing.T) {
+	s := ferns(1, 2, 3)
+	s.plants[1] = plant.Plant{Name: strings.Repeat("x", store.PageBytes)}
+	s.fail["List 2"] = store.ErrUnavailable
+	wantError(t, send(newStoreAPI(s), "GET", "/plants?q=fern", nil), 50303, "the database is unavailable")
+}
+
+// sluggish is a store of plants without end, each of whose lists takes 1.1 seconds.
+type sluggish struct{ *fakeStore }
+
+func (sluggish) List(ctx context.Context, _ string, after *int64, limit int) (list []plant.New, err error) {
+	select {
+	case <-time.After(1100 * time.Millisecond):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	first := int64(1)
+	if after != nil {
+		first = *after + 1
+	}
+	for id := range int64(min(limit, 10)) {
+		size := store.PageBytes / 20
+		list = append(list, plant.New{ID: first + id, Plant: plant.Plant{Name: strings.Repeat("x", size)}})
+	}
+	list[len(list)-1].Name = strings.Repeat("x", store.PageBytes)
+	return list, nil
+}
+
+// A search that takes too long returns a short page with its link.
+func TestSlowSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newAPI(Config{}, Dependencies{Reader: sluggish{ferns()}})
+		start := time.Now()
+		w := send(a, "GET", "/plants?q=y", nil)
+		wantResponse(t, w, 200, "[]")
+		wantHeaders(t, w, "Link", `</plants?after=90&limit=100&q=y>; rel="next"`)
+		if took := time.Since(start); took != searchTime {
+			t.Errorf("took %v, want %v", took, searchTime)
+		}
+	})
+}
+
+// A search of a client that has disconnected ends, whether it runs or waits.
+func TestSearchOfDisconnectedClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := &leaving{after: 2500 * time.Millisecond}
+		a, _ := newAPI(Config{}, Dependencies{Reader: sluggish{ferns()}, Connections: conns})
+		start := time.Now()
+		var running, waiting *httptest.ResponseRecorder
+		done := make(chan struct{}, 3)
+		go func() { running = send(a, "GET", "/plants?q=y", nil); done <- struct{}{} }()
+		go func() { send(a, "GET", "/plants?q=y", nil); done <- struct{}{} }()
+		synctest.Wait()
+		go func() { waiting = send(a, "GET", "/plants?q=y", nil); done <- struct{}{} }()
+		for range cap(done) {
+			<-done
+		}
+		if took := time.Since(start); took != conns.after {
+			t.Errorf("took %v, want %v", took, conns.after)
+		}
+		wantHeaders(t, running, "Link", `</plants?after=20&limit=100&q=y>; rel="next"`)
+		wantError(t, waiting, 40022, errBroken.Error())
+		if used := a.searches.Pool.Used(); used != 0 {
+			t.Errorf("%d searches are in flight after all responses", used)
+		}
+	})
+}
+
+// leaving is connections whose clients close them after a time.
+type leaving struct {
+	oneOwner
+	after time.Duration
+}
+
+func (l *leaving) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	time.AfterFunc(l.after, cancel)
+	return ctx, cancel
+}
+
+// A token that searches on many connections does not delay the searches and lists of others.
+func TestSearchesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := new(owners)
+		conns.n.Store(2)
+		auth := authenticator(func(header string) (*token.Token, error) {
+			return &token.Token{Hash: token.HashOf(header), Store: header, Scopes: token.Read}, nil
+		})
+		a, _ := newAPI(Config{AccessLog: LogNone}, Dependencies{Reader: sluggish{ferns()}, Connections: conns, Auth: auth})
+		start := time.Now()
+		statuses := make(chan int, 20)
+		for range cap(statuses) {
+			go func() { statuses <- send(a, "GET", "/plants?q=y", nil, "Authorization", "greedy").Code }()
+		}
+		synctest.Wait()
+		w := send(a, "GET", "/plants?q=x", nil, "Authorization", "modest")
+		if took := time.Since(start); w.Code != 200 || took != 2200*time.Millisecond { // a full page, and whether more follow
+			t.Errorf("a search of another token: %d after %v", w.Code, took)
+		}
+		got := map[int]int{}
+		for range cap(statuses) {
+			got[<-statuses]++
+		}
+		if got[200] == 0 || got[503] == 0 || got[200]+got[503] != cap(statuses) {
+			t.Errorf("statuses of the greedy token: %v", got)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package plant_test
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+
+	"pgregory.net/rapid"
+
+	"plantstore/internal/plant"
+)
+
+func TestFilter(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		tag  *string
+		q    string
+		want bool
+	}{
+		{"Monstera", nil, "", true},
+		{"Monstera", nil, "mon", true},
+		{"Monstera", nil, "TERA", true},
+		{"Monstera", nil, "monstera ", false},
+		{"Monstera", new("climber"), "CLIMB", true},
+		{"Monstera", new("climber"), "raclim", false}, // not across the two
+		{"", nil, "x", false},
+		{"", new(""), "", true},
+		{"STRAẞE", nil, "straße", true},    // ẞ and ß are one letter each
+		{"straße", nil, "strasse", false},  // and not two
+		{"300 \u212a", nil, "300 k", true}, // the Kelvin sign
+		{"300 K", nil, "\u212a", true},
+		{"ſtem", nil, "STEM", true}, // the long s
+		{"ΟΔΟΣ", nil, "οδος", true}, // the final sigma
+		{"οδος", nil, "ΔΟΣ", true},
+		{"οδοσ", nil, "δος", true},
+		{"İstanbul", nil, "istanbul", false}, // İ has no simple folding to i
+		{"İstanbul", nil, "İSTANBUL", true},
+		{"ılık", nil, "ILIK", false}, // nor ı to I
+		{"ФИКУС", nil, "фикус", true},
+		{"ѳ", nil, "Ѳ", true},
+		{"ǅ", nil, "ǆ", true}, // title case
+		{"ǅ", nil, "Ǆ", true},
+		{"cactus 🌵", nil, "S 🌵", true},
+		{"🌵", nil, "🌴", false},
+		{"caf\u00e9", nil, "CAF\u00c9", true},
+		{"caf\u00e9", nil, "cafe\u0301", false}, // no normalisation
+		{"ﬁg", nil, "fig", false},
+		{"µ", nil, "Μ", true}, // micro sign and capital mu
+		{"Ꭰ", nil, "ꭰ", true}, // Cherokee: the small letter was added later
+		{"\U00010400", nil, "\U00010428", true},
+		{"a\\b%_", nil, "\\B%_", true},
+		{"ab", nil, "%", false},
+		{"\ufffd", nil, "\ufffd", true},
+	} {
+		p := plant.Plant{Name: test.name, Tag: test.tag}
+		if got := plant.NewFilter(nil, test.q).Match(p); got != test.want {
+			t.Errorf("%q matches %s: %v, want %v", test.q, p.AppendJSON(nil), got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		tag, filter *string
+		want        bool
+	}{
+		{nil, nil, true}, {new("a"), nil, true}, {nil, new(""), false}, {nil, new("a"), false}, {new(""), new(""), true},
+		{new("a"), new("a"), true}, {new("A"), new("a"), false}, {new("ab"), new("a"), false}, {new(""), new("a"), false},
+	} {
+		p := plant.Plant{Name: "a", Tag: test.tag}
+		if got := plant.NewFilter(test.filter, "").Match(p); got != test.want {
+			t.Errorf("the tag filter of %s: %v, want %v", p.AppendJSON(nil), got, test.want)
+		}
+	}
+	both := plant.NewFilter(new("shade"), "FERN")
+	for want, p := range map[bool]plant.Plant{true: {"Tree fern", new("shade")}, false: {"Tree fern", new("sun")}} {
+		if both.Match(p) != want {
+			t.Errorf("both filters select %s: %v", p.AppendJSON(nil), !want)
+		}
+	}
+	if both.Match(plant.Plant{Name: "Ivy", Tag: new("shade")}) {
+		t.Error("a plant with the tag but without the text is selected")
+	}
+	if !plant.NewFilter(nil, "").All() || plant.NewFilter(new(""), "").All() || plant.NewFilter(nil, "x").All() {
+		t.Error("only the empty filter selects all plants")
+	}
+}
+
+// Every character equals itself and exactly those that strings.EqualFold, which uses the same table, makes equal to it.
+func TestFold(t *testing.T) {
+	for r := rune(1); r <= unicode.MaxRune; r++ {
+		if r >= 0xd800 && r <= 0xdfff {
+			continue
+		}
+		f := plant.NewFilter(nil, string(r))
+		for other := unicode.SimpleFold(r); ; other = unicode.SimpleFold(other) {
+			if !f.Match(plant.Plant{Name: string(other)}) {
+				t.Errorf("%U does not match %U", r, other)
+			}
+			if other == r {
+				break
+			}
+		}
+		for _, other := range []rune{r ^ 0x20, r + 1, unicode.ToUpper(r), unicode.ToLower(r)} {
+			name := string(other)
+			if f.Match(plant.Plant{Name: name}) != strings.EqualFold(string([]rune(name)), string(r)) {
+				t.Errorf("%U matches %U: %v", r, other, f.Match(plant.Plant{Name: name}))
+			}
+		}
+	}
+}
+
+// A text is found wherever strings.EqualFold finds it.
+func TestFilterFindsText(t *testing.T) {
+	letters := rapid.StringOf(rapid.SampledFrom([]rune("aAbkK\u212asSſßẞσςΣiIıİéÉ🌵 ")))
+	rapid.Check(t, func(t *rapid.T) {
+		name, q := letters.Draw(t, "name"), letters.Draw(t, "q")
+		want := false
+		runes, length := []rune(name), len([]rune(q))
+		for i := 0; i+length <= len(runes); i++ {
+			want = want || strings.EqualFold(string(runes[i:i+length]), q)
+		}
+		if got := plant.NewFilter(nil, q).Match(plant.Plant{Name: name}); got != want {
+			t.Errorf("%q matches %q: %v, want %v", q, name, got, want)
+		}
+	})
+}
