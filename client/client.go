@@ -3,7 +3,7 @@
 // Every call takes a context and returns when the context ends. A call that fails for a temporary
 // reason is retried where that is safe, with growing pauses:
 //
-//   - Create, Get, Plants and Count are retried after the statuses 429, 502, 503 and 504, when no
+//   - Create, Get, Plants, Count and Token are retried after the statuses 429, 502, 503 and 504, when no
 //     connection could be made, and when a connection was lost before the response was complete.
 //   - Replace and Remove are retried only when the service cannot have made the change: after 429,
 //     after a 503 whose error number means that nothing was stored, and when no connection
@@ -47,11 +47,22 @@ type Stored struct {
 	ETag string `json:"etag,omitzero"`
 }
 
-// Page sets where Plants starts and how much it fetches at a time. The zero value starts at the
-// lowest id.
+// Page sets which plants Plants returns and how many it fetches at a time. The zero value returns all.
 type Page struct {
-	Size  int    // plants per request, 1 to 1000; 0 for the default of the service
-	After *int64 // return only plants with higher ids; nil for all
+	Size  int     // plants per request, at least 1; above 1000 is as 1000, and 0 the default of the service
+	After *int64  // return only plants with higher ids; nil for all
+	Tag   *string // return only plants with exactly this tag; nil for all
+	Text  string  // return only plants whose name or tag contains this text, in any case; empty for all
+}
+
+// Token is what the service tells about the token of a client.
+type Token struct {
+	Name    string    `json:"name"`
+	Store   string    `json:"store"`            // the one store that it gives access to
+	Scopes  []string  `json:"scopes"`           // what it allows, such as plants:read
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Rate    string    `json:"rate,omitzero"`    // requests per second, minute or hour, such as 10/m; empty: unlimited
+	Burst   int64     `json:"burst,omitzero"`   // requests at once after a pause; zero: unlimited
 }
 
 // Client calls one service with one token. It is safe for concurrent use.
@@ -192,6 +203,9 @@ func (c *Client) Remove(ctx context.Context, id int64, ifMatch string) error {
 // Plants returns the plants of the store in the order of their ids. It requests a page when the
 // iteration reaches it, keeps one page in memory, and stops after the first error. Each request is
 // retried like Create. Plants created with an id that the iteration has passed are not returned.
+//
+// With a Tag or a Text, the service examines up to 10,000 plants for a request. Where few plants
+// match, Plants sends many requests before it returns the next one.
 func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, error] {
 	return func(yield func(NewPlant, error) bool) {
 		query := url.Values{}
@@ -200,6 +214,12 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 		}
 		if from.After != nil {
 			query.Set("after", strconv.FormatInt(*from.After, 10))
+		}
+		if from.Tag != nil {
+			query.Set("tag", *from.Tag)
+		}
+		if from.Text != "" {
+			query.Set("q", from.Text)
 		}
 		last := from.After
 		for next, more := query.Encode(), true; more; {
@@ -219,8 +239,31 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 				}
 				last = &p.ID
 			}
+			if more && len(page) == 0 { // no plant shows that the iteration proceeds, so the link must
+				after, err := afterOf(next)
+				if err != nil || last != nil && after <= *last {
+					yield(NewPlant{}, fmt.Errorf("the service returned an empty page with an invalid link, %q", next))
+					return
+				}
+				last = &after
+			}
 		}
 	}
+}
+
+// Token returns what the service knows about the token of the client. It needs no scope, does not count
+// against the rate of the token, and is retried like Create.
+func (c *Client) Token(ctx context.Context) (Token, error) {
+	req := request{method: http.MethodGet, url: c.base.JoinPath("token"), success: http.StatusOK, idempotent: true}
+	resp, err := c.do(ctx, req)
+	if err != nil {
+		return Token{}, err
+	}
+	var got Token
+	if json.Unmarshal(resp.body, &got) != nil || got.Name == "" || got.Store == "" {
+		return Token{}, errNotPlantStore
+	}
+	return got, nil
 }
 
 // Count returns the number of plants in the store. The service reads every plant to count them. Count
@@ -270,7 +313,7 @@ func (c *Client) page(ctx context.Context, query string) (page []NewPlant, next 
 		page = append(page, NewPlant{*p.ID, Plant{*p.Name, p.Tag}})
 	}
 	next, more = nextQuery(resp.header)
-	return page, next, more && len(page) > 0, nil
+	return page, next, more, nil
 }
 
 func (c *Client) stored(ctx context.Context, req request) (Stored, error) {
@@ -296,6 +339,15 @@ func nextQuery(h http.Header) (query string, ok bool) {
 	}
 	_, query, ok = strings.Cut(m[1], "?")
 	return query, ok
+}
+
+// afterOf returns the id that the page of a query starts after.
+func afterOf(query string) (int64, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(values.Get("after"), 10, 64)
 }
 
 // plantJSON is a plant in a response. A nil field is absent.

@@ -119,6 +119,8 @@ func (s *seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(204)
+	case strings.HasSuffix(r.RequestURI, "/token"):
+		reply(200, `{"name":"ci","store":"main","scopes":[]}`)(w, r)
 	case strings.Contains(r.RequestURI, "limit"):
 		reply(200, "[]", "Plants-Count: 1234567890")(w, r)
 	default:
@@ -166,6 +168,10 @@ func TestRequests(t *testing.T) {
 		}, seen{"GET", "/plants?limit=1", "", "", "count=exact", "", ""}},
 		{list(client.Page{Size: 1000, After: &after}), seen{"GET", "/plants?after=-19&limit=1000", "", "", "", "", ""}},
 		{list(client.Page{Size: 1}), seen{"GET", "/plants?limit=1", "", "", "", "", ""}},
+		{list(client.Page{Size: 1, Text: "a b&ß", Tag: &empty}),
+			seen{"GET", "/plants?limit=1&q=a+b%26%C3%9F&tag=", "", "", "", "", ""}},
+		{func(c *client.Client) error { _, err := c.Token(ctx); return err },
+			seen{"GET", "/token", "", "", "", "", ""}},
 	} {
 		for base, prefix := range map[string]string{"": "", "/": "", "/some/prefix": "/some/prefix", "/a%2Fb/": "/a%2Fb"} {
 			want := test.want
@@ -221,6 +227,29 @@ func TestResults(t *testing.T) {
 		if p.ID != -7 || p.Name != "Fern" || p.Tag == nil || *p.Tag != "" || p.ETag != `"x"` {
 			t.Errorf("got %+v", p)
 		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	const never, notOurs = "0001-01-01 00:00:00 +0000 UTC", "the response is not from a Plant Store: check the base URL"
+	const all = `{"name":"a","store":"b","scopes":[],"expires":"2027-01-01T00:00:00Z","rate":"10/m","burst":3}`
+	for body, want := range map[string]string{
+		`{"name":"a","store":"b","scopes":["c"],"more":1}`: "{a b [c] " + never + "  0} <nil>",
+
+		all:  "{a b [] 2027-01-01 00:00:00 +0000 UTC 10/m 3} <nil>",
+		`{}`: "{  [] " + never + "  0} " + notOurs,
+		`x`:  "{  [] " + never + "  0} " + notOurs,
+	} {
+		c, s := start(t, busy, reply(200, body))
+		got, err := c.Token(t.Context())
+		if got := fmt.Sprint(got, " ", err); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+		s.wantRequests(t, 2)
+	}
+	c, _ := start(t, reply(401, `{"error":40104,"message":"unknown"}`))
+	if _, err := c.Token(t.Context()); err == nil || err.Error() != "40104: unknown" {
+		t.Errorf("a refused token: %v", err)
 	}
 }
 

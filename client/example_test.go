@@ -42,12 +42,14 @@ func Example() {
 	}
 }
 
+// List the climbers whose name or tag contains "monstera" in any case. The zero Page lists all plants.
 func ExampleClient_Plants() {
 	c, err := client.New("http://127.0.0.1:8080", os.Getenv("PLANTSTORE_TOKEN"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	for p, err := range c.Plants(context.Background(), client.Page{}) {
+	tag := "climber"
+	for p, err := range c.Plants(context.Background(), client.Page{Tag: &tag, Text: "monstera"}) {
 		if err != nil {
 			log.Fatal(err)
 		}

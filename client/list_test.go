@@ -122,12 +122,49 @@ func TestLinks(t *testing.T) {
 			s.wantRequests(t, 1)
 		}
 	}
-	// An empty page is the last one, whatever its link says.
-	c, s := start(t, reply(200, `[]`, `Link: </plants?after=1>; rel="next"`))
-	if err := list(t.Context(), c); err != nil {
-		t.Error(err)
+}
+
+// Empty pages are followed as long as their links lead on, so that the iteration ends whatever the service does.
+func TestEmptyPages(t *testing.T) {
+	empty := func(after string) http.HandlerFunc {
+		return reply(200, `[]`, `Link: </plants?q=x&`+after+`>; rel="next"`)
 	}
-	s.wantRequests(t, 1)
+	plant := func(id int, after string) http.HandlerFunc {
+		return reply(200, fmt.Sprintf(`[{"id":%d,"name":"x"}]`, id), `Link: </plants?q=x&`+after+`>; rel="next"`)
+	}
+	last := reply(200, `[]`)
+	for what, test := range map[string]struct {
+		steps    steps
+		returned string
+		fails    bool
+		requests int32
+	}{
+		"to a plant": {steps{empty("after=10"), empty("after=20"), plant(21, "after=30"), last}, "[21]", false, 4},
+		"after a plant": {steps{plant(1, "after=10"), empty("after=20"), plant(25, "after=25"), last},
+			"[1 25]", false, 4},
+		"from the smallest id":                {steps{empty("after=-9223372036854775808"), last}, "[]", false, 2},
+		"the same link":                       {steps{empty("after=10"), empty("after=10")}, "[]", true, 2},
+		"a link back":                         {steps{empty("after=10"), empty("after=9")}, "[]", true, 2},
+		"a link to a plant that was returned": {steps{plant(5, "after=5"), empty("after=5")}, "[5]", true, 2},
+		"a plant before the link":             {steps{empty("after=10"), plant(10, "after=20")}, "[]", true, 2},
+		"no id":                               {steps{empty("cursor=1")}, "[]", true, 1},
+		"not an id":                           {steps{empty("after=x")}, "[]", true, 1},
+		"not a query":                         {steps{empty("after=%zz")}, "[]", true, 1},
+	} {
+		c, s := start(t, test.steps...)
+		returned, fails := []int64{}, false
+		for p, err := range c.Plants(t.Context(), client.Page{Text: "x"}) {
+			if err != nil {
+				fails = true
+				continue
+			}
+			returned = append(returned, p.ID)
+		}
+		if fmt.Sprint(returned) != test.returned || fails != test.fails {
+			t.Errorf("%s: plants %v, an error %v; want %s, %v", what, returned, fails, test.returned, test.fails)
+		}
+		s.wantRequests(t, test.requests)
+	}
 }
 
 func TestExactIDs(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,6 +60,34 @@ func TestClient(t *testing.T) {
 			}
 		}
 		wantList(t, c, all)
+		for _, test := range []struct {
+			page plants.Page
+			want string
+		}{
+			{plants.Page{Text: "FLOAT"}, "[9007199254740993]"},
+			{plants.Page{Text: "EST", Size: 1}, "[-9223372036854775808 9223372036854775807]"},
+			{plants.Page{Text: "est", After: &all[0].ID}, "[9223372036854775807]"},
+			{plants.Page{Tag: &empty}, "[-1]"},
+			{plants.Page{Tag: &tag}, "[0]"},
+			{plants.Page{Tag: &tag, Text: "É\"\\"}, "[0]"},
+			{plants.Page{Tag: &tag, Text: "highest"}, "[]"},
+		} {
+			ids := []int64{}
+			for p, err := range c.Plants(ctx, test.page) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, p.ID)
+			}
+			if fmt.Sprint(ids) != test.want {
+				t.Errorf("Plants(%+v): %v, want %s", test.page, ids, test.want)
+			}
+		}
+		about, err := c.Token(ctx)
+		want := plants.Token{Name: "first", Store: "main", Scopes: []string{"plants:create", "plants:read", "plants:write"}}
+		if err != nil || !reflect.DeepEqual(about, want) {
+			t.Errorf("Token = %+v, %v, want %+v", about, err, want)
+		}
 		wantClientErrors(t, c, p)
 	})
 }
@@ -67,7 +96,7 @@ func TestClient(t *testing.T) {
 func wantList(t *testing.T, c *plants.Client, all []plants.NewPlant) {
 	t.Helper()
 	ctx := t.Context()
-	for _, size := range []int{0, 1, 2, 1000} {
+	for _, size := range []int{0, 1, 2, 1000, 1001, math.MaxInt} {
 		i := 0
 		for got, err := range c.Plants(ctx, plants.Page{Size: size}) {
 			if err != nil {
@@ -95,8 +124,11 @@ func wantClientErrors(t *testing.T, c *plants.Client, p *testkit.Server) {
 	wantNumber(t, "create a taken id", err, 40009)
 	_, err = c.Create(ctx, plants.NewPlant{ID: 5, Plant: plants.Plant{Name: "a\x00"}})
 	wantNumber(t, "create with U+0000", err, 40016)
-	for _, err := range c.Plants(ctx, plants.Page{Size: 1001}) {
-		wantNumber(t, "list in pages of 1001", err, 40026)
+	for _, err := range c.Plants(ctx, plants.Page{Size: -1}) {
+		wantNumber(t, "list in pages of -1", err, 40026)
+	}
+	for _, err := range c.Plants(ctx, plants.Page{Text: "\xff"}) {
+		wantNumber(t, "search for text that is not UTF-8", err, 40029)
 	}
 
 	seen, _ := c.Get(ctx, -1)
