@@ -137,11 +137,11 @@ func (n node) each(name string) (all []node) {
 var known = map[string]string{
 	"path":        "delete get parameters post put",
 	"operation":   "description operationId parameters requestBody responses security summary tags",
-	"parameter":   "description in name required schema",
+	"parameter":   "description example in name required schema",
 	"requestBody": "content required",
 	"response":    "content description headers",
-	"header":      "description required schema",
-	"content":     "example schema",
+	"header":      "description example required schema",
+	"content":     "example examples schema",
 }
 
 // evaluable returns an error if n has a member that is not evaluated here.
