@@ -1,4 +1,4 @@
-// Package plant is the domain: plants, their JSON form, and the outcomes and errors of operations on them.
+// Package plant is the domain: plants, their JSON form, filters, and the outcomes and errors of operations on them.
 package plant
 
 import "errors"

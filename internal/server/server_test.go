@@ -180,6 +180,14 @@ func (s *slowStore) Count(ctx context.Context, _ string) (int64, error) {
 	}
 }
 
+// slowLists is a slowStore whose lists wait like its counts.
+type slowLists struct{ *slowStore }
+
+func (s slowLists) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.New, error) {
+	_, err := s.Count(ctx, "")
+	return nil, err
+}
+
 // A create that is cut off at the end of the drain is still committed before Run returns: the caller closes the store.
 func TestRunWaitsForCommits(t *testing.T) {
 	st := &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
@@ -196,23 +204,31 @@ func TestRunWaitsForCommits(t *testing.T) {
 	}
 }
 
-// A count ends when its client disconnects, and not before.
-func TestAbandonedCount(t *testing.T) {
+// A count or a search ends when its client disconnects, and not before.
+func TestAbandonedReads(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("disconnects are detected on Linux only")
 	}
-	st := &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
-	s := start(t, server.Config{}, st)
+	newStore := func() *slowStore {
+		return &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
+	}
+	counts, lists := newStore(), slowLists{newStore()}
+	t.Run("count", func(t *testing.T) { abandon(t, start(t, server.Config{}, counts), counts, "/plants") })
+	t.Run("search", func(t *testing.T) { abandon(t, start(t, server.Config{}, lists), lists.slowStore, "/plants?q=x") })
+}
+
+// abandon sends two slow reads to a server and disconnects one of the clients.
+func abandon(t *testing.T, s *running, st *slowStore, path string) {
 	results := make(chan string, 2)
-	count := func(ctx context.Context) context.Context {
+	read := func(ctx context.Context) context.Context {
 		go func() {
-			status, err := s.send(ctx, "GET", "/plants", "", "Prefer", "count=exact")
+			status, err := s.send(ctx, "GET", path, "", "Prefer", "count=exact")
 			results <- fmt.Sprint(status, errors.Is(err, context.Canceled))
 		}()
 		return <-st.entered
 	}
 	ctx, disconnect := context.WithCancel(t.Context())
-	abandoned, stays := count(ctx), count(t.Context())
+	abandoned, stays := read(ctx), read(t.Context())
 	disconnect()
 	if got := <-results; got != "0 true" {
 		t.Errorf("the client that disconnects: %s", got)
@@ -220,10 +236,10 @@ func TestAbandonedCount(t *testing.T) {
 	select {
 	case <-abandoned.Done():
 	case <-time.After(waitLimit):
-		t.Error("the client has disconnected, its count was not cancelled")
+		t.Error("the client has disconnected, its read was not cancelled")
 	}
 	if stays.Err() != nil {
-		t.Error("the client is connected, its count was cancelled")
+		t.Error("the client is connected, its read was cancelled")
 	}
 	close(st.release)
 	if got := <-results; got != "200 false" {

@@ -14,7 +14,8 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// A list reads the plants of its page and one more, so lists of large plants need no more memory than creates of them.
+// A list reads the plants of its page and one more, and a search one list at a time, so those of large plants need no
+// more memory than creates of them.
 func TestMemoryOfLists(t *testing.T) {
 	const (
 		plants    = 44
@@ -56,12 +57,17 @@ func TestMemoryOfLists(t *testing.T) {
 							t.Errorf("a list from plant %d: %d %v, %d bytes, Link: %s; %.200s", at, a.Status, err, len(a.Body),
 								a.Header.Get("Link"), a.Body)
 						}
+						a, err = p.Send("GET", fmt.Sprintf("/plants?q=y&after=%d", at-1), "")
+						link = fmt.Sprintf(`</plants?after=%d&limit=100&q=y>; rel="next"`, at+4) // 5 have 4 MiB
+						if err != nil || a.Status != 200 || a.Body != "[]" || a.Header.Get("Link") != link {
+							t.Errorf("a search from plant %d: %d %v, Link: %s; %.200s", at, a.Status, err, a.Header.Get("Link"), a.Body)
+						}
 					}
 				})
 			}
 			all.Wait()
 			grown := p.Memory(t, "VmHWM") - before
-			t.Logf("%d MiB, and %d more for %d lists at once", before>>20, grown>>20, clients)
+			t.Logf("%d MiB, and %d more for %d lists and searches at once", before>>20, grown>>20, clients)
 			if grown > maxGrowth {
 				t.Errorf("%d lists of large plants take %d MiB, want at most %d", clients, grown>>20, maxGrowth>>20)
 			}

@@ -3,10 +3,12 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"plantstore/internal/testkit"
@@ -54,6 +56,72 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// For random plants and queries, the pages of a search have exactly the plants that contain the text, on every engine.
+func TestRandomSearches(t *testing.T) {
+	all := testkit.StartOnEachEngine(t)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	letters := []rune("aAbBkK\u212asSſßẞσςΣiIıİéÉжЖ🌵%_\\' \u00a0\u0301")
+	text := func(most int) string {
+		chosen := make([]rune, random.IntN(most+1))
+		for i := range chosen {
+			chosen[i] = letters[random.IntN(len(letters))]
+		}
+		return string(chosen)
+	}
+	type stored struct {
+		ID   int64   `json:"id"`
+		Name string  `json:"name"`
+		Tag  *string `json:"tag,omitempty"`
+	}
+	var plants []stored
+	for id := range int64(80) {
+		p := stored{ID: id*id - 1000, Name: text(8)}
+		if random.IntN(2) == 0 {
+			p.Tag = new(text(2))
+		}
+		body, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Create(t, string(body))
+		plants = append(plants, p)
+	}
+	found := 0
+	for range 100 {
+		q, tag := text(2), text(1)
+		query := url.Values{"q": {q}, "limit": {fmt.Sprint(1 + random.IntN(30))}}
+		byTag := random.IntN(3) == 0
+		if byTag {
+			query.Set("tag", tag)
+		}
+		var want []int64
+		for _, p := range plants {
+			if (!byTag || p.Tag != nil && *p.Tag == tag) && (contains(p.Name, q) || p.Tag != nil && contains(*p.Tag, q)) {
+				want = append(want, p.ID)
+			}
+		}
+		if got := walk(t, all.Do, "/plants?"+query.Encode()); !slices.Equal(got, want) {
+			t.Errorf("seed %d, %v: plants %v, want %v", seed, query, got, want)
+		}
+		found += len(want)
+	}
+	if found == 0 {
+		t.Error("no search found anything")
+	}
+}
+
+// contains compares every part of the text with strings.EqualFold, which is another way to ignore case.
+func contains(text, part string) bool {
+	runes, length := []rune(text), len([]rune(part))
+	for i := 0; i+length <= len(runes); i++ {
+		if strings.EqualFold(string(runes[i:i+length]), part) {
+			return true
+		}
+	}
+	return false
+}
+
 type doer func(t testing.TB, method, path, body string, headers ...string) testkit.Response
 
 // walk follows the links from a path and returns the ids of all pages.
@@ -78,7 +146,8 @@ func TestSearchOfManyPlants(t *testing.T) {
 	const plants = 12_000
 	for _, e := range testkit.OneOfEach() {
 		t.Run(e.Name, func(t *testing.T) {
-			p := testkit.Start(t, e.Database(t))
+			db := e.Database(t)
+			p := testkit.Start(t, db)
 			fill(t, p, plants)
 			target := fmt.Sprintf("/plants?q=PLANT+%d", plants-1)
 			first, second := p.Do(t, "GET", target, ""), p.Do(t, "GET", target+"&after=9999&limit=100", "")
@@ -97,6 +166,8 @@ func TestSearchOfManyPlants(t *testing.T) {
 			if got := walk(t, p.Do, "/plants?limit=9&q=777"); !slices.Equal(got, want) {
 				t.Errorf("%d plants %v, want %d", len(got), got, len(want))
 			}
+			greedy := testkit.Target{URL: p.URL, Token: testkit.IssueToken(t, db, "--name", "greedy")}
+			searchDuringSearches(t, p, greedy)
 		})
 	}
 }
@@ -117,4 +188,46 @@ func fill(t *testing.T, p *testkit.Server, n int) {
 		})
 	}
 	all.Wait()
+}
+
+// searchDuringSearches checks that a token whose clients search all the time does not delay requests of another: few of
+// its 64 searches that wait run before a search of the other.
+func searchDuringSearches(t *testing.T, p *testkit.Server, greedy testkit.Target) {
+	t.Helper()
+	end := make(chan struct{})
+	var all sync.WaitGroup
+	var searches atomic.Int32
+	for range 64 {
+		all.Go(func() {
+			for !t.Failed() {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				a, err := greedy.Send("GET", "/plants?q=absent", "")
+				if err != nil || a.Status != 200 && a.Number() != 50301 {
+					t.Errorf("a search of the greedy token: %v %d %.200s", err, a.Status, a.Body)
+				}
+				searches.Add(1)
+			}
+		})
+	}
+	testkit.WaitFor(t, "searches of the greedy token", func() bool { return searches.Load() > 5 || t.Failed() })
+	const rounds = 20
+	var between int32
+	for id := range rounds {
+		before := searches.Load()
+		testkit.WantResponse(t, "a search", p.Do(t, "GET", "/plants?q=plant+11999&after=9999", ""), 200,
+			`[{"id":11999,"name":"Plant 11999"}]`)
+		between += searches.Load() - before
+		testkit.WantResponse(t, "a read", p.Do(t, "GET", "/plants/7", ""), 200, `{"id":7,"name":"Plant 7"}`)
+		testkit.WantResponse(t, "a create", p.Create(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, -1-id)), 200, `{"name":"x"}`)
+	}
+	close(end)
+	all.Wait()
+	t.Logf("%d searches of the greedy token during %d of another", between, rounds)
+	if between > 20*rounds {
+		t.Errorf("%d searches of the greedy token during %d of another", between, rounds)
+	}
 }
