@@ -128,7 +128,7 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 		case full():
 			want = 1
 		case !p.filter.All():
-			want = min(maxLimit, a.maxExamined-examined)
+			want = maxLimit
 		}
 		plants, err := a.deps.Reader.List(ctx, x.token.Store, next, want)
 		switch {

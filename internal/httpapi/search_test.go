@@ -87,7 +87,7 @@ func TestSearchHeaders(t *testing.T) {
 	wantResponse(t, w, 200, "[]")
 	wantHeaders(t, w, "Link", `</v/plants?after=1&limit=1000&q=%C3%84+%26%3E&tag=a%2Fb>; rel="next"`,
 		"Plants-Count", "", "Preference-Applied", "")
-	wantCalls(t, s, "List main start 1", "List main 1 1")
+	wantCalls(t, s, "List main start 1000")
 	w = send(a, "GET", "/v/plants?q=&limit=2", nil, "Prefer", "count=exact")
 	wantHeaders(t, w, "Plants-Count", "2", "Preference-Applied", "count=exact")
 }
@@ -192,38 +192,42 @@ func TestSlowSearch(t *testing.T) {
 // A search of a client that has disconnected ends, whether it runs or waits.
 func TestSearchOfDisconnectedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conns := &leaving{after: 2500 * time.Millisecond}
+		conns := leaving{after: make(chan time.Duration, 3)}
+		conns.after <- 2500 * time.Millisecond
+		conns.after <- 2500 * time.Millisecond
+		conns.after <- time.Second
 		a, _ := newAPI(Config{}, Dependencies{Reader: sluggish{ferns()}, Connections: conns})
 		start := time.Now()
-		var running, waiting *httptest.ResponseRecorder
-		done := make(chan struct{}, 3)
-		go func() { running = send(a, "GET", "/plants?q=y", nil); done <- struct{}{} }()
-		go func() { send(a, "GET", "/plants?q=y", nil); done <- struct{}{} }()
+		running := make(chan *httptest.ResponseRecorder, maxSearches)
+		for range maxSearches {
+			go func() { running <- send(a, "GET", "/plants?q=y", nil) }()
+		}
 		synctest.Wait()
-		go func() { waiting = send(a, "GET", "/plants?q=y", nil); done <- struct{}{} }()
-		for range cap(done) {
-			<-done
+		wantError(t, send(a, "GET", "/plants?q=y", nil), 40022, errBroken.Error())
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("the search that waits took %v", took)
 		}
-		if took := time.Since(start); took != conns.after {
-			t.Errorf("took %v, want %v", took, conns.after)
+		for range maxSearches {
+			wantHeaders(t, <-running, "Link", `</plants?after=20&limit=100&q=y>; rel="next"`)
 		}
-		wantHeaders(t, running, "Link", `</plants?after=20&limit=100&q=y>; rel="next"`)
-		wantError(t, waiting, 40022, errBroken.Error())
+		if took := time.Since(start); took != 2500*time.Millisecond {
+			t.Errorf("the searches that run took %v", took)
+		}
 		if used := a.searches.Pool.Used(); used != 0 {
 			t.Errorf("%d searches are in flight after all responses", used)
 		}
 	})
 }
 
-// leaving is connections whose clients close them after a time.
+// leaving is connections whose clients close them, each after its time.
 type leaving struct {
 	oneOwner
-	after time.Duration
+	after chan time.Duration
 }
 
-func (l *leaving) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
+func (l leaving) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	time.AfterFunc(l.after, cancel)
+	time.AfterFunc(<-l.after, cancel)
 	return ctx, cancel
 }
 
