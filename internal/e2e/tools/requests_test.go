@@ -1,0 +1,187 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"plantstore/internal/testkit"
+)
+
+// exchange is a request that newman sent, with its response.
+type exchange struct {
+	Request struct {
+		Method string
+		URL    struct{ Path []string }
+		Header []header
+		Body   struct{ Raw string }
+	}
+	Response struct {
+		Code   int
+		Header []header
+		Stream struct{ Data []int }
+	}
+	RequestError any
+}
+
+type header struct{ Key, Value string }
+
+func (e exchange) String() string {
+	return fmt.Sprintf("%s /%s: %d %.500s", e.Request.Method, strings.Join(e.Request.URL.Path, "/"), e.Response.Code,
+		e.body())
+}
+
+func (e exchange) body() string {
+	var b bytes.Buffer
+	for _, c := range e.Response.Stream.Data {
+		b.WriteByte(byte(c))
+	}
+	return b.String()
+}
+
+func headers(list []header) http.Header {
+	h := http.Header{}
+	for _, e := range list {
+		h.Add(e.Key, e.Value)
+	}
+	return h
+}
+
+// collection converts a description into a Postman collection. By default, the converter writes the type of a value in
+// its place, such as <long>; with parametersResolution=Example it takes the examples.
+func collection(t *testing.T, description string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "collection.json")
+	run(t, "openapi2postmanv2", "-s", description, "-o", path, "-O", "folderStrategy=Paths,parametersResolution=Example")
+	return path
+}
+
+// send sends every request of a collection, in order, and checks that each returns 2xx.
+func send(t *testing.T, collection, base, token string) []exchange {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "report.json")
+	run(t, "newman", "run", collection, "--env-var", "baseUrl="+base, "--env-var", "bearerToken="+token,
+		"--reporters", "json", "--reporter-json-export", path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := decode[struct {
+		Run struct{ Executions []exchange }
+	}](t, text).Run.Executions
+	if got := len(all); got != operations(t) {
+		t.Errorf("newman sent %d requests, want one for each of %d operations", got, operations(t))
+	}
+	for _, e := range all {
+		if e.RequestError != nil || e.Response.Code < 200 || e.Response.Code > 299 {
+			t.Errorf("%s, %v; want 2xx", e, e.RequestError)
+		}
+	}
+	return all
+}
+
+// operations returns the number of operations in the description.
+func operations(t *testing.T) (n int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testkit.Root(), "api", "openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range decode[struct{ Paths map[string]map[string]any }](t, text).Paths {
+		for name := range item {
+			if name != "parameters" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// The requests of a Postman collection succeed with the values that they have, on a new server and on a used one.
+func TestPostman(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c := collection(t, describe(t, s, "openapi.json"))
+	for range 2 {
+		send(t, c, s.URL, s.Token)
+	}
+}
+
+// The responses of a mock server are those of the description, and JavaScript can represent their numbers.
+func TestPrismMock(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	description := describe(t, s, "openapi.json")
+	base := prism(t, "mock", description)
+	for _, e := range send(t, collection(t, description), base, s.Token) {
+		r, err := http.NewRequest(e.Request.Method, "http://x/"+strings.Join(e.Request.URL.Path, "/"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = headers(e.Request.Header)
+		response := testkit.Response{Status: e.Response.Code, Header: headers(e.Response.Header), Body: e.body()}
+		testkit.Check(t, r, e.Request.Body.Raw, response)
+		d := json.NewDecoder(strings.NewReader(e.body()))
+		d.UseNumber()
+		for token, err := d.Token(); err == nil; token, err = d.Token() {
+			if n, ok := token.(json.Number); ok {
+				if v, err := n.Int64(); err != nil || v > 1<<53 || v < -1<<53 {
+					t.Errorf("%s has the number %s", e, n)
+				}
+			}
+		}
+	}
+}
+
+// A proxy that checks every request and response against the description finds no violation.
+func TestPrismProxy(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	description := describe(t, s, "openapi.json")
+	base := prism(t, "proxy", "--errors", description, s.URL)
+	for _, e := range send(t, collection(t, description), base, s.Token) {
+		if v := headers(e.Response.Header).Get("sl-violations"); v != "" {
+			t.Errorf("%s: %s", e, v)
+		}
+	}
+}
+
+var listening = regexp.MustCompile(`Prism is listening on (\S+)\n`)
+
+// prism starts Prism on a free port and returns its address. It is killed at the end of the test.
+func prism(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := command(t, "prism", append(args, "--host", "127.0.0.1", "--port", "0")...)
+	out := new(testkit.Output)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-ended
+		if t.Failed() {
+			t.Logf("prism %q:\n%s", args, out)
+		}
+	})
+	testkit.WaitFor(t, "Prism to listen", func() bool {
+		select {
+		case <-ended:
+			t.Fatalf("prism %q ended:\n%s", args, out)
+		default:
+		}
+		return listening.MatchString(out.String())
+	})
+	return listening.FindStringSubmatch(out.String())[1]
+}
