@@ -152,6 +152,35 @@ func TestPrismProxy(t *testing.T) {
 	}
 }
 
+// A client of the public sample creates, lists and removes plants, and each response is one that the sample describes.
+func TestPublicSample(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	base := prism(t, "proxy", "--errors", filepath.Join(testkit.Root(), "api", "testdata", "sample.yaml"), s.URL)
+	for _, r := range []struct {
+		method, path, body string
+		status             int
+		response           string
+	}{
+		{"POST", "/plants", `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`, 200,
+			`{"name":"Monstera deliciosa","tag":"climber"}`},
+		{"POST", "/plants", `{"id":2,"name":"Fern"}`, 200, `{"name":"Fern"}`},
+		{"POST", "/plants", `{"id":2,"name":"Ivy"}`, 400,
+			`{"error":40009,"message":"id 2 already belongs to a plant with a different name or tag"}`},
+		{"GET", "/plants?limit=1", "", 200, `[{"id":1,"name":"Monstera deliciosa","tag":"climber"}]`},
+		{"GET", "/plants?limit=2000000000", "", 200,
+			`[{"id":1,"name":"Monstera deliciosa","tag":"climber"},{"id":2,"name":"Fern"}]`},
+		{"DELETE", "/plants/1", "", 204, ""},
+		{"GET", "/plants", "", 200, `[{"id":2,"name":"Fern"}]`},
+	} {
+		a, err := testkit.Target{URL: base, Token: s.Token}.Send(r.method, r.path, r.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.WantResponse(t, r.method+" "+r.path, a, r.status, r.response)
+	}
+}
+
 var listening = regexp.MustCompile(`Prism is listening on (\S+)\n`)
 
 // prism starts Prism on a free port and returns its address. It is killed at the end of the test.
