@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: help run build clean check test lint compat generate needs vet lines prepare product
+.PHONY: help run build clean check test lint compat generate man needs vet lines prepare product
 .PHONY: fuzz linear soak cluster test-postgres restarts slow hostile overload mutate bench profile screenshot
 
 help:
@@ -79,6 +79,13 @@ generate: ## regenerate docs/errors.md, the error table in api/openapi.yaml, and
 
 screenshot: ## write docs/console.png from the real page, in about a minute
 	go test ./internal/e2e/browser -count=1 -run 'TestScreenshot$$' -screenshot $(CURDIR)/docs/console.png
+
+# The date of the pages is that of the commit, so that a version always has the same pages.
+DIR ?= bin/man
+man: ## write the manual pages to bin/man (DIR)
+	mkdir -p $(DIR)
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
+		go test -pgo=off ./cmd/plantstore -count=1 -run 'TestManPages$$' -man $(abspath $(DIR))
 
 ##@ Longer tests
 

@@ -8,9 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
@@ -18,41 +15,42 @@ import (
 	"plantstore/internal/transfer"
 )
 
-const aboutCopy = `Copies all plants and tokens of one database to another, on any engine, and verifies the copy.
-Stop the service first, and start it on the target afterwards: tokens stay valid.
-After an interruption the same command continues. The source does not change.`
+type copyOptions struct {
+	from, to, others    string
+	check, unsafe, json bool
+}
 
-func copyDatabase(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "copy", "--from DATABASE --to DATABASE [flags]", aboutCopy)
-	from := f.String("from", "", "`database` to copy: the path of a file, or a postgres:// URL")
-	to := f.String("to", "", "`database` to copy to; a file is created if it does not exist")
-	others := f.String("others", string(transfer.Refuse),
-		"`action` for plants that only the target has, or that it has with a different name or tag: refuse both, "+
-			"keep (those that only the target has; refuse the others) or overwrite (remove or replace them)")
-	check := f.Bool("check", false, "compare the databases and write nothing")
-	unsafe := f.Bool("unsafe-durability", false, "accept a PostgreSQL target that can lose confirmed plants")
-	asJSON := f.Bool("json", false, "print a JSON object")
-	if _, err := f.parse(args); err != nil {
-		return err
-	}
-	opts := transfer.Options{Others: transfer.Others(*others), Progress: new(transfer.Progress)}
+func (o *copyOptions) declare(f *flags) {
+	f.StringVar(&o.from, "from", "", "`database` to copy: the path of a file,\nor a postgres:// URL")
+	f.StringVar(&o.to, "to", "", "`database` to copy to; a file is created\nif it does not exist")
+	f.StringVar(&o.others, "others", string(transfer.Refuse),
+		"`action` for plants that only the target has, or that it has\nwith a different name or tag: refuse both, "+
+			"keep (those that\nonly the target has; refuse the others) or overwrite (remove\nor replace them)")
+	f.values("others", string(transfer.Refuse), string(transfer.Keep), string(transfer.Overwrite))
+	f.BoolVar(&o.check, "check", false, "compare the databases and write nothing")
+	f.BoolVar(&o.unsafe, "unsafe-durability", false, "accept a PostgreSQL target that can lose\nconfirmed plants")
+	f.BoolVar(&o.json, "json", false, "print a JSON object, and errors as JSON")
+}
+
+func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
+	opts := transfer.Options{Others: transfer.Others(o.others), Progress: new(transfer.Progress)}
 	switch {
-	case *from == "" || *to == "":
-		return f.usageError("--from and --to are required")
-	case isSameDatabase(*from, *to):
-		return f.usageError("--from and --to are the same database")
-	case isURL(*from) && !postgres.IsURL(*from):
-		return f.usageError("--from must be the path of a file or a postgres:// URL")
-	case isURL(*to) && !postgres.IsURL(*to):
-		return f.usageError("--to must be the path of a file or a postgres:// URL")
+	case o.from == "" || o.to == "":
+		return usagef("--from and --to are required")
+	case isSameDatabase(o.from, o.to):
+		return usagef("--from and --to are the same database")
+	case isURL(o.from) && !postgres.IsURL(o.from):
+		return usagef("--from must be the path of a file or a postgres:// URL")
+	case isURL(o.to) && !postgres.IsURL(o.to):
+		return usagef("--to must be the path of a file or a postgres:// URL")
 	case !opts.Others.Valid():
-		return f.usageError("--others is %q: use refuse, keep or overwrite", *others)
+		return usagef("--others is %q: use refuse, keep or overwrite", o.others)
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
 	hideProgress := showProgress(env.stderr, opts.Progress)
-	report, err := env.transfer(ctx, *from, *to, *check, *unsafe, opts)
+	report, err := env.transfer(ctx, o, opts)
 	hideProgress()
 	if ctx.Err() != nil && err != nil {
 		return fmt.Errorf("%w; the target keeps what was copied; run the same command again to continue",
@@ -61,22 +59,22 @@ func copyDatabase(ctx context.Context, env environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	return printCopy(env, report, time.Since(start), *asJSON)
+	return printCopy(env, report, time.Since(start), o.json)
 }
 
 // transfer opens both databases and copies or compares them.
 func (env environment) transfer(
-	ctx context.Context, from, to string, check, unsafe bool, opts transfer.Options,
+	ctx context.Context, o *copyOptions, opts transfer.Options,
 ) (report transfer.Report, err error) {
-	source, err := openSource(ctx, "--from", from)
+	source, err := openSource(ctx, "--from", o.from)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	var target store.Store
-	if check {
-		target, err = openSource(ctx, "--to", to)
-	} else if target, err = env.openStore(ctx, to, unsafe); err != nil {
+	if o.check {
+		target, err = openSource(ctx, "--to", o.to)
+	} else if target, err = env.openStore(ctx, o.to, o.unsafe); err != nil {
 		err = fmt.Errorf("--to: %w", err)
 	}
 	if err != nil {
@@ -86,7 +84,7 @@ func (env environment) transfer(
 	if err := mustDiffer(ctx, source, target); err != nil {
 		return report, err
 	}
-	if check {
+	if o.check {
 		return transfer.Check(ctx, source, target, opts)
 	}
 	return transfer.Copy(ctx, source, target, opts)
@@ -141,20 +139,15 @@ func printCopy(env environment, report transfer.Report, took time.Duration, asJS
 		plants += s.Plants
 	}
 	if asJSON {
-		summary := struct {
+		return env.printJSON(struct {
 			Stores  []row   `json:"stores"`
 			Plants  int64   `json:"plants"`
 			Created int64   `json:"created"`
 			Tokens  int     `json:"tokens"`
 			Seconds float64 `json:"seconds"`
-		}{rows, plants, report.Created, report.Tokens, took.Round(time.Millisecond).Seconds()}
-		if err := json.MarshalWrite(env.stdout, summary, jsontext.WithIndent("  ")); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintln(env.stdout)
-		return err
+		}{rows, plants, report.Created, report.Tokens, took.Round(time.Millisecond).Seconds()})
 	}
-	w := table(env.stdout)
+	w := env.table(env.stdout)
 	fmt.Fprintln(w, "STORE\tPLANTS\tSHA-256")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", cell(r.Store), r.Plants, r.Hash)

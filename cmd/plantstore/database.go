@@ -13,8 +13,8 @@ import (
 )
 
 // database adds the flag --db, which means the same in every command.
-func (f *flags) database() *string {
-	return f.String("db", "plantstore.db", "database: the `path` of a file, or a postgres:// URL")
+func (f *flags) database(db *string) {
+	f.StringVar(db, "db", "plantstore.db", "database: the `path` of a file, or a postgres:// URL")
 }
 
 func isURL(db string) bool { return strings.Contains(db, "://") }

@@ -7,79 +7,78 @@ import (
 	"io"
 	"slices"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 )
 
-const aboutDistribute = `Distributes the plants of a PostgreSQL database over the nodes of its Citus cluster, and
-copies its tokens to every node. It is one transaction, and can be repeated to change the column or the number
-of shards. The service may run meanwhile: requests wait or return 503, and no plant is lost.`
+type distributeOptions struct {
+	db string
+	postgres.Distribution
+}
 
-func dbDistribute(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "db distribute", "--db URL [flags]", aboutDistribute)
-	db := f.database()
-	by := f.String("by", "", "`column` that determines the shard of a plant: id for a few large stores, store for many "+
-		"(default: unchanged, or id if plants is not distributed)")
-	shards := f.Int("shards", 0, "`number` of shards (default: unchanged, or 1 for each worker and at least 2)")
-	if _, err := f.parse(args); err != nil {
-		return err
-	}
+func (o *distributeOptions) declare(f *flags) {
+	f.database(&o.db)
+	f.StringVar(&o.By, "by", "", "`column` that determines the shard of a plant: id for a few\nlarge stores, store for "+
+		"many\n(default: unchanged, or id if plants is not distributed)")
+	f.values("by", "id", "store")
+	f.IntVar(&o.Shards, "shards", 0,
+		"`number` of shards\n(default: unchanged, or 1 for each worker and at least 2)")
+}
+
+func dbDistribute(ctx context.Context, o *distributeOptions, env environment) error {
 	switch {
-	case *by != "" && *by != "id" && *by != "store":
-		return f.usageError("--by is %q: use id or store", *by)
-	case *shards < 0 || *shards > postgres.MaxShards:
-		return f.usageError("--shards is %d: use 1 to %d", *shards, postgres.MaxShards)
-	case !postgres.IsURL(*db):
-		return f.usageError("--db must be the postgres:// URL of the coordinator of a Citus cluster")
+	case o.By != "" && o.By != "id" && o.By != "store":
+		return usagef("--by is %q: use id or store", o.By)
+	case o.Shards < 0 || o.Shards > postgres.MaxShards:
+		return usagef("--shards is %d: use 1 to %d", o.Shards, postgres.MaxShards)
+	case !postgres.IsURL(o.db):
+		return usagef("--db must be the postgres:// URL of the coordinator of a Citus cluster")
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	return postgres.Distribute(ctx, *db, postgres.Distribution{By: *by, Shards: *shards}, func(sentence string) {
+	return postgres.Distribute(ctx, o.db, o.Distribution, func(sentence string) {
 		fmt.Fprintln(env.stdout, sentence)
 	})
 }
 
-func dbStatus(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "db status", "[flags]",
-		"Prints the state of a database and of each of its servers, and changes nothing.\n"+
-			"The exit code is 1 if a server does not respond or can lose plants that it has confirmed.")
-	db := f.database()
-	asJSON := f.Bool("json", false, "print a JSON object")
-	count := f.Bool("count", false, "count the plants of a large database too, which can take minutes")
-	if _, err := f.parse(args); err != nil {
-		return err
-	}
+type statusOptions struct {
+	db          string
+	json, count bool
+}
+
+func (o *statusOptions) declare(f *flags) {
+	f.database(&o.db)
+	f.BoolVar(&o.json, "json", false, "print a JSON object, and errors as JSON")
+	f.BoolVar(&o.count, "count", false, "count the plants of a large database too,\nwhich can take minutes")
+}
+
+func dbStatus(ctx context.Context, o *statusOptions, env environment) error {
 	var status any
 	var err error
 	switch {
-	case postgres.IsURL(*db):
+	case postgres.IsURL(o.db):
 		var s *postgres.Status
-		if s, err = postgres.ReadStatus(ctx, *db, *count); s == nil {
+		if s, err = postgres.ReadStatus(ctx, o.db, o.count); s == nil {
 			return err
 		}
 		status = s
-	case isURL(*db):
-		_, err := openStore(ctx, *db, false)
+	case isURL(o.db):
+		_, err := openStore(ctx, o.db, false)
 		return err
 	default:
-		if err := mustExist(*db); err != nil {
+		if err := mustExist(o.db); err != nil {
 			return err
 		}
 		var s *sqlite.Status
-		if s, err = sqlite.ReadStatus(*db, *count); s == nil {
+		if s, err = sqlite.ReadStatus(o.db, o.count); s == nil {
 			return err
 		}
 		status = s
 	}
-	if *asJSON {
-		err = errors.Join(json.MarshalWrite(env.stdout, status, jsontext.WithIndent("  ")), err)
-		fmt.Fprintln(env.stdout)
-		return err
+	if o.json {
+		return errors.Join(env.printJSON(status), err)
 	}
-	w := table(env.stdout)
+	w := env.table(env.stdout)
 	switch s := status.(type) {
 	case *postgres.Status:
 		printPostgres(w, s)
@@ -89,7 +88,7 @@ func dbStatus(ctx context.Context, env environment, args []string) error {
 	return errors.Join(w.Flush(), err)
 }
 
-func printPostgres(w io.Writer, s *postgres.Status) {
+func printPostgres(w *table, s *postgres.Status) {
 	engine := "PostgreSQL " + s.Version
 	if s.Citus != "" {
 		engine += ", Citus " + s.Citus
@@ -109,7 +108,9 @@ func printPostgres(w io.Writer, s *postgres.Status) {
 		fmt.Fprint(w, "distributed\tno; use plantstore db distribute\n")
 	}
 	fmt.Fprintf(w, "size of plants\t%s\n", size(s.Bytes))
-	fmt.Fprint(w, "\nSERVER\tROLE\tSTATE\tSHARDS\tSIZE\tFSYNC\tFULL_PAGE_WRITES\tSYNCHRONOUS_COMMIT\tENCODING\n")
+	w.Flush()
+	fmt.Fprintln(w.out)
+	fmt.Fprint(w, "SERVER\tROLE\tSTATE\tSHARDS\tSIZE\tFSYNC\tFULL_PAGE_WRITES\tSYNCHRONOUS_COMMIT\tENCODING\n")
 	for _, n := range s.Nodes {
 		fmt.Fprintf(w, "%s\t%s\t%s\t", n.Address, n.Role, n.State)
 		if n.State == "down" {

@@ -2,94 +2,141 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// flags is a flag set in which every flag can also be set by an environment variable.
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// flags declares the flags and the argument of a command. Every flag can also be set by an environment variable.
 type flags struct {
-	*flag.FlagSet
-	env    environment
-	rename map[string]string // variables of flags that mean something else in other commands
+	*pflag.FlagSet
+	cmd      *cobra.Command
+	env      environment
+	argument string // name of the argument, or ""
+	set      func(argument string) error
 }
 
-func newFlags(env environment, command, arguments, about string) *flags {
-	f := &flags{flag.NewFlagSet(command, flag.ContinueOnError), env, map[string]string{}}
-	f.SetOutput(env.stderr)
-	f.Usage = func() {
-		fmt.Fprintf(f.Output(), "Usage: plantstore %s %s\n\n%s\n\n", command, arguments, about)
-		f.VisitAll(func(fl *flag.Flag) {
-			value, usage := flag.UnquoteUsage(fl)
-			fmt.Fprintf(f.Output(), "  --%s %s\n        %s (%s", fl.Name, value, usage, f.variable(fl.Name))
-			if fl.DefValue != "" && fl.DefValue != "false" && !strings.Contains(usage, "(default:") {
-				fmt.Fprintf(f.Output(), ", default %s", fl.DefValue)
+// leaf returns a function that makes a command run a function with its options.
+func leaf[O any, P interface {
+	*O
+	declare(*flags)
+}](env environment, run func(context.Context, P, environment) error) func(*cobra.Command) {
+	return func(cmd *cobra.Command) {
+		o := P(new(O))
+		f := &flags{FlagSet: cmd.Flags(), cmd: cmd, env: env}
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+		o.declare(f)
+		f.VisitAll(f.finish)
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := f.readVariables(); err != nil {
+				return err
 			}
-			fmt.Fprintln(f.Output(), ")")
-		})
+			if f.argument == "" && len(args) > 0 || f.argument != "" && len(args) != 1 {
+				return usagef("expected arguments: %s; got: %q; see %s --help", cmp.Or(f.argument, "none"), args,
+					cmd.CommandPath())
+			}
+			if f.argument != "" {
+				if err := f.set(args[0]); err != nil {
+					return usageError{err}
+				}
+			}
+			return run(cmd.Context(), o, env)
+		}
 	}
-	return f
 }
 
-// parse reads the command line and then, for every flag that it does not set, the environment. It
-// returns the arguments, which must be as many as names. It prints what is wrong in one line.
-func (f *flags) parse(args []string, names ...string) ([]string, error) {
-	usage := f.Usage
-	f.FlagSet.Usage = func() {} // the flag package would print it after every mistake
-	err := f.FlagSet.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		f.SetOutput(f.env.stdout)
-		usage()
-		return nil, err
+// takes declares the one argument of a command.
+func (f *flags) takes(name string, set func(string) error) { f.argument, f.set = name, set }
+
+const variableKey = "variable"
+
+// variable sets the environment variable of a flag whose name means something else in other commands.
+func (f *flags) variable(flag, name string) { f.SetAnnotation(flag, variableKey, []string{name}) }
+
+// finish adds what all flags have: a variable, which the help names, and no completion with the names of files, unless
+// the value is one.
+func (f *flags) finish(fl *pflag.Flag) {
+	if fl.Annotations[variableKey] == nil {
+		f.variable(fl.Name, "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_")))
 	}
-	if err != nil {
-		return nil, errUsage // the flag package has printed the error
+	fl.Usage += "\n(" + fl.Annotations[variableKey][0] + ")"
+	value, _ := pflag.UnquoteUsage(fl)
+	if _, ok := f.cmd.GetFlagCompletionFunc(fl.Name); !ok && value != "path" && value != "database" {
+		f.cmd.RegisterFlagCompletionFunc(fl.Name, cobra.NoFileCompletions)
 	}
-	set := map[string]bool{}
-	f.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
-	f.VisitAll(func(fl *flag.Flag) {
-		value := f.env.getenv(f.variable(fl.Name))
-		if set[fl.Name] || value == "" || err != nil {
+}
+
+// readVariables sets every flag that the command line does not set from the environment.
+func (f *flags) readVariables() (err error) {
+	f.VisitAll(func(fl *pflag.Flag) {
+		variable := fl.Annotations[variableKey]
+		if variable == nil || fl.Changed || err != nil {
 			return
 		}
-		if e := f.Set(fl.Name, value); e != nil {
-			err = f.usageError("%s=%q: %v", f.variable(fl.Name), value, e)
+		if value := f.env.getenv(variable[0]); value != "" {
+			if e := fl.Value.Set(value); e != nil {
+				err = invalidValue(variable[0], value, fl, e)
+			}
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	if f.NArg() != len(names) {
-		want := cmp.Or(strings.Join(names, " "), "none")
-		return nil, f.usageError("expected arguments: %s; got: %q", want, f.Args())
-	}
-	return f.Args(), nil
+	return err
 }
 
-// usageError prints a mistake in the command line and returns errUsage.
-func (f *flags) usageError(format string, args ...any) error {
-	text := oneLine(fmt.Sprintf(format, args...))
-	fmt.Fprintf(f.env.stderr, "plantstore %s: %s\n", f.Name(), text)
-	return errUsage
+// flagError returns the error of a command line that cobra cannot parse.
+func flagError(cmd *cobra.Command, err error) error {
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return invalidValue("--"+e.GetFlag().Name, e.GetValue(), e.GetFlag(), e.Unwrap())
+	}
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
+		return unknownCommand(cmd, cmd.Flags().Arg(0))
+	}
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		name, _, _ := strings.Cut(e.GetSpecifiedShortnames(), "=")
+		if cmd.Flags().Lookup(name) != nil {
+			return usagef("unknown flag: -%s; use --%s", name, name)
+		}
+	}
+	return usagef("%w; see %s --help", err, cmd.CommandPath())
 }
 
-// variable returns the environment variable of a flag.
-func (f *flags) variable(flag string) string {
-	if name := f.rename[flag]; name != "" {
-		return name
+func invalidValue(name, value string, fl *pflag.Flag, err error) error {
+	advice := map[string]string{
+		"int": "use a whole number", "int64": "use a whole number",
+		"bool": "use true or false", "duration": "use a duration such as 10s or 5m",
 	}
-	return "PLANTSTORE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return usagef("%s is %q: %s", name, value, cmp.Or(advice[fl.Value.Type()], err.Error()))
+}
+
+func unknownCommand(parent *cobra.Command, name string) error {
+	for _, similar := range parent.SuggestionsFor(name) {
+		return usagef("unknown command %q; did you mean %q?", name, similar)
+	}
+	return usagef("unknown command %q; see %s --help", name, parent.CommandPath())
+}
+
+// values completes a flag with fixed values.
+func (f *flags) values(flag string, values ...string) {
+	f.cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // secret returns a token from a file, or from an environment variable if file is empty, and where it is from. A token
 // on the command line would be visible to other users of the machine.
-func (f *flags) secret(variable, file string) (value, from string, err error) {
+func (env environment) secret(variable, file string) (value, from string, err error) {
 	if file == "" {
-		return f.env.getenv(variable), variable, nil
+		return env.getenv(variable), variable, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -118,51 +165,26 @@ func parseLifetime(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// rate adds the two flags whose values rate.Parse reads.
-func (f *flags) rate(name, burstName, whose, otherwise string) (limit *string, burst *int64) {
-	limit = f.String(name, "", "request `rate` "+whose+", such as 100/s, 30/m or 1000/h, counted by each process; "+
-		"requests over it get 429 (default: "+otherwise+")")
-	burst = f.Int64(burstName, 0, "`requests` allowed at once after a pause; 0 for as many as the rate allows in a second")
-	return limit, burst
+// rateFlags are two flags whose values rate.Parse reads.
+type rateFlags struct {
+	limit string
+	burst int64
+}
+
+func (r *rateFlags) declare(f *flags, name, burstName, whose, otherwise string) {
+	f.StringVar(&r.limit, name, "", "request `rate` "+whose+", such as 100/s, 30/m or 1000/h,\ncounted by each process; "+
+		"requests over it get 429\n(default: "+otherwise+")")
+	f.Int64Var(&r.burst, burstName, 0,
+		"`requests` allowed at once after a pause;\n0 for as many as the rate allows in a second")
 }
 
 // optional adds a flag whose value is nil unless it is set.
-func optional[T any](f *flags, name, usage string, parse func(string) (T, error)) **T {
-	value := new(*T)
+func optional[T any](f *flags, to **T, name, usage string, parse func(string) (T, error)) {
 	f.Func(name, usage, func(text string) error {
 		v, err := parse(text)
-		*value = &v
+		*to = &v
 		return err
 	})
-	return value
 }
 
-// flagsFirst moves flags before arguments, as the flag package requires, so that they can be given in any
-// order. A negative number is an argument.
-func (f *flags) flagsFirst(args []string) []string {
-	var before, after []string
-	for i := 0; i < len(args); i++ {
-		arg := args[i]
-		if arg == "--" {
-			after = append(after, args[i+1:]...)
-			break
-		}
-		if len(arg) < 2 || arg[0] != '-' || arg[1] >= '0' && arg[1] <= '9' {
-			after = append(after, arg)
-			continue
-		}
-		before = append(before, arg)
-		fl := f.Lookup(strings.TrimLeft(arg, "-")) // nil also for --name=value
-		if fl == nil {
-			continue
-		}
-		if b, ok := fl.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
-			continue
-		}
-		if i++; i == len(args) {
-			return before // the flag package reports the missing value
-		}
-		before = append(before, args[i])
-	}
-	return append(append(before, "--"), after...)
-}
+func verbatim(text string) (string, error) { return text, nil }

@@ -1,10 +1,13 @@
 package main
 
 import (
-	"bytes"
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 func TestParseLifetime(t *testing.T) {
@@ -29,102 +32,177 @@ func TestParseLifetime(t *testing.T) {
 	}
 }
 
-func TestFlagsFirst(t *testing.T) {
-	for args, want := range map[string]string{
-		"":                      "--",
-		"7":                     "-- 7",
-		"-7":                    "-- -7",
-		"-0":                    "-- -0",
-		"-9":                    "-- -9",
-		"-/":                    "-/ --",
-		"-:":                    "-: --",
-		"-":                     "-- -",
-		"7 --text a":            "--text a -- 7",
-		"--text a 7":            "--text a -- 7",
-		"7 --text -1":           "--text -1 -- 7",
-		"7 --text=a 8":          "--text=a -- 7 8",
-		"7 --switch 8":          "--switch -- 7 8",
-		"7 -switch -text a":     "-switch -text a -- 7",
-		"--unknown 7":           "--unknown -- 7",
-		"7 --text":              "--text",
-		"7 -- --text":           "-- 7 --text",
-		"--text -- -- --switch": "--text -- -- --switch",
-	} {
-		f := newFlags(environment{}, "test", "", "")
-		f.String("text", "", "")
-		f.Bool("switch", false, "")
-		if got := strings.Join(f.flagsFirst(strings.Fields(args)), " "); got != want {
-			t.Errorf("flagsFirst(%s) = %s, want %s", args, got, want)
+// testOptions are those of the command test.
+type testOptions struct {
+	count    int
+	name     string
+	switched bool
+	argument string
+}
+
+func (o *testOptions) declare(f *flags) {
+	f.IntVar(&o.count, "max-count", 1, "`number` of things")
+	f.StringVar(&o.name, "name", "default", "")
+	f.BoolVar(&o.switched, "switch", false, "")
+	f.Duration("wait", 0, "")
+	f.String("renamed", "", "")
+	f.variable("renamed", "PLANTSTORE_OTHER")
+}
+
+type argumentOptions struct{ testOptions }
+
+func (o *argumentOptions) declare(f *flags) {
+	o.testOptions.declare(f)
+	f.takes("ONE", func(text string) error {
+		o.argument = text
+		if text == "bad" {
+			return errors.New("ONE is bad")
 		}
+		return nil
+	})
+}
+
+// testCommand returns a tree whose only command is test, with the options that it got when it was run.
+func testCommand(env environment, withArgument bool) (root *cobra.Command, got **testOptions) {
+	root, cmd, got := &cobra.Command{Use: "plantstore", SilenceErrors: true, SilenceUsage: true},
+		&cobra.Command{Use: "test"}, new(*testOptions)
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(cmd)
+	if withArgument {
+		leaf(env, func(_ context.Context, o *argumentOptions, _ environment) error {
+			*got = &o.testOptions
+			return nil
+		})(cmd)
+	} else {
+		leaf(env, func(_ context.Context, o *testOptions, _ environment) error {
+			*got = o
+			return nil
+		})(cmd)
+	}
+	return root, got
+}
+
+// A negative number that is not the value of a flag is an argument.
+func TestNegativesLast(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                        "",
+		"test":                    "test",
+		"test 7":                  "test 7",
+		"test -7":                 "test -- -7",
+		"test -0":                 "test -- -0",
+		"test -9":                 "test -- -9",
+		"test -/":                 "test -/",
+		"test -:":                 "test -:",
+		"test -":                  "test -",
+		"test -7 --name a":        "test --name a -- -7",
+		"test --name a -7":        "test --name a -- -7",
+		"test 7 --name -1":        "test 7 --name -1",
+		"test -7 --name -1":       "test --name -1 -- -7",
+		"test --name=a -7":        "test --name=a -- -7",
+		"test --switch -7":        "test --switch -- -7",
+		"test -7 --switch":        "test --switch -- -7",
+		"test --unknown -7":       "test --unknown -- -7",
+		"test -- -7":              "test -- -7",
+		"test --max-count -7 -- ": "test --max-count -7 --",
+	} {
+		root, _ := testCommand(environment{}, true)
+		if got := strings.Join(negativesLast(root, strings.Fields(args)), " "); got != want {
+			t.Errorf("negativesLast(%s) = %s, want %s", args, got, want)
+		}
+	}
+	root, _ := testCommand(environment{}, true)
+	if got := negativesLast(root, nil); got == nil {
+		t.Error("negativesLast(nil) is nil: cobra would read os.Args")
 	}
 }
 
 // A flag overrides its variable, which overrides the default.
 func TestParse(t *testing.T) {
+	const help = "; see plantstore test --help"
 	for _, test := range []struct {
-		args      string
-		v         variables
-		names     []string
-		count     int
-		name      string
-		arguments string
-		stderr    string // of invalid usage
+		args, argument string // argument is "" for a command that has none
+		v              variables
+		want           testOptions
+		err            string // of invalid usage
 	}{
-		{"", nil, nil, 1, "default", "", ""},
-		{"", variables{"PLANTSTORE_MAX_COUNT": "2", "PLANTSTORE_NAME": "x"}, nil, 2, "x", "", ""},
-		{"--max-count 3", variables{"PLANTSTORE_MAX_COUNT": "2"}, nil, 3, "default", "", ""},
-		{"--max-count 1", variables{"PLANTSTORE_MAX_COUNT": "2"}, nil, 1, "default", "", ""},
-		{"--max-count 3", variables{"PLANTSTORE_MAX_COUNT": "many"}, nil, 3, "default", "", ""},
-		{"--name=", variables{"PLANTSTORE_NAME": "x"}, nil, 1, "", "", ""},
-		{"a b", nil, []string{"ONE", "TWO"}, 1, "default", "a b", ""},
-		{"a", nil, nil, 0, "", "", "plantstore test: expected arguments: none; got: [\"a\"]\n"},
-		{"a", nil, []string{"ONE", "TWO"}, 0, "", "", "plantstore test: expected arguments: ONE TWO; got: [\"a\"]\n"},
-		{"a b", nil, []string{"ONE"}, 0, "", "", "plantstore test: expected arguments: ONE; got: [\"a\" \"b\"]\n"},
-		{"--nope", nil, nil, 0, "", "", "flag provided but not defined: -nope\n"},
-		{"--max-count x", nil, nil, 0, "", "", "invalid value \"x\" for flag -max-count: parse error\n"},
-		{"", variables{"PLANTSTORE_MAX_COUNT": "x", "PLANTSTORE_WAIT": "y"}, nil, 0, "", "",
-			"plantstore test: PLANTSTORE_MAX_COUNT=\"x\": parse error\n"},
+		{"", "", nil, testOptions{1, "default", false, ""}, ""},
+		{"", "", variables{"PLANTSTORE_MAX_COUNT": "2", "PLANTSTORE_NAME": "x"}, testOptions{2, "x", false, ""}, ""},
+		{"--max-count 3", "", variables{"PLANTSTORE_MAX_COUNT": "2"}, testOptions{3, "default", false, ""}, ""},
+		{"--max-count 1", "", variables{"PLANTSTORE_MAX_COUNT": "2"}, testOptions{1, "default", false, ""}, ""},
+		{"--max-count 3", "", variables{"PLANTSTORE_MAX_COUNT": "many"}, testOptions{3, "default", false, ""}, ""},
+		{"--name=", "", variables{"PLANTSTORE_NAME": "x"}, testOptions{1, "", false, ""}, ""},
+		{"--switch", "", nil, testOptions{1, "default", true, ""}, ""},
+		{"", "", variables{"PLANTSTORE_SWITCH": "true"}, testOptions{1, "default", true, ""}, ""},
+		{"--switch=false", "", variables{"PLANTSTORE_SWITCH": "true"}, testOptions{1, "default", false, ""}, ""},
+		{"--name -7", "", nil, testOptions{1, "-7", false, ""}, ""},
+		{"a", "ONE", nil, testOptions{1, "default", false, "a"}, ""},
+		{"-7", "ONE", nil, testOptions{1, "default", false, "-7"}, ""},
+		{"--switch -7 --name x", "ONE", nil, testOptions{1, "x", true, "-7"}, ""},
+		{"-- --name", "ONE", nil, testOptions{1, "default", false, "--name"}, ""},
+		{"a", "", nil, testOptions{}, "expected arguments: none; got: [\"a\"]" + help},
+		{"", "ONE", nil, testOptions{}, "expected arguments: ONE; got: []" + help},
+		{"a b", "ONE", nil, testOptions{}, "expected arguments: ONE; got: [\"a\" \"b\"]" + help},
+		{"bad", "ONE", nil, testOptions{}, "ONE is bad"},
+		{"--nope", "", nil, testOptions{}, "unknown flag: --nope" + help},
+		{"-x", "", nil, testOptions{}, "unknown shorthand flag: 'x' in -x" + help},
+		{"-name x", "", nil, testOptions{}, "unknown flag: -name; use --name"},
+		{"-name=x", "", nil, testOptions{}, "unknown flag: -name; use --name"},
+		{"--name", "", nil, testOptions{}, "flag needs an argument: --name" + help},
+		{"--max-count x", "", nil, testOptions{}, `--max-count is "x": use a whole number`},
+		{"--wait x", "", nil, testOptions{}, `--wait is "x": use a duration such as 10s or 5m`},
+		{"--switch=x", "", nil, testOptions{}, `--switch is "x": use true or false`},
+		{"", "", variables{"PLANTSTORE_MAX_COUNT": "x", "PLANTSTORE_WAIT": "y"}, testOptions{},
+			`PLANTSTORE_MAX_COUNT is "x": use a whole number`},
 	} {
-		var stderr bytes.Buffer
-		f := newFlags(environment{stderr: &stderr, getenv: test.v.get}, "test", "", "")
-		count := f.Int("max-count", 1, "")
-		name := f.String("name", "default", "")
-		f.Duration("wait", 0, "")
-		rest, err := f.parse(strings.Fields(test.args), test.names...)
-		if test.stderr != "" {
-			if err != errUsage || stderr.String() != test.stderr {
-				t.Errorf("%q %v: %v, %q, want %q", test.args, test.v, err, stderr.String(), test.stderr)
+		root, got := testCommand(environment{getenv: test.v.get}, test.argument != "")
+		root.SetArgs(negativesLast(root, append([]string{"test"}, strings.Fields(test.args)...)))
+		err := root.Execute()
+		if test.err != "" {
+			if _, ok := errors.AsType[usageError](err); !ok || err.Error() != test.err || *got != nil {
+				t.Errorf("%q %v: %v, want %s", test.args, test.v, err, test.err)
 			}
 			continue
 		}
-		arguments := strings.Join(rest, " ")
-		if err != nil || *count != test.count || *name != test.name || arguments != test.arguments || stderr.Len() > 0 {
-			t.Errorf("%q %v: %d %q %q, %v %s", test.args, test.v, *count, *name, arguments, err, stderr.String())
+		if err != nil || *got == nil || **got != test.want {
+			t.Errorf("%q %v: %+v, %v, want %+v", test.args, test.v, *got, err, test.want)
+		}
+	}
+}
+
+// The help of a flag names its variable.
+func TestVariables(t *testing.T) {
+	root, _ := testCommand(environment{}, false)
+	cmd, _, _ := root.Find([]string{"test"})
+	for name, want := range map[string]string{"max-count": "PLANTSTORE_MAX_COUNT", "renamed": "PLANTSTORE_OTHER"} {
+		if usage := cmd.Flag(name).Usage; !strings.HasSuffix(usage, "\n("+want+")") {
+			t.Errorf("the help of --%s is %q, want the variable %s", name, usage, want)
 		}
 	}
 }
 
 func TestSecret(t *testing.T) {
-	f := newFlags(environment{getenv: variables{"PLANTSTORE_TOKEN": "from the environment"}.get}, "test", "", "")
+	env := environment{getenv: variables{"PLANTSTORE_TOKEN": "from the environment"}.get}
 	for content, want := range map[string]string{
 		"token": "token", "token\n": "token", " token \r\n\n": "token", "two words\n": "two words",
 	} {
-		if got, _, err := f.secret("PLANTSTORE_TOKEN", tempFile(t, content)); got != want || err != nil {
-			t.Errorf("the secret of a file with %q is %q, %v, want %q", content, got, err, want)
+		file := tempFile(t, content)
+		if got, from, err := env.secret("PLANTSTORE_TOKEN", file); got != want || from != file || err != nil {
+			t.Errorf("the secret of a file with %q is %q from %s, %v, want %q", content, got, from, err, want)
 		}
 	}
 	for _, content := range []string{"", " \n"} {
 		file := tempFile(t, content)
-		got, _, err := f.secret("PLANTSTORE_TOKEN", file)
+		got, _, err := env.secret("PLANTSTORE_TOKEN", file)
 		if want := "the token file " + file + " is empty"; got != "" || err == nil || err.Error() != want {
 			t.Errorf("the secret of a file with %q is %q, %v, want the error %s", content, got, err, want)
 		}
 	}
 	const missing = "read the token file: open /nowhere: no such file or directory"
-	if got, _, err := f.secret("PLANTSTORE_TOKEN", "/nowhere"); got != "" || err == nil || err.Error() != missing {
+	if got, _, err := env.secret("PLANTSTORE_TOKEN", "/nowhere"); got != "" || err == nil || err.Error() != missing {
 		t.Errorf("the secret of a missing file is %q, %v", got, err)
 	}
-	if got, _, err := f.secret("PLANTSTORE_TOKEN", ""); got != "from the environment" || err != nil {
-		t.Errorf("the secret without a file is %q, %v", got, err)
+	got, from, err := env.secret("PLANTSTORE_TOKEN", "")
+	if got != "from the environment" || from != "PLANTSTORE_TOKEN" || err != nil {
+		t.Errorf("the secret without a file is %q from %s, %v", got, from, err)
 	}
 }

@@ -4,17 +4,21 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"plantstore/client"
 	"plantstore/internal/store"
 	"plantstore/internal/telemetry"
+	"plantstore/internal/token"
 )
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.Getenv)) }
@@ -22,68 +26,73 @@ func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stder
 // version is set by the build.
 var version string
 
-// environment is what a command uses besides its arguments.
+// environment is what a command uses besides its options.
 type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	openStore      func(ctx context.Context, db string, unsafeDurability bool) (store.Store, error)
 }
 
-type command struct {
-	name, summary string
-	run           func(ctx context.Context, env environment, args []string) error
-}
-
-var commands = []command{
-	{"serve", "serve the API", serve},
-	{"token issue", "issue a token and print it", tokenIssue},
-	{"token list", "list tokens", tokenList},
-	{"token revoke", "revoke a token", tokenRevoke},
-	{"plants create", "create a plant in a running service", plantsCreate},
-	{"plants get", "print a plant", plantsGet},
-	{"plants list", "print the plants of a store", plantsList},
-	{"plants replace", "change the name and tag of a plant", plantsReplace},
-	{"plants remove", "remove a plant", plantsRemove},
-	{"copy", "copy plants and tokens to another database", copyDatabase},
-	{"db status", "print the state of a database and of its servers", dbStatus},
-	{"db distribute", "distribute a PostgreSQL database over a Citus cluster", dbDistribute},
-	{"health", "ask a running service whether it is ready", health},
-	{"version", "print the version", printVersion},
-}
-
-// errUsage reports a mistake in the command line that has been printed already.
-var errUsage = errors.New("invalid usage")
-
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	return environment{stdout, stderr, getenv, openStore}.run(ctx, args)
 }
 
-// run runs the command that args name and returns the exit code: 0 done, 1 failed, 2 invalid usage.
+// run runs the command that args name and returns the exit code.
 func (env environment) run(ctx context.Context, args []string) int {
-	for _, c := range commands {
-		rest, ok := cutCommand(args, c.name)
-		if !ok {
-			continue
-		}
-		switch err := c.run(ctx, env, rest); {
-		case err == nil, errors.Is(err, flag.ErrHelp):
-			return 0
-		case errors.Is(err, errUsage):
-			return 2
-		default:
-			fmt.Fprintf(env.stderr, "plantstore %s: %s\n", c.name, telemetry.Escape(oneLine(err.Error())))
-			return 1
-		}
-	}
-	if len(args) > 0 && (args[0] == "help" || args[0] == "-h" || args[0] == "--help") {
-		usage(env.stdout)
+	root := env.commands()
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	root.SetArgs(negativesLast(root, args))
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
 		return 0
 	}
-	if len(args) > 0 {
-		fmt.Fprintf(env.stderr, "plantstore: unknown command %q\n\n", args[0])
+	code := exitCode(err)
+	text := telemetry.Escape(oneLine(err.Error()))
+	if fl := cmd.Flags().Lookup("json"); fl != nil && (fl.Value.String() == "true" || slices.Contains(args, "--json")) {
+		printJSONError(env.stderr, err, text, code)
+	} else {
+		fmt.Fprintf(env.stderr, "%s: %s\n", cmd.CommandPath(), text)
 	}
-	usage(env.stderr)
-	return 2
+	return code
+}
+
+// exitCode returns the code that plantstore help exit-codes describes.
+func exitCode(err error) int {
+	_, isUsage := errors.AsType[usageError](err)
+	e, isResponse := errors.AsType[*client.Error](err)
+	_, isTransport := errors.AsType[*url.Error](err)
+	switch {
+	case isUsage:
+		return 2
+	case errors.Is(err, client.ErrUnknown):
+		return 1
+	case errors.Is(err, token.ErrUnknown), isResponse && e.Number == 40401:
+		return 3
+	case errors.Is(err, token.ErrNameTaken),
+		isResponse && (e.Number == 40009 || e.Status == http.StatusPreconditionFailed):
+		return 4
+	case !isResponse && isTransport && !errors.Is(err, context.Canceled):
+		return 5
+	case isResponse && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
+		e.Status == http.StatusTooManyRequests):
+		return 6
+	}
+	return 1
+}
+
+func printJSONError(w io.Writer, err error, text string, code int) {
+	line := struct {
+		Error   int32  `json:"error,omitzero"`
+		Message string `json:"message"`
+		Exit    int    `json:"exit"`
+	}{Message: text, Exit: code}
+	if e, ok := errors.AsType[*client.Error](err); ok && !errors.Is(err, client.ErrUnknown) {
+		line.Error = e.Number
+		line.Message = strings.TrimPrefix(text, fmt.Sprintf("%d: ", e.Number))
+	}
+	json.MarshalWrite(w, line)
+	fmt.Fprintln(w)
 }
 
 // oneLine returns the text of joined errors in one line.
@@ -95,33 +104,21 @@ func oneLine(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// cutCommand returns the arguments after the words of a command, if args start with them.
-func cutCommand(args []string, name string) ([]string, bool) {
-	words := strings.Fields(name)
-	if len(args) < len(words) || !slices.Equal(args[:len(words)], words) {
-		return nil, false
+// negativesLast moves a negative number that is an argument, such as an id, to the end, after "--". It would be read as
+// a flag otherwise.
+func negativesLast(root *cobra.Command, args []string) []string {
+	cmd, _, _ := root.Find(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if i == 0 || len(arg) < 2 || arg[0] != '-' || arg[1] < '0' || arg[1] > '9' {
+			continue
+		}
+		name, isFlag := strings.CutPrefix(args[i-1], "--")
+		if fl := cmd.Flags().Lookup(name); !isFlag || fl == nil || fl.NoOptDefVal != "" {
+			return slices.Concat(args[:i], args[i+1:], []string{"--", arg})
+		}
 	}
-	return args[len(words):], true
-}
-
-func usage(w io.Writer) {
-	fmt.Fprint(w, "Plant Store stores plants durably: a create is on disk before its response is sent.\n\n")
-	for _, c := range commands {
-		fmt.Fprintf(w, "  plantstore %-14s %s\n", c.name, c.summary)
-	}
-	fmt.Fprint(w, "\nRun a command with -h for its flags. Every flag can be set in the environment: "+
-		"--base-url is PLANTSTORE_BASE_URL.\n")
-}
-
-func printVersion(_ context.Context, env environment, args []string) error {
-	if len(args) > 0 {
-		fmt.Fprintf(env.stderr, "plantstore version: expected arguments: none; got: %q\n", args)
-		return errUsage
-	}
-	v := version
-	if info, ok := debug.ReadBuildInfo(); ok && v == "" {
-		v = info.Main.Version
-	}
-	_, err := fmt.Fprintf(env.stdout, "plantstore %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return err
+	return append([]string{}, args...) // cobra reads os.Args for nil
 }

@@ -4,15 +4,22 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
+	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"plantstore/client"
 	"plantstore/internal/store"
+	"plantstore/internal/token"
 )
 
 // variables is an environment without the variables of the process that runs the tests.
@@ -61,80 +68,200 @@ func tempFile(t *testing.T, content string) string {
 	return path
 }
 
+// A group without a command prints its help. An unknown command is one line, with a suggestion.
 func TestUsage(t *testing.T) {
-	var b bytes.Buffer
-	usage(&b)
-	text := b.String()
-	for _, c := range commands {
-		if !regexp.MustCompile(`(?m)^  plantstore ` + c.name + ` +` + c.summary + `$`).MatchString(text) {
-			t.Errorf("the usage lacks %q:\n%s", c.name, text)
+	for _, args := range []string{"", "help", "-h", "--help", "token", "token -h", "help token", "plants", "db"} {
+		got := plantstore(t, nil, strings.Fields(args)...)
+		if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "\nExamples:\n  plantstore ") {
+			t.Errorf("plantstore %s: %+v, want its help", args, got)
 		}
 	}
-	for _, test := range []struct {
-		args           []string
-		code           int
-		stdout, stderr string
-	}{
-		{nil, 2, "", text},
-		{[]string{"help"}, 0, text, ""},
-		{[]string{"-h"}, 0, text, ""},
-		{[]string{"--help"}, 0, text, ""},
-		{[]string{"grow"}, 2, "", "plantstore: unknown command \"grow\"\n\n" + text},
-		{[]string{"token"}, 2, "", "plantstore: unknown command \"token\"\n\n" + text},
-		{[]string{"token", "issues"}, 2, "", "plantstore: unknown command \"token\"\n\n" + text},
-		{[]string{"issue", "token"}, 2, "", "plantstore: unknown command \"issue\"\n\n" + text},
-		{[]string{"version", "x"}, 2, "", "plantstore version: expected arguments: none; got: [\"x\"]\n"},
+	for args, want := range map[string]string{
+		"grow":           `plantstore: unknown command "grow"; see plantstore --help`,
+		"tokn":           `plantstore: unknown command "tokn"; did you mean "token"?`,
+		"tokn list":      `plantstore: unknown command "tokn"; did you mean "token"?`,
+		"tokn --db x":    `plantstore: unknown command "tokn"; did you mean "token"?`,
+		"token isue":     `plantstore token: unknown command "isue"; did you mean "issue"?`,
+		"token plant x":  `plantstore token: unknown command "plant"; see plantstore token --help`,
+		"help tokn":      `plantstore help: unknown command "tokn"; did you mean "token"?`,
+		"help token isu": `plantstore help: unknown command "isu"; did you mean "issue"?`,
+		"completion bsh": `plantstore completion: unknown command "bsh"; did you mean "bash"?`,
+		"--nope":         "plantstore: unknown flag: --nope; see plantstore --help",
+		"token --nope":   "plantstore token: unknown flag: --nope; see plantstore token --help",
+		"version x":      `plantstore version: expected arguments: none; got: ["x"]; see plantstore version --help`,
 	} {
-		plantstore(t, nil, test.args...).want(t, strings.Join(test.args, " "), test.code, test.stdout, test.stderr)
+		plantstore(t, nil, strings.Fields(args)...).want(t, args, 2, "", want+"\n")
 	}
 }
 
 func TestVersion(t *testing.T) {
-	pattern := regexp.MustCompile(`^plantstore (\S+) go\S+ \w+/\w+\n$`)
-	if got := plantstore(t, nil, "version"); got.code != 0 || got.stderr != "" || !pattern.MatchString(got.stdout) {
-		t.Errorf("version: %+v", got)
+	pattern := regexp.MustCompile(`^plantstore version (\S+) go\S+ \w+/\w+\n$`)
+	for _, args := range []string{"version", "--version", "-v"} {
+		if got := plantstore(t, nil, args); got.code != 0 || got.stderr != "" || !pattern.MatchString(got.stdout) {
+			t.Errorf("%s: %+v", args, got)
+		}
 	}
 	version = "v1.2.3"
 	defer func() { version = "" }()
-	if got := plantstore(t, nil, "version"); !strings.HasPrefix(got.stdout, "plantstore v1.2.3 go") {
+	if got := plantstore(t, nil, "version"); !strings.HasPrefix(got.stdout, "plantstore version v1.2.3 go") {
 		t.Errorf("version of a release: %+v", got)
 	}
 }
 
-// Every command prints its help to standard output, with each flag and its variable.
-func TestHelp(t *testing.T) {
-	for _, c := range commands {
-		if c.name == "version" {
+const helpOfTokenList = `List tokens, oldest first, without their secrets.
+
+Usage:
+  plantstore token list [flags]
+
+Examples:
+  plantstore token list
+  plantstore token list --db /var/lib/plantstore/plants.db --json
+
+Flags:
+      --db path   database: the path of a file, or a postgres:// URL
+                  (PLANTSTORE_DB) (default "plantstore.db")
+  -h, --help      help for list
+      --json      print a JSON array, and errors as JSON
+                  (PLANTSTORE_JSON)
+`
+
+// eachCommand calls do for every command of the tree that commands.md describes.
+func eachCommand(do func(cmd *cobra.Command)) {
+	root := environment{getenv: variables{}.get}.commands()
+	for all := []*cobra.Command{root}; len(all) > 0; all = all[1:] {
+		if all[0].Name() == "help" || all[0].Name() == "completion" { // made by cobra
 			continue
 		}
-		got := plantstore(t, nil, append(strings.Fields(c.name), "-h")...)
-		if got.code != 0 || got.stderr != "" || !strings.HasPrefix(got.stdout, "Usage: plantstore "+c.name+" ") {
-			t.Errorf("%s -h: %+v", c.name, got)
-		}
+		do(all[0])
+		all = append(all, all[0].Commands()...)
 	}
-	const want = "Usage: plantstore token list [flags]\n\nLists the tokens, oldest first, without their secrets.\n\n" +
-		"  --db path\n        database: the path of a file, or a postgres:// URL (PLANTSTORE_DB, default plantstore.db)\n" +
-		"  --json \n        print a JSON array (PLANTSTORE_JSON)\n"
-	plantstore(t, nil, "token", "list", "-h").want(t, "token list -h", 0, want, "")
 }
 
-// A command's error is printed in one line that cannot control a terminal.
-func TestErrors(t *testing.T) {
-	defer func(all []command) { commands = all }(commands)
+// Every command prints its help to standard output, with what it does, examples, and each flag with its variable.
+func TestHelp(t *testing.T) {
+	n := 0
+	eachCommand(func(cmd *cobra.Command) {
+		n++
+		if cmd.Name() == "exit-codes" {
+			return
+		}
+		words := strings.Fields(cmd.CommandPath())[1:]
+		for _, args := range [][]string{append(slices.Clone(words), "-h"), append([]string{"help"}, words...)} {
+			got := plantstore(t, nil, args...)
+			if got.code != 0 || got.stderr != "" || !strings.HasPrefix(got.stdout, cmd.Long+"\n\nUsage:\n  "+cmd.UseLine()) ||
+				!strings.Contains(got.stdout, "\nExamples:\n"+cmd.Example) {
+				t.Errorf("%q: %+v", args, got)
+			}
+			cmd.Flags().VisitAll(func(fl *pflag.Flag) {
+				if !regexp.MustCompile(` --` + fl.Name + ` (?s:.*)\n +\(PLANTSTORE_[A-Z_]+\)`).MatchString(got.stdout) {
+					t.Errorf("%q lacks --%s and its variable:\n%s", args, fl.Name, got.stdout)
+				}
+			})
+			for line := range strings.Lines(got.stdout) {
+				if len(line) > 116 {
+					t.Errorf("%q prints a long line: %s", args, line)
+				}
+			}
+		}
+		if !regexp.MustCompile(`^[A-Z][a-zA-Z ,]{5,70}$`).MatchString(cmd.Short) && cmd.HasParent() {
+			t.Errorf("%s in short is %q", cmd.CommandPath(), cmd.Short)
+		}
+	})
+	if want := strings.Count(commandTexts, "\n## "); n != want || n < 19 {
+		t.Errorf("%d commands, want %d, one for each section of commands.md", n, want)
+	}
+	plantstore(t, nil, "token", "list", "-h").want(t, "token list -h", 0, helpOfTokenList, "")
+	got := plantstore(t, nil, "help", "exit-codes")
+	if got.code != 0 || !strings.Contains(got.stdout, "\n- 6: refused: ") || strings.Contains(got.stdout, "Usage:") {
+		t.Errorf("help exit-codes: %+v", got)
+	}
+}
+
+// Every example is a valid command line: its flags exist and their values can be parsed.
+func TestExamples(t *testing.T) {
+	eachCommand(func(cmd *cobra.Command) {
+		for line := range strings.Lines(cmd.Example) {
+			if strings.TrimSpace(line) == "" {
+				continue
+			}
+			var args []string
+			for i, part := range strings.Split(strings.TrimSpace(line), `"`) {
+				if i%2 == 1 {
+					args = append(args, part)
+				} else {
+					args = append(args, strings.Fields(part)...)
+				}
+			}
+			root := environment{getenv: variables{}.get}.commands()
+			called, _, err := root.Find(args[1:])
+			if err != nil || args[0] != "plantstore" || !strings.HasPrefix(called.CommandPath(), cmd.CommandPath()) {
+				t.Errorf("the example %q of %s calls %s, %v", line, cmd.CommandPath(), called.CommandPath(), err)
+				continue
+			}
+			called.RunE = func(*cobra.Command, []string) error { return nil }
+			root.SetArgs(negativesLast(root, args[1:]))
+			if err := root.Execute(); err != nil {
+				t.Errorf("the example %q of %s: %v", line, cmd.CommandPath(), err)
+			}
+			if n := called.Flags().NArg(); n != strings.Count(regexp.MustCompile(` --\S+ [A-Z]+`).
+				ReplaceAllString(called.Use, ""), " ") {
+				t.Errorf("the example %q of %s has %d arguments", line, cmd.CommandPath(), n)
+			}
+		}
+	})
+}
+
+// An error is one line that cannot control a terminal, and its exit code tells what happened.
+func TestExitCodes(t *testing.T) {
+	response := func(status int, number int32) error {
+		return &client.Error{Status: status, Number: number, Message: "m"}
+	}
+	unreachable := &url.Error{Op: "Get", URL: "http://x", Err: errors.New("refused")}
 	for _, test := range []struct {
-		err    error
-		code   int
-		stderr string
+		err  error
+		code int
+		text string
+		json string
 	}{
-		{nil, 0, ""},
-		{flag.ErrHelp, 0, ""},
-		{errUsage, 2, ""},
-		{errors.New("failed"), 1, "plantstore fail: failed\n"},
-		{errors.Join(errors.New("one"), errors.New("two")), 1, "plantstore fail: one; two\n"},
-		{errors.New("red \x1b[31m"), 1, "plantstore fail: red \\x1b[31m\n"},
+		{errors.New("failed"), 1, "failed", `{"message":"failed","exit":1}`},
+		{errors.Join(errors.New("one"), errors.New("two")), 1, "one; two", `{"message":"one; two","exit":1}`},
+		{errors.New("red \x1b[31m"), 1, `red \x1b[31m`, `{"message":"red \\x1b[31m","exit":1}`},
+		{usagef("--rate is %q", "x"), 2, `--rate is "x"`, `{"message":"--rate is \"x\"","exit":2}`},
+		{response(404, 40401), 3, "40401: m", `{"error":40401,"message":"m","exit":3}`},
+		{fmt.Errorf("%w (tried 2 times)", response(404, 40401)), 3, "40401: m (tried 2 times)",
+			`{"error":40401,"message":"m (tried 2 times)","exit":3}`},
+		{response(404, 40402), 1, "40402: m", `{"error":40402,"message":"m","exit":1}`},
+		{fmt.Errorf("%w: x", token.ErrUnknown), 3, "no such token: x", `{"message":"no such token: x","exit":3}`},
+		{response(400, 40009), 4, "40009: m", `{"error":40009,"message":"m","exit":4}`},
+		{response(400, 40001), 1, "40001: m", `{"error":40001,"message":"m","exit":1}`},
+		{response(412, 41201), 4, "41201: m", `{"error":41201,"message":"m","exit":4}`},
+		{token.ErrNameTaken, 4, "a token with this name exists", `{"message":"a token with this name exists","exit":4}`},
+		{unreachable, 5, `Get "http://x": refused`, `{"message":"Get \"http://x\": refused","exit":5}`},
+		{&url.Error{Op: "Get", URL: "http://x", Err: context.Canceled}, 1, `Get "http://x": context canceled`,
+			`{"message":"Get \"http://x\": context canceled","exit":1}`},
+		{&url.Error{Op: "Get", URL: "http://x", Err: context.DeadlineExceeded}, 5,
+			`Get "http://x": context deadline exceeded`, `{"message":"Get \"http://x\": context deadline exceeded","exit":5}`},
+		{response(401, 40103), 6, "40103: m", `{"error":40103,"message":"m","exit":6}`},
+		{response(403, 40301), 6, "40301: m", `{"error":40301,"message":"m","exit":6}`},
+		{response(429, 42901), 6, "42901: m", `{"error":42901,"message":"m","exit":6}`},
+		{response(403, 0), 6, "HTTP status 403: m", `{"message":"HTTP status 403: m","exit":6}`},
+		{response(503, 50301), 1, "50301: m", `{"error":50301,"message":"m","exit":1}`},
+		{fmt.Errorf("%w: %w", client.ErrUnknown, response(401, 40103)), 1, client.ErrUnknown.Error() + ": 40103: m",
+			`{"message":"` + client.ErrUnknown.Error() + `: 40103: m","exit":1}`},
+		{fmt.Errorf("%w: %w", client.ErrUnknown, unreachable), 1, client.ErrUnknown.Error() + `: Get "http://x": refused`,
+			`{"message":"` + client.ErrUnknown.Error() + `: Get \"http://x\": refused","exit":1}`},
 	} {
-		commands = []command{{"fail", "", func(context.Context, environment, []string) error { return test.err }}}
-		plantstore(t, nil, "fail").want(t, "fail", test.code, "", test.stderr)
+		db := tempFile(t, "")
+		withStore(t, nil, test.err, "token", "list", "--db", db).want(t, test.text, test.code, "",
+			"plantstore token list: "+test.text+"\n")
+		withStore(t, nil, test.err, "token", "list", "--db", db, "--json").want(t, test.text, test.code, "", test.json+"\n")
+	}
+	const json = `{"message":"unknown flag: --nope; see plantstore token list --help","exit":2}` + "\n"
+	plantstore(t, nil, "token", "list", "--nope", "--json").want(t, "an unknown flag before --json", 2, "", json)
+	plantstore(t, nil, "token", "list", "--json", "--nope").want(t, "an unknown flag after --json", 2, "", json)
+	got := plantstore(t, variables{"PLANTSTORE_JSON": "true", "PLANTSTORE_DB": "/nowhere"}, "token", "list")
+	if got.code != 1 || !strings.HasPrefix(got.stderr, `{"message":"--db must be`) {
+		t.Errorf("an error with PLANTSTORE_JSON: %+v", got)
 	}
 }
 
@@ -150,7 +277,7 @@ func toFullDisk(t *testing.T, v variables, args ...string) {
 	t.Helper()
 	var stderr bytes.Buffer
 	code := run(t.Context(), args, io.Writer(fullDisk{}), &stderr, v.get)
-	if code != 1 || !strings.HasSuffix(stderr.String(), ": no space left on device\n") {
+	if code != 1 || !regexp.MustCompile(`\bno space left on device(","exit":1})?\n$`).MatchString(stderr.String()) {
 		t.Errorf("%q to a full disk: exit %d, %q", args, code, stderr.String())
 	}
 }

@@ -9,108 +9,138 @@ import (
 	"iter"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"plantstore/client"
 	"plantstore/internal/plant"
-	"plantstore/internal/telemetry"
 )
 
-func plantsCreate(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "plants create", "--id ID --name NAME [flags]",
-		"Creates a plant. Creating the same plant again succeeds and stores nothing.")
-	s := f.service()
-	id := optional(f, "id", "`id` of the plant: any 64-bit integer", plant.ParseID)
-	name, tag := f.plant()
-	if _, err := f.parse(f.flagsFirst(args)); err != nil {
-		return err
-	}
-	if *id == nil || *name == nil {
-		return f.usageError("--id and --name are required")
-	}
-	c, err := s.open(f)
-	if err != nil {
-		return err
-	}
-	p, err := c.Create(ctx, client.NewPlant{ID: **id, Plant: client.Plant{Name: **name, Tag: *tag}})
-	if err != nil {
-		return withAdvice(err, "running the same command again is safe and settles it")
-	}
-	return s.print(env, client.Stored{NewPlant: client.NewPlant{ID: **id, Plant: p}})
+type createOptions struct {
+	serviceOptions
+	id        *int64
+	name, tag *string
 }
 
-func plantsGet(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "plants get", "[flags] ID", "Prints a plant and its ETag.")
-	s := f.service()
-	c, id, err := s.openWithID(f, args)
-	if err != nil {
-		return err
-	}
-	p, err := c.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	return s.print(env, p)
+func (o *createOptions) declare(f *flags) {
+	optional(f, &o.id, "id", "`id` of the plant: any 64-bit integer", plant.ParseID)
+	f.plant(&o.name, &o.tag)
+	o.serviceOptions.declare(f)
 }
 
-func plantsList(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "plants list", "[flags]", "Prints the plants of the store, ordered by id.")
-	s := f.service()
-	limit := f.Int("limit", 0, "print at most `n` plants; 0 for all")
-	after := optional(f, "after", "print only plants with a higher `id`", plant.ParseID)
-	if _, err := f.parse(f.flagsFirst(args)); err != nil {
-		return err
+func plantsCreate(ctx context.Context, o *createOptions, env environment) error {
+	if o.id == nil || o.name == nil {
+		return usagef("--id and --name are required")
 	}
-	if *limit < 0 {
-		return f.usageError("--limit is %d: use 0 or more", *limit)
-	}
-	c, err := s.open(f)
+	c, err := o.open(env)
 	if err != nil {
 		return err
 	}
-	page := client.Page{Size: listPage, After: *after}
-	if *limit > 0 {
-		page.Size = min(*limit, listPage)
+	p, err := c.Create(ctx, client.NewPlant{ID: *o.id, Plant: client.Plant{Name: *o.name, Tag: o.tag}})
+	err = withAdvice(err, "running the same command again is safe and settles it")
+	return o.print(env, client.Stored{NewPlant: client.NewPlant{ID: *o.id, Plant: p}}, err)
+}
+
+type getOptions struct {
+	serviceOptions
+	id int64
+}
+
+func (o *getOptions) declare(f *flags) {
+	f.takesID(&o.id)
+	o.serviceOptions.declare(f)
+}
+
+func plantsGet(ctx context.Context, o *getOptions, env environment) error {
+	c, err := o.open(env)
+	if err != nil {
+		return err
 	}
-	plants := first(*limit, c.Plants(ctx, page))
-	if *s.json {
+	p, err := c.Get(ctx, o.id)
+	return o.print(env, p, err)
+}
+
+type listOptions struct {
+	serviceOptions
+	client.Page
+	limit int
+}
+
+func (o *listOptions) declare(f *flags) {
+	f.IntVar(&o.limit, "limit", 0, "print at most `n` plants; 0 for all")
+	optional(f, &o.After, "after", "print only plants with a higher `id`", plant.ParseID)
+	optional(f, &o.Tag, "tag", "print only plants with exactly this `tag`", verbatim)
+	f.StringVar(&o.Text, "search", "", "print only plants whose name or tag contains this `text`,\nin any case")
+	o.serviceOptions.declare(f)
+}
+
+func plantsList(ctx context.Context, o *listOptions, env environment) error {
+	if o.limit < 0 {
+		return usagef("--limit is %d: use 0 or more", o.limit)
+	}
+	c, err := o.open(env)
+	if err != nil {
+		return err
+	}
+	o.Size = listPage
+	if o.limit > 0 {
+		o.Size = min(o.limit, listPage)
+	}
+	plants := first(o.limit, c.Plants(ctx, o.Page))
+	if o.json {
 		return printArray(env.stdout, plants)
 	}
-	return printTable(env.stdout, plants)
+	return env.printTable(plants)
 }
 
-func plantsReplace(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "plants replace", "[flags] ID --name NAME",
-		"Replaces the name and tag of an existing plant. Without --tag the plant has no tag afterwards.")
-	s := f.service()
-	name, tag := f.plant()
-	match := f.ifMatch()
-	c, id, err := s.openWithID(f, args)
+type replaceOptions struct {
+	removeOptions
+	name, tag *string
+}
+
+func (o *replaceOptions) declare(f *flags) {
+	f.plant(&o.name, &o.tag)
+	o.removeOptions.declare(f)
+}
+
+func plantsReplace(ctx context.Context, o *replaceOptions, env environment) error {
+	if o.name == nil {
+		return usagef("--name is required")
+	}
+	c, err := o.open(env)
 	if err != nil {
 		return err
 	}
-	if *name == nil {
-		return f.usageError("--name is required")
-	}
-	p, err := c.Replace(ctx, id, client.Plant{Name: **name, Tag: *tag}, *match)
-	if err != nil {
-		return withAdvice(err, checkFirst)
-	}
-	return s.print(env, p)
+	p, err := c.Replace(ctx, o.id, client.Plant{Name: *o.name, Tag: o.tag}, o.match)
+	return o.print(env, p, withAdvice(err, checkFirst))
 }
 
-func plantsRemove(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "plants remove", "[flags] ID", "Removes a plant and prints nothing. Its id can be created again.")
-	s := f.service()
-	match := f.ifMatch()
-	c, id, err := s.openWithID(f, args)
+type removeOptions struct {
+	getOptions
+	match string
+}
+
+// declare adds --if-match. An empty value, such as that of an unset variable in a script, is refused, because the
+// change would have no precondition.
+func (o *removeOptions) declare(f *flags) {
+	o.match = client.Any
+	f.Func("if-match", "`ETag` that the plant must still have; * for any", func(tag string) error {
+		if strings.TrimSpace(tag) == "" {
+			return errors.New("must not be empty; use the ETag that plants get prints, or * for any")
+		}
+		o.match = quoteETag(tag)
+		return nil
+	})
+	o.getOptions.declare(f)
+}
+
+func plantsRemove(ctx context.Context, o *removeOptions, env environment) error {
+	c, err := o.open(env)
 	if err != nil {
 		return err
 	}
-	return withAdvice(c.Remove(ctx, id, *match), checkFirst)
+	return withAdvice(c.Remove(ctx, o.id, o.match), checkFirst)
 }
 
 const checkFirst = "check with plants get before running it again"
@@ -123,73 +153,53 @@ func withAdvice(err error, advice string) error {
 	return err
 }
 
-// service holds the flags of every command that calls a running service.
-type service struct {
-	url, token, tokenFile *string
-	json                  *bool
+// serviceOptions are those of every command that calls a running service.
+type serviceOptions struct {
+	url, token, tokenFile string
+	json                  bool
 }
 
-func (f *flags) service() service {
-	return service{
-		f.String("url", "http://127.0.0.1:8080", "base `URL` of the service"),
-		f.String("token", "", "the `token`; other users of the machine can read a command line, "+
-			"so prefer the variable or --token-file"),
-		f.String("token-file", "", "`path` of a file with the token, instead of PLANTSTORE_TOKEN"),
-		f.Bool("json", false, "print JSON"),
-	}
+func (o *serviceOptions) declare(f *flags) {
+	f.StringVar(&o.url, "url", "http://127.0.0.1:8080", "base `URL` of the service")
+	f.StringVar(&o.token, "token", "", "the `token`; other users of the machine can read a command\n"+
+		"line, so prefer the variable or --token-file")
+	f.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with the token,\ninstead of "+tokenVariable)
+	f.BoolVar(&o.json, "json", false, "print JSON, and errors as JSON")
 }
 
-func (s service) open(f *flags) (*client.Client, error) {
-	credential := *s.token
-	variable := f.variable("token")
-	if credential == "" || credential == f.env.getenv(variable) { // it was not set on the command line
+const tokenVariable = "PLANTSTORE_TOKEN"
+
+func (o *serviceOptions) open(env environment) (*client.Client, error) {
+	credential := o.token
+	if credential == "" || credential == env.getenv(tokenVariable) { // it was not set on the command line
 		var err error
-		if credential, _, err = f.secret(variable, *s.tokenFile); err != nil {
+		if credential, _, err = env.secret(tokenVariable, o.tokenFile); err != nil {
 			return nil, err
 		}
 	}
 	if credential == "" {
-		return nil, f.usageError("a token is required: set PLANTSTORE_TOKEN or --token-file")
+		return nil, usagef("a token is required: set PLANTSTORE_TOKEN or --token-file")
 	}
-	c, err := client.New(*s.url, credential, client.WithRetries(3, 100*time.Millisecond))
+	c, err := client.New(o.url, credential, client.WithRetries(3, 100*time.Millisecond))
 	if err != nil {
-		return nil, f.usageError("%v", err)
+		return nil, usageError{err}
 	}
 	return c, nil
 }
 
-// openWithID is open for a command with one argument, an id.
-func (s service) openWithID(f *flags, args []string) (*client.Client, int64, error) {
-	rest, err := f.parse(f.flagsFirst(args), "ID")
-	if err != nil {
-		return nil, 0, err
-	}
-	id, err := plant.ParseID(rest[0])
-	if err != nil {
-		return nil, 0, f.usageError("id %q %v", rest[0], err)
-	}
-	c, err := s.open(f)
-	return c, id, err
-}
-
-func (f *flags) plant() (name, tag **string) {
-	text := func(s string) (string, error) { return s, nil }
-	return optional(f, "name", "`name` of the plant", text),
-		optional(f, "tag", "`tag` of the plant; an empty tag differs from no tag", text)
-}
-
-// ifMatch adds the flag --if-match. Its default is client.Any. An empty value, such as that of an unset variable in a
-// script, is refused, because the change would have no precondition.
-func (f *flags) ifMatch() *string {
-	match := client.Any
-	f.Func("if-match", "`ETag` that the plant must still have; * for any", func(tag string) error {
-		if strings.TrimSpace(tag) == "" {
-			return errors.New("must not be empty; use the ETag that plants get prints, or * for any")
+// takesID makes the argument of a command an id.
+func (f *flags) takesID(to *int64) {
+	f.takes("ID", func(text string) (err error) {
+		if *to, err = plant.ParseID(text); err != nil {
+			return fmt.Errorf("id %q %w", text, err)
 		}
-		match = quoteETag(tag)
 		return nil
 	})
-	return &match
+}
+
+func (f *flags) plant(name, tag **string) {
+	optional(f, name, "name", "`name` of the plant", verbatim)
+	optional(f, tag, "tag", "`tag` of the plant; an empty tag differs from no tag", verbatim)
 }
 
 // quoteETag adds the quotes of an ETag, which a shell removes.
@@ -215,8 +225,12 @@ func first(n int, plants iter.Seq2[client.NewPlant, error]) iter.Seq2[client.New
 	}
 }
 
-func (s service) print(env environment, p client.Stored) error {
-	if *s.json {
+// print prints a plant unless there was an error.
+func (o *serviceOptions) print(env environment, p client.Stored, err error) error {
+	if err != nil {
+		return err
+	}
+	if o.json {
 		if err := json.MarshalWrite(env.stdout, p); err != nil {
 			return err
 		}
@@ -227,15 +241,15 @@ func (s service) print(env environment, p client.Stored) error {
 	if p.ETag != "" {
 		header, cells = header+"\tETAG", cells+"\t"+cell(strings.Trim(p.ETag, `"`))
 	}
-	w := table(env.stdout)
+	w := env.table(env.stdout)
 	fmt.Fprintf(w, "%s\n%s\n", header, cells)
 	return w.Flush()
 }
 
 // printTable prints plants as they are received. Each page is aligned separately.
-func printTable(w io.Writer, plants iter.Seq2[client.NewPlant, error]) error {
-	out := bufio.NewWriter(w)
-	t := table(out)
+func (env environment) printTable(plants iter.Seq2[client.NewPlant, error]) error {
+	out := bufio.NewWriter(env.stdout)
+	t := env.table(out)
 	flush := func() error {
 		t.Flush()
 		return out.Flush() // also returns an earlier write error
@@ -280,20 +294,10 @@ func printArray(w io.Writer, plants iter.Seq2[client.NewPlant, error]) error {
 	return out.Flush()
 }
 
-func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 4, 2, ' ', 0) }
-
 func row(p client.NewPlant) string {
 	cells := strconv.FormatInt(p.ID, 10) + "\t" + cell(p.Name) + "\t"
 	if p.Tag != nil {
 		cells += cell(*p.Tag)
 	}
 	return cells
-}
-
-// cell returns text for a table, quoted if it would be misread or interpreted by a terminal.
-func cell(text string) string {
-	if text == "" || text[0] == '"' || strings.TrimSpace(text) != text || telemetry.Escape(text) != text {
-		return strconv.Quote(text)
-	}
-	return text
 }

@@ -28,23 +28,23 @@ var plantsTests = []struct {
 }{
 	{"create --id 7 --name Fern --tag shade", fern, "", 0},
 	{"create --tag shade --name Fern --id 7", fern, "", 0},
-	{"create --id 7 --name Fern", "", "40009: ", 1},
+	{"create --id 7 --name Fern", "", "40009: ", 4},
 	{"create --id -9223372036854775808 --name _ --tag _ --json",
 		`{"id":-9223372036854775808,"name":"","tag":""}` + "\n", "", 0},
 	{"create --json --id=9223372036854775807 --name=\x1b[31m<b>",
 		`{"id":9223372036854775807,"name":"\u001b[31m<b>"}` + "\n", "", 0},
 	{"create --id 1", "", "--id and --name are required\n", 2},
 	{"create --name x", "", "--id and --name are required\n", 2},
-	{"create --id 1 --name x y", "", "expected arguments: none; got: [\"y\"]\n", 2},
+	{"create --id 1 --name x y", "", "expected arguments: none; got: [\"y\"]; see plantstore plants ", 2},
 	{"create --id 1 --name \xff", "", "the name and the tag must be valid UTF-8\n", 1},
 	{"get 7", "ID  NAME  TAG    ETAG\n7   Fern  shade  ", "", 0},
 	{"get 7 --json", `{"id":7,"name":"Fern","tag":"shade","etag":"`, "", 0},
 	{"get -9223372036854775808", "ID                    NAME  TAG  ETAG\n-9223372036854775808  \"\"    \"\"   ", "", 0},
-	{"get 8", "", "40401: ", 1},
-	{"get -8", "", "40401: ", 1},
+	{"get 8", "", "40401: ", 3},
+	{"get -8", "", "40401: ", 3},
 	{"get seven", "", "id \"seven\" must be an integer from ", 2},
 	{"get 07", "", "id \"07\" must be an integer from ", 2},
-	{"get", "", "expected arguments: ID; got: []\n", 2},
+	{"get", "", "expected arguments: ID; got: []; see plantstore plants ", 2},
 	{"list", "ID                    NAME           TAG\n-9223372036854775808  \"\"             \"\"\n" +
 		"7                     Fern           shade\n9223372036854775807   \"\\x1b[31m<b>\"  \n", "", 0},
 	{"list --limit 1 --after -5", fern, "", 0},
@@ -53,18 +53,18 @@ var plantsTests = []struct {
 	{"list --json --limit 2", `[{"id":-9223372036854775808,"name":"","tag":""},` + "\n" +
 		`{"id":7,"name":"Fern","tag":"shade"}]` + "\n", "", 0},
 	{"list --limit -1", "", "--limit is -1: use 0 or more\n", 2},
-	{"list extra", "", "expected arguments: none; got: [\"extra\"]\n", 2},
+	{"list extra", "", "expected arguments: none; got: [\"extra\"]; see plantstore plants ", 2},
 	{"replace 7", "", "--name is required\n", 2},
-	{"replace 7 --name Ivy --if-match other", "", "41201: ", 1},
+	{"replace 7 --name Ivy --if-match other", "", "41201: ", 4},
 	{"replace 7 --name Ivy --if-match ETAG", "ID  NAME  TAG  ETAG\n7   Ivy        ", "", 0},
-	{"replace 7 --name Oak --if-match ETAG", "", "41201: ", 1},
+	{"replace 7 --name Oak --if-match ETAG", "", "41201: ", 4},
 	{"replace 7 --name Oak --tag big --json", `{"id":7,"name":"Oak","tag":"big","etag":"`, "", 0},
-	{"remove 7 --if-match other", "", "41201: ", 1},
+	{"remove 7 --if-match other", "", "41201: ", 4},
 	{"remove --if-match * 7", "", "", 0},
-	{"remove 7", "", "40401: ", 1},
+	{"remove 7", "", "40401: ", 3},
 	{"remove -9223372036854775808", "", "", 0},
-	{"remove", "", "expected arguments: ID; got: []\n", 2},
-	{"get 7 --token a-fixed-token-of-others", "", "40103: ", 1},
+	{"remove", "", "expected arguments: ID; got: []; see plantstore plants ", 2},
+	{"get 7 --token a-fixed-token-of-others", "", "40103: ", 6},
 }
 
 func TestPlants(t *testing.T) {
@@ -193,7 +193,7 @@ func TestEmptyIfMatch(t *testing.T) {
 	for _, args := range [][]string{{"remove", "7", "--if-match", ""}, {"replace", "7", "--name", "x", "--if-match= "}} {
 		got := s.plants(t, args...)
 		if got.code != 2 || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 ||
-			!strings.HasSuffix(got.stderr, "-if-match: must not be empty; use the ETag that plants get prints, or * for any\n") {
+			!strings.HasSuffix(got.stderr, ": must not be empty; use the ETag that plants get prints, or * for any\n") {
 			t.Errorf("plants %q: %+v", args, got)
 		}
 	}
@@ -306,11 +306,11 @@ func TestListFails(t *testing.T) {
 			io.WriteString(w, `[{"id":1,"name":"x"}]`)
 		})
 	}
-	const failed = "plantstore plants list: 40301: no\n"
-	refuse(1).plants(t, "list").want(t, "list", 1, "", failed)
-	refuse(1).plants(t, "list", "--json").want(t, "list --json", 1, "", failed)
-	refuse(2).plants(t, "list").want(t, "list, second page", 1, "ID  NAME  TAG\n1   x     \n", failed)
-	refuse(2).plants(t, "list", "--json").want(t, "list --json, second page", 1, `[{"id":1,"name":"x"}`, failed)
+	const failed, asJSON = "plantstore plants list: 40301: no\n", `{"error":40301,"message":"no","exit":6}` + "\n"
+	refuse(1).plants(t, "list").want(t, "list", 6, "", failed)
+	refuse(1).plants(t, "list", "--json").want(t, "list --json", 6, "", asJSON)
+	refuse(2).plants(t, "list").want(t, "list, second page", 6, "ID  NAME  TAG\n1   x     \n", failed)
+	refuse(2).plants(t, "list", "--json").want(t, "list --json, second page", 6, `[{"id":1,"name":"x"}`, asJSON)
 
 	for _, form := range []string{"--json=false", "--json"} {
 		s := listOf(t, 3000)

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/httpapi"
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
@@ -24,14 +26,20 @@ import (
 )
 
 // parseServe parses the flags of serve.
-func parseServe(v variables, args ...string) (cfg server.Config, db string, unsafe bool, stderr string, err error) {
-	var b bytes.Buffer
-	cfg, db, unsafe, err = serveConfig(environment{stderr: &b, getenv: v.get}, args)
-	return cfg, db, unsafe, b.String(), err
+func parseServe(v variables, args ...string) (cfg server.Config, db string, unsafe bool, err error) {
+	env, cmd := environment{getenv: v.get}, &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true}
+	leaf(env, func(_ context.Context, o *serveOptions, env environment) error {
+		cfg, err = o.config(env)
+		db, unsafe = o.db, o.unsafe
+		return err
+	})(cmd)
+	cmd.SetArgs(append([]string{}, args...))
+	err = cmd.Execute()
+	return cfg, db, unsafe, err
 }
 
 func TestServeDefaults(t *testing.T) {
-	cfg, db, unsafe, _, err := parseServe(nil)
+	cfg, db, unsafe, err := parseServe(nil)
 	if err != nil || db != "plantstore.db" || unsafe || cfg.Listen != "127.0.0.1:8080" ||
 		cfg.OpsListen != "127.0.0.1:8081" || cfg.BaseURL != "" || cfg.Drain != 10*time.Second || cfg.MaxBody != 65536 ||
 		cfg.Commit.Queue != 4096 || cfg.MaxConns != 0 || cfg.AccessLog != httpapi.LogErrors || cfg.Token != "" ||
@@ -44,7 +52,7 @@ func TestServeDefaults(t *testing.T) {
 }
 
 func TestServeFlags(t *testing.T) {
-	cfg, db, unsafe, _, err := parseServe(variables{"PLANTSTORE_FIXED_TOKEN": "ignored"},
+	cfg, db, unsafe, err := parseServe(variables{"PLANTSTORE_FIXED_TOKEN": "ignored"},
 		"--db", "x.db", "--unsafe-durability",
 		"--listen", ":1", "--ops-listen", "off", "--base-url", "https://plants.example/api", "--drain", "0s",
 		"--max-body", "7", "--queue", "8", "--max-conns", "9", "--conns-per-address", "9",
@@ -60,7 +68,7 @@ func TestServeFlags(t *testing.T) {
 	if none, _ := httpapi.ParseOrigins("off"); !reflect.DeepEqual(cfg.Origins, none) {
 		t.Errorf("the origins are %+v, want none", cfg.Origins)
 	}
-	cfg, _, _, _, err = parseServe(variables{"PLANTSTORE_FIXED_TOKEN": "from-the-environment", "PLANTSTORE_QUEUE": "5"})
+	cfg, _, _, err = parseServe(variables{"PLANTSTORE_FIXED_TOKEN": "from-the-environment", "PLANTSTORE_QUEUE": "5"})
 	if err != nil || cfg.Token != "from-the-environment" || cfg.Commit.Queue != 5 {
 		t.Errorf("serve with variables: %+v, %v", cfg, err)
 	}
@@ -71,8 +79,8 @@ func TestServeLimits(t *testing.T) {
 		"--max-body=1", "--max-body=67108864", "--queue=1", "--max-conns=0", "--max-conns=1000000", "--drain=0s",
 		"--conns-per-address=0", "--conns-per-address=1000000",
 	} {
-		if _, _, _, stderr, err := parseServe(nil, ok); err != nil || stderr != "" {
-			t.Errorf("serve %s: %v %s", ok, err, stderr)
+		if _, _, _, err := parseServe(nil, ok); err != nil {
+			t.Errorf("serve %s: %v", ok, err)
 		}
 	}
 	for flag, want := range map[string]string{
@@ -91,21 +99,20 @@ func TestServeLimits(t *testing.T) {
 		"--trusted-proxies=so":   `"so"`,
 		"extra":                  "expected arguments: none; got: [\"extra\"]",
 	} {
-		_, _, _, stderr, err := parseServe(nil, flag)
-		text, ok := strings.CutPrefix(stderr, "plantstore serve: ")
-		if err != errUsage || !ok || !strings.Contains(text, want) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("serve %s: %v, %q, want invalid usage: %s", flag, err, stderr, want)
+		_, _, _, err := parseServe(nil, flag)
+		if _, ok := errors.AsType[usageError](err); !ok || !strings.Contains(err.Error(), want) {
+			t.Errorf("serve %s: %v, want invalid usage: %s", flag, err, want)
 		}
 	}
-	_, _, _, stderr, err := parseServe(nil, "--max-conns=9", "--conns-per-address=10")
-	if err != errUsage || !strings.Contains(stderr, "--conns-per-address is 10: use 0 to 9\n") {
-		t.Errorf("serve with a share larger than the whole: %v, %q", err, stderr)
+	_, _, _, err := parseServe(nil, "--max-conns=9", "--conns-per-address=10")
+	if _, ok := errors.AsType[usageError](err); !ok || err.Error() != "--conns-per-address is 10: use 0 to 9" {
+		t.Errorf("serve with a share larger than the whole: %v", err)
 	}
-	if _, _, _, _, err := parseServe(nil, "--token-file=/nowhere"); !errors.Is(err, os.ErrNotExist) {
+	if _, _, _, err := parseServe(nil, "--token-file=/nowhere"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("serve with a missing token file: %v", err)
 	}
 	sockets := variables{"LISTEN_FDS": "many", "LISTEN_PID": strconv.Itoa(os.Getpid())}
-	if _, _, _, _, err := parseServe(sockets); err == nil || !strings.Contains(err.Error(), "LISTEN_FDS") {
+	if _, _, _, err := parseServe(sockets); err == nil || !strings.Contains(err.Error(), "LISTEN_FDS") {
 		t.Errorf("serve with a wrong LISTEN_FDS: %v", err)
 	}
 }

@@ -4,46 +4,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
 
 	"plantstore/internal/rate"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
 
-func tokenIssue(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "token issue", "--name NAME [flags]",
-		"Issues a token and prints it to standard output. It cannot be shown again.")
-	db := f.database()
-	name := f.String("name", "", "`name` of the token, for token list and token revoke")
-	storeName := f.String("store", token.DefaultStore, "the one `store` that the token gives access to")
-	scopes := f.String("scopes", "plants:create,plants:read,plants:write", "`scopes` of the token, separated by commas")
-	limit, burst := f.rate("rate", "burst", "of the token", "--default-rate of serve")
-	expires := f.String("expires", "", "`lifetime`, such as 90d or 12h (default: no expiry)")
-	if _, err := f.parse(args); err != nil {
-		return err
-	}
-	granted, err := token.ParseScopes(*scopes)
-	allowed, rateErr := rate.Parse(*limit, *burst)
-	err = errors.Join(token.CheckName("token", *name), token.CheckName("store", *storeName), err, rateErr)
+type issueOptions struct {
+	db, name, store, scopes, expires string
+	rate                             rateFlags
+}
+
+func (o *issueOptions) declare(f *flags) {
+	f.database(&o.db)
+	f.StringVar(&o.name, "name", "", "`name` of the token, for token list and token revoke")
+	f.StringVar(&o.store, "store", token.DefaultStore, "the one `store` that the token gives access to")
+	f.cmd.RegisterFlagCompletionFunc("store", f.fromTokens(func(t token.Token) string { return t.Store }))
+	f.StringVar(&o.scopes, "scopes", strings.Join(token.AllScopes.Names(), ","),
+		"`scopes` of the token, separated by commas")
+	f.cmd.RegisterFlagCompletionFunc("scopes", completeScopes)
+	o.rate.declare(f, "rate", "burst", "of the token", "--default-rate of serve")
+	f.StringVar(&o.expires, "expires", "", "`lifetime`, such as 90d or 12h (default: no expiry)")
+}
+
+func tokenIssue(ctx context.Context, o *issueOptions, env environment) error {
+	granted, err := token.ParseScopes(o.scopes)
+	allowed, rateErr := rate.Parse(o.rate.limit, o.rate.burst)
+	err = errors.Join(token.CheckName("token", o.name), token.CheckName("store", o.store), err, rateErr)
 	now, end := time.Now(), time.Time{}
-	if *expires != "" && err == nil {
+	if o.expires != "" && err == nil {
 		var lifetime time.Duration
-		lifetime, err = parseLifetime(*expires)
+		lifetime, err = parseLifetime(o.expires)
 		end = now.Add(lifetime)
 	}
 	if err != nil {
-		return f.usageError("%v", err)
+		return usageError{err}
 	}
-	t, credential := token.New(*name, *storeName, granted, now, end)
+	t, credential := token.New(o.name, o.store, granted, now, end)
 	t.Rate = allowed
-	err = env.withStore(ctx, *db, func(st store.Store) error { return st.AddToken(ctx, t) })
+	err = env.withStore(ctx, o.db, func(st store.Store) error { return st.AddToken(ctx, t) })
 	if errors.Is(err, token.ErrNameTaken) {
-		return fmt.Errorf("%w: %q; choose another name, even if that token is revoked", err, *name)
+		return fmt.Errorf("%w: %q; choose another name, even if that token is revoked", err, o.name)
 	}
 	if err != nil {
 		return err
@@ -52,28 +59,32 @@ func tokenIssue(ctx context.Context, env environment, args []string) error {
 	return err
 }
 
-func tokenList(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "token list", "[flags]", "Lists the tokens, oldest first, without their secrets.")
-	db := f.database()
-	asJSON := f.Bool("json", false, "print a JSON array")
-	if _, err := f.parse(args); err != nil {
-		return err
-	}
-	if err := mustExist(*db); err != nil {
+type tokenListOptions struct {
+	db   string
+	json bool
+}
+
+func (o *tokenListOptions) declare(f *flags) {
+	f.database(&o.db)
+	f.BoolVar(&o.json, "json", false, "print a JSON array, and errors as JSON")
+}
+
+func tokenList(ctx context.Context, o *tokenListOptions, env environment) error {
+	if err := mustExist(o.db); err != nil {
 		return err
 	}
 	var all []token.Token
-	err := env.withStore(ctx, *db, func(st store.Store) (err error) {
+	err := env.withStore(ctx, o.db, func(st store.Store) (err error) {
 		all, err = st.Tokens(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if *asJSON {
+	if o.json {
 		return printTokensJSON(env, all)
 	}
-	w := table(env.stdout)
+	w := env.table(env.stdout)
 	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tBURST\tCREATED\tEXPIRES\tREVOKED\tLAST 4")
 	for _, t := range all {
 		limit, burst := "-", "-"
@@ -104,27 +115,47 @@ func printTokensJSON(env environment, all []token.Token) error {
 			t.Name, t.Store, t.Scopes.Names(), t.Rate.String(), t.Rate.Burst, t.Created, t.Expires, t.Revoked, t.Tail,
 		}
 	}
-	if err := json.MarshalWrite(env.stdout, rows, jsontext.WithIndent("  ")); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(env.stdout)
-	return err
+	return env.printJSON(rows)
 }
 
-func tokenRevoke(ctx context.Context, env environment, args []string) error {
-	f := newFlags(env, "token revoke", "[flags] NAME",
-		"Revokes a token. Within two seconds every process on this database refuses it.")
-	db := f.database()
-	rest, err := f.parse(args, "NAME")
+// tokenShow prints what the service tells about the token that it is called with.
+func tokenShow(ctx context.Context, o *serviceOptions, env environment) error {
+	c, err := o.open(env)
 	if err != nil {
 		return err
 	}
-	if err := mustExist(*db); err != nil {
+	t, err := c.Token(ctx)
+	if err != nil {
 		return err
 	}
-	err = env.withStore(ctx, *db, func(st store.Store) error { return st.RevokeToken(ctx, rest[0], time.Now()) })
+	if o.json {
+		return env.printJSON(t)
+	}
+	limit := "-"
+	if t.Rate != "" {
+		limit = fmt.Sprintf("%s, burst %d", t.Rate, t.Burst)
+	}
+	w := env.table(env.stdout)
+	fmt.Fprintf(w, "name\t%s\nstore\t%s\nscopes\t%s\nexpires\t%s\nrate\t%s\n", cell(t.Name), cell(t.Store),
+		cell(strings.Join(t.Scopes, " ")), timestamp(t.Expires), cell(limit))
+	return w.Flush()
+}
+
+type revokeOptions struct{ db, name string }
+
+func (o *revokeOptions) declare(f *flags) {
+	f.database(&o.db)
+	f.takes("NAME", func(name string) error { o.name = name; return nil })
+	f.cmd.ValidArgsFunction = f.fromTokens(func(t token.Token) string { return t.Name })
+}
+
+func tokenRevoke(ctx context.Context, o *revokeOptions, env environment) error {
+	if err := mustExist(o.db); err != nil {
+		return err
+	}
+	err := env.withStore(ctx, o.db, func(st store.Store) error { return st.RevokeToken(ctx, o.name, time.Now()) })
 	if errors.Is(err, token.ErrUnknown) {
-		return fmt.Errorf("%w: %q; see plantstore token list", err, rest[0])
+		return fmt.Errorf("%w: %q; see plantstore token list", err, o.name)
 	}
 	return err
 }
@@ -135,4 +166,34 @@ func timestamp(t time.Time) string {
 		return "-"
 	}
 	return t.UTC().Format(time.DateTime)
+}
+
+// fromTokens completes with values of the tokens in the existing database of --db. Every failure is silent.
+func (f *flags) fromTokens(value func(token.Token) string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) (values []string, _ cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		f.readVariables()
+		if st, err := openSource(ctx, "--db", f.Lookup("db").Value.String()); err == nil {
+			defer st.Close()
+			all, _ := st.Tokens(ctx)
+			for _, t := range all {
+				if t.Revoked.IsZero() && !slices.Contains(values, value(t)) {
+					values = append(values, value(t))
+				}
+			}
+		}
+		return values, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeScopes completes the last of the scopes that are separated by commas.
+func completeScopes(_ *cobra.Command, _ []string, text string) (values []string, _ cobra.ShellCompDirective) {
+	given := text[:strings.LastIndexByte(text, ',')+1]
+	for _, name := range token.AllScopes.Names() {
+		if !strings.Contains(given, name) {
+			values = append(values, given+name)
+		}
+	}
+	return values, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

@@ -60,7 +60,7 @@ func TestTokenIssue(t *testing.T) {
 		got.Rate != (rate.Limit{Count: 5, Per: time.Second, Burst: 5}) || got.Expires.Sub(got.Created) != 90*24*time.Hour {
 		t.Errorf("the second token: %+v", got)
 	}
-	plantstore(t, nil, "token", "issue", "--db", db, "--name", "first").want(t, "a name that exists", 1, "",
+	plantstore(t, nil, "token", "issue", "--db", db, "--name", "first").want(t, "a name that exists", 4, "",
 		"plantstore token issue: "+token.ErrNameTaken.Error()+": \"first\"; "+
 			"choose another name, even if that token is revoked\n")
 	toFullDisk(t, nil, "token", "issue", "--db", db, "--name", "third")
@@ -168,10 +168,10 @@ func TestTokenRevoke(t *testing.T) {
 	if all := tokensOf(t, db); all[0].Revoked.Before(start) || all[0].Revoked.After(time.Now()) {
 		t.Errorf("revoked at %v, want now", all[0].Revoked)
 	}
-	plantstore(t, nil, "token", "revoke", "--db", db, "cd").want(t, "revoke an unknown token", 1, "",
+	plantstore(t, nil, "token", "revoke", "--db", db, "cd").want(t, "revoke an unknown token", 3, "",
 		"plantstore token revoke: "+token.ErrUnknown.Error()+": \"cd\"; see plantstore token list\n")
 	plantstore(t, nil, "token", "revoke", "--db", db).want(t, "revoke nothing", 2, "",
-		"plantstore token revoke: expected arguments: NAME; got: []\n")
+		"plantstore token revoke: expected arguments: NAME; got: []; see plantstore token revoke --help\n")
 }
 
 // A mistyped --db is an error for a command that needs existing tokens, and creates no database.

@@ -62,6 +62,10 @@ var libraries = map[string]string{
 	"zombiezen.com/go/sqlite":            "internal/store/sqlite",
 	"modernc.org/sqlite":                 "internal/store/sqlite",
 	"golang.org/x/sys":                   "internal/store/sqlite",
+	"golang.org/x/term":                  "cmd/plantstore",
+	"golang.org/x/text":                  "cmd/plantstore",
+	"github.com/spf13/cobra":             "cmd/plantstore",
+	"github.com/spf13/pflag":             "cmd/plantstore",
 	"github.com/jackc/pgx/v5":            "internal/store/postgres internal/store/postgres/pgtest",
 	"github.com/google/licensecheck":     "deploy/release",
 }

@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"plantstore/api"
@@ -82,9 +84,9 @@ type service struct {
 }
 
 func (s *service) start(ctx context.Context) error {
-	public, err := listen(s.cfg.Public, s.cfg.Listen)
+	public, err := listen(s.cfg.Public, "--listen", s.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, cause(err))
+		return err
 	}
 	limits := machine.Read()
 	if s.cfg.MaxConns == 0 {
@@ -151,9 +153,9 @@ func (s *service) startOps() error {
 	if s.cfg.OpsListen == "off" {
 		return nil
 	}
-	l, err := listen(s.cfg.Ops, s.cfg.OpsListen)
+	l, err := listen(s.cfg.Ops, "--ops-listen", s.cfg.OpsListen)
 	if err != nil {
-		return fmt.Errorf("listen for health on %s: %w", s.cfg.OpsListen, cause(err))
+		return err
 	}
 	limited := s.limit(l, netlimit.Config{Max: netlimit.HealthMax(machine.Read().Files), Setting: "the health port"})
 	s.serve(limited, healthOnly(s.health.Handler(), s.logRequest()))
@@ -210,18 +212,23 @@ func (s *service) close() {
 	s.background.Wait()
 }
 
-// listen opens an address unless a listener was inherited.
-func listen(inherited net.Listener, address string) (net.Listener, error) {
+// listen opens the address of a flag unless a listener was inherited.
+func listen(inherited net.Listener, flag, address string) (net.Listener, error) {
 	if inherited != nil {
 		return inherited, nil
 	}
-	return net.Listen("tcp", address)
-}
-
-// cause returns the last of a chain of network errors, the most specific one.
-func cause(err error) error {
-	if e, ok := errors.AsType[*net.OpError](err); ok {
-		return e.Err
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		host, port, _ := net.SplitHostPort(address)
+		n, _ := strconv.Atoi(port)
+		return nil, fmt.Errorf("%s %s: the port is in use by another program; choose another with %s, for example %s %s",
+			flag, address, flag, flag, net.JoinHostPort(host, strconv.Itoa(n%65000+10)))
 	}
-	return err
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		err = e.Err // the most specific of the chain
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
+	}
+	return l, nil
 }

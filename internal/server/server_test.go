@@ -106,9 +106,13 @@ func TestStartFails(t *testing.T) {
 		want   string
 	}{
 		"address": {func(c *server.Config) { c.Listen, c.Public = taken.Addr().String(), nil }, st,
-			"listen on " + taken.Addr().String() + ": bind: address already in use"},
+			"--listen " + taken.Addr().String() + ": the port is in use by another program; choose another with " +
+				"--listen, for example --listen 127.0.0.1:"},
 		"address of health": {func(c *server.Config) { c.OpsListen, c.Ops = taken.Addr().String(), nil }, st,
-			"listen for health on " + taken.Addr().String() + ": bind: address already in use"},
+			"--ops-listen " + taken.Addr().String() + ": the port is in use by another program; choose another with " +
+				"--ops-listen, for example --ops-listen 127.0.0.1:"},
+		"no address": {func(c *server.Config) { c.Listen, c.Public = "127.0.0.1:http:", nil }, st,
+			"--listen 127.0.0.1:http:: address 127.0.0.1:http:: too many colons in address"},
 		"base URL":      {func(c *server.Config) { c.BaseURL = "plants.example" }, st, `base URL "plants.example" must be`},
 		"fixed token":   {func(c *server.Config) { c.Token = "short" }, st, "the fixed token must have 16 or more"},
 		"token lookup":  {func(c *server.Config) { c.Token = credential }, failing{Store: st, lookup: broken}, "broken"},

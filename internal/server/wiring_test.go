@@ -3,13 +3,13 @@ package server
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"runtime/debug"
@@ -192,12 +192,20 @@ func TestHealthOnly(t *testing.T) {
 	}
 }
 
-func TestCause(t *testing.T) {
-	inner := errors.New("inner")
-	if got := cause(&net.OpError{Op: "listen", Err: inner}); got != inner {
-		t.Errorf("cause() = %v", got)
+// The example of another port is one that exists.
+func TestListenInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := cause(inner); got != inner {
-		t.Errorf("cause() = %v", got)
+	defer taken.Close()
+	_, err = listen(nil, "--listen", taken.Addr().String())
+	if err == nil {
+		t.Fatal("listen on a taken port succeeded")
+	}
+	text := err.Error()
+	example, parseErr := netip.ParseAddrPort(text[strings.LastIndexByte(text, ' ')+1:])
+	if parseErr != nil || example.Port() == 0 || example == netip.MustParseAddrPort(taken.Addr().String()) {
+		t.Errorf("%s: %v", text, parseErr)
 	}
 }

@@ -176,13 +176,13 @@ func TestTokenCommands(t *testing.T) {
 				code int
 				want string
 			}{
-				{[]string{"issue", "--name", "ci"}, 1, "exists"},
+				{[]string{"issue", "--name", "ci"}, 4, "exists"},
 				{[]string{"issue"}, 2, "1 to 64"},
 				{[]string{"issue", "--name", "a b"}, 2, `' '`},
 				{[]string{"issue", "--name", "x", "--scopes", "all"}, 2, "plants:create"},
 				{[]string{"issue", "--name", "x", "--expires", "soon"}, 2, "90d"},
 				{[]string{"issue", "--name", "x", "--store", "a/b"}, 2, "store"},
-				{[]string{"revoke", "unknown"}, 1, "token list"},
+				{[]string{"revoke", "unknown"}, 3, "token list"},
 				{[]string{"revoke"}, 2, "NAME"},
 				{[]string{"list", "--nope"}, 2, "nope"},
 			} {

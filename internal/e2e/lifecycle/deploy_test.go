@@ -68,7 +68,7 @@ func TestUnit(t *testing.T) {
 func TestSocketUnit(t *testing.T) {
 	unit := testkit.DeployFile(t, "plantstore.socket")
 	help, _, _ := testkit.Run(t, nil, "serve", "-h")
-	if !strings.Contains(unit, "\nListenStream=127.0.0.1:8080\n") || !strings.Contains(help, "default 127.0.0.1:8080") {
+	if !strings.Contains(unit, "\nListenStream=127.0.0.1:8080\n") || !strings.Contains(help, `default "127.0.0.1:8080"`) {
 		t.Error("the socket unit and serve have different addresses")
 	}
 	if !strings.Contains(unit, "\nFileDescriptorName=http\n") {

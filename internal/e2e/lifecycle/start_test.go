@@ -117,7 +117,7 @@ func TestBinary(t *testing.T) {
 			t.Error("the binary is not static")
 		}
 	}
-	if out, _, _ := testkit.Run(t, nil, "version"); !strings.HasPrefix(out, "plantstore v0.0.0-test go") {
+	if out, _, _ := testkit.Run(t, nil, "version"); !strings.HasPrefix(out, "plantstore version v0.0.0-test go") {
 		t.Errorf("plantstore version prints %q", out)
 	}
 }
@@ -127,7 +127,8 @@ func TestUsage(t *testing.T) {
 		args []string
 		code int
 	}{
-		{nil, 2}, {[]string{"help"}, 0}, {[]string{"-h"}, 0}, {[]string{"grow"}, 2}, {[]string{"token"}, 2},
+		{nil, 0}, {[]string{"help"}, 0}, {[]string{"-h"}, 0}, {[]string{"grow"}, 2}, {[]string{"token"}, 0},
+		{[]string{"token", "grow"}, 2}, {[]string{"--version"}, 0}, {[]string{"help", "grow"}, 2},
 		{[]string{"serve", "-h"}, 0}, {[]string{"version"}, 0}, {[]string{"version", "x"}, 2},
 	} {
 		out, errs, code := testkit.Run(t, nil, test.args...)

@@ -1,0 +1,162 @@
+package client
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/missing"
+)
+
+// shells are programs that load the completion script of a shell and print how it completes the last of the words in
+// WORDS, which are separated by newlines.
+var shells = map[string]string{
+	"bash": `
+compopt() { :; }
+source /usr/share/bash-completion/bash_completion
+source <(plantstore completion bash)
+mapfile -t COMP_WORDS <<<"$WORDS"
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_LINE="${COMP_WORDS[*]}" COMP_TYPE=9
+COMP_POINT=${#COMP_LINE}
+__start_plantstore
+printf '%s\n' "${COMPREPLY[@]}"`,
+	"zsh": `
+compdef() {}
+source <(plantstore completion zsh)
+_describe() { print -rl -- "${completions[@]}" }
+_arguments() { print FILES }
+words=("${(@f)WORDS}") CURRENT=${#words}
+_plantstore`,
+	"fish": `
+plantstore completion fish | source
+complete --do-complete (string join ' ' -- $WORDS)`,
+}
+
+// complete returns the values, without their descriptions, that a shell suggests for the last of the words.
+func complete(t *testing.T, shell string, words ...string) []string {
+	t.Helper()
+	cmd := exec.Command(shell, "-c", shells[shell])
+	separator := "\n"
+	if shell == "fish" {
+		separator = " " // fish completes a line
+	}
+	cmd.Env = append(os.Environ(), "WORDS="+strings.Join(append([]string{"plantstore"}, words...), separator),
+		"PATH="+filepath.Dir(testkit.Binary)+":"+os.Getenv("PATH"), "HOME="+t.TempDir(), "LANG=C.UTF-8")
+	cmd.Dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(cmd.Dir, "a-file.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil && len(out) > 0 {
+		t.Errorf("%s: %q: %v\n%s", shell, words, err, out)
+	}
+	var values []string
+	for line := range strings.Lines(string(out)) {
+		value, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if shell == "zsh" {
+			value = strings.ReplaceAll(value, `\:`, "\x00")
+			value, _, _ = strings.Cut(value, ":") // the description
+			value = strings.ReplaceAll(value, "\x00", ":")
+		}
+		if value, _, _ = strings.Cut(value, "  ("); value != "" { // bash
+			values = append(values, value)
+		}
+	}
+	slices.Sort(values)
+	return values
+}
+
+func TestCompletion(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "plants.db")
+	testkit.IssueToken(t, db, "--name", "ci", "--store", "shop")
+	testkit.IssueToken(t, db, "--name", "old", "--store", "old-shop")
+	testkit.IssueToken(t, db, "--name", "laptop")
+	if _, _, code := testkit.Run(t, nil, "token", "revoke", "--db", db, "old"); code != 0 {
+		t.Fatalf("token revoke: exit %d", code)
+	}
+	none := filepath.Join(t.TempDir(), "none.db")
+	for shell := range shells {
+		t.Run(shell, func(t *testing.T) {
+			if _, err := exec.LookPath(shell); err != nil {
+				missing.Report(t, "%v", err)
+			}
+			if _, err := os.Stat("/usr/share/bash-completion/bash_completion"); shell == "bash" && err != nil {
+				missing.Report(t, "%v", err)
+			}
+			for _, test := range []struct{ words, want string }{
+				{"pl", "plants"},
+				{"token ", "issue list revoke show"},
+				{"plants re", "remove replace"},
+				{"token revoke --db " + db + " ", "ci laptop"},
+				{"token revoke --db " + none + " ", ""},
+				{"token issue --db " + db + " --store ", "main shop"},
+				{"serve --access-log ", "all errors off"},
+				{"copy --others ", "keep overwrite refuse"},
+				{"db distribute --by ", "id store"},
+				{"token issue --name ", ""},
+				{"plants get ", ""},
+				{"help tok", "token"},
+			} {
+				got := strings.Join(complete(t, shell, strings.Split(test.words, " ")...), " ")
+				if got != test.want {
+					t.Errorf("plantstore %s completes to %q, want %q", test.words, got, test.want)
+				}
+			}
+			if got := complete(t, shell, "token", "issue", "--scopes", "plants:read,"); !slices.Contains(got,
+				"plants:read,plants:create") && !slices.Contains(got, "read,plants:create") {
+				t.Errorf("the scopes after plants:read, complete to %q", got)
+			}
+		})
+	}
+	if _, err := os.Stat(none); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a completion created a database: %v", err)
+	}
+}
+
+// A database that cannot be opened completes to nothing, also one that hangs.
+func TestCompletionWithoutDatabase(t *testing.T) {
+	hanging, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hanging.Close()
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, db := range []string{text, t.TempDir(), "mysql://x", "postgres://127.0.0.1:1/x", "postgres://" +
+		hanging.Addr().String() + "/x"} {
+		out, errs, code := testkit.Run(t, []string{"PLANTSTORE_DB=" + db}, "__complete", "token", "revoke", "")
+		if out != ":4\n" || !strings.HasPrefix(errs, "Completion ended with directive") || code != 0 {
+			t.Errorf("completion from %s: exit %d, %q, %q", db, code, out, errs)
+		}
+	}
+}
+
+// The scripts of all shells are printed. PowerShell loads its own, if there is one.
+func TestCompletionScripts(t *testing.T) {
+	for shell, want := range map[string]string{
+		"bash": "complete -o default -F __start_plantstore plantstore", "zsh": "#compdef plantstore",
+		"fish": "complete -c plantstore", "powershell": "Register-ArgumentCompleter -CommandName 'plantstore'",
+	} {
+		if out, errs, code := testkit.Run(t, nil, "completion", shell); !strings.Contains(out, want) || code != 0 {
+			t.Errorf("completion %s: exit %d, %s, %.200s", shell, code, errs, out)
+		}
+	}
+	if _, err := exec.LookPath("pwsh"); err != nil {
+		missing.Optional(t, "%v", err)
+	}
+	cmd := exec.Command("pwsh", "-NoProfile", "-Command", `
+		plantstore completion powershell | Out-String | Invoke-Expression
+		(TabExpansion2 'plantstore tok' 14).CompletionMatches.CompletionText`)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(testkit.Binary)+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "token" {
+		t.Errorf("PowerShell: %v\n%s", err, out)
+	}
+}
