@@ -21,8 +21,8 @@ import (
 	"sync"
 )
 
-//go:embed assets
-var assets embed.FS
+//go:embed assets preact/standalone.module.js
+var files embed.FS
 
 // scalarGzip is the JavaScript of the API reference. It is embedded compressed only,
 // which is a quarter of the size and what nearly every client requests.
@@ -51,17 +51,17 @@ const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self'
 func Routes(prefix string) map[string]http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/")
 	routes := map[string]http.Handler{
-		"GET " + prefix + "/{$}":               embedded("index.html", consolePolicy),
-		"GET " + prefix + "/console/app.js":    embedded("app.js", consolePolicy),
-		"GET " + prefix + "/console/api.js":    embedded("api.js", consolePolicy),
-		"GET " + prefix + "/console/chart.js":  embedded("chart.js", consolePolicy),
-		"GET " + prefix + "/console/style.css": embedded("style.css", consolePolicy),
-		"GET " + prefix + "/console/icon.svg":  embedded("icon.svg", consolePolicy),
-		"GET " + prefix + "/docs":              embedded("docs.html", referencePolicy),
-		"GET " + prefix + "/docs/docs.js":      embedded("docs.js", referencePolicy),
-		"GET " + prefix + "/docs/docs.css":     embedded("docs.css", referencePolicy),
+		"GET " + prefix + "/{$}":               embedded("assets/index.html", consolePolicy),
+		"GET " + prefix + "/docs":              embedded("assets/docs.html", referencePolicy),
+		"GET " + prefix + "/console/preact.js": embedded("preact/standalone.module.js", consolePolicy),
 		"GET " + prefix + "/docs/scalar.js": newAsset("scalar.js", referencePolicy,
 			decompressOnce(scalarGzip), scalarGzip),
+	}
+	scripts, _ := files.ReadDir("assets") // embedded: it cannot fail
+	for _, file := range scripts {
+		if name := file.Name(); !strings.HasSuffix(name, ".html") {
+			routes["GET "+prefix+"/console/"+name] = embedded("assets/"+name, consolePolicy)
+		}
 	}
 	if prefix != "" {
 		// The relative URLs of the page need the trailing slash.
@@ -79,10 +79,10 @@ type asset struct {
 	gzipped     []byte
 }
 
-// embedded returns a file of the assets folder. It panics if the file is missing,
+// embedded returns an embedded file. It panics if the file is missing,
 // which every test that calls Routes detects.
 func embedded(name, policy string) *asset {
-	plain, err := assets.ReadFile("assets/" + name)
+	plain, err := files.ReadFile(name)
 	if err != nil {
 		panic(err)
 	}

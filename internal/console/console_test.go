@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -45,18 +46,29 @@ func body(t *testing.T, res *http.Response) []byte {
 	return b
 }
 
-var surface = []struct{ path, contentType string }{
-	{"/", "text/html; charset=utf-8"},
-	{"/console/app.js", "text/javascript; charset=utf-8"},
-	{"/console/api.js", "text/javascript; charset=utf-8"},
-	{"/console/chart.js", "text/javascript; charset=utf-8"},
-	{"/console/style.css", "text/css; charset=utf-8"},
-	{"/console/icon.svg", "image/svg+xml"},
-	{"/docs", "text/html; charset=utf-8"},
-	{"/docs/docs.js", "text/javascript; charset=utf-8"},
-	{"/docs/docs.css", "text/css; charset=utf-8"},
-	{"/docs/scalar.js", "text/javascript; charset=utf-8"},
-}
+var surface = func() []struct{ path, contentType string } {
+	all := []struct{ path, contentType string }{
+		{"/", "text/html; charset=utf-8"},
+		{"/docs", "text/html; charset=utf-8"},
+		{"/docs/scalar.js", "text/javascript; charset=utf-8"},
+		{"/console/preact.js", "text/javascript; charset=utf-8"},
+	}
+	types := map[string]string{
+		".js":  "text/javascript; charset=utf-8",
+		".css": "text/css; charset=utf-8",
+		".svg": "image/svg+xml",
+	}
+	entries, err := os.ReadDir("assets")
+	if err != nil {
+		panic(err)
+	}
+	for _, entry := range entries {
+		if mediaType := types[path.Ext(entry.Name())]; mediaType != "" {
+			all = append(all, struct{ path, contentType string }{"/console/" + entry.Name(), mediaType})
+		}
+	}
+	return all
+}()
 
 func TestRoutes(t *testing.T) {
 	for _, prefix := range []string{"", "/", "/some/where/"} {
@@ -104,7 +116,7 @@ func TestSecurityHeaders(t *testing.T) {
 			res := request(h, "HEAD", path, header...)
 			directives := strings.Split(res.Header.Get("Content-Security-Policy"), "; ")
 			want := append([]string{"style-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'"}, common...)
-			if strings.HasPrefix(path, "/api/docs") {
+			if path == "/api/docs" || path == "/api/docs/scalar.js" {
 				want = append([]string{"style-src 'self' 'unsafe-inline'"}, common...)
 			}
 			if !sameSet(directives, want) {
@@ -313,7 +325,7 @@ func TestETag(t *testing.T) {
 // The pages are small, use no other host, contain nothing inline that the policy
 // would refuse, and never turn text into markup.
 func TestOwnFiles(t *testing.T) {
-	const most = 60 << 10
+	const most = 128 << 10
 	total := 0
 	forbidden := map[string]*regexp.Regexp{
 		"a URL of another host":     regexp.MustCompile(`(?i)(https?:)?//[a-z0-9-]+\.[a-z]`),
@@ -322,11 +334,11 @@ func TestOwnFiles(t *testing.T) {
 			`createContextualFragment|\beval\(|new Function`),
 		"an absolute path": regexp.MustCompile(`(?:href|src)="/`),
 	}
-	err := fs.WalkDir(assets, ".", func(path string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(files, "assets", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		content, err := assets.ReadFile(path)
+		content, err := files.ReadFile(path)
 		if err != nil {
 			return err
 		}
@@ -367,6 +379,38 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The modules of the console are preloaded, so that they do not load one after the other.
+func TestPreload(t *testing.T) {
+	html, err := files.ReadFile("assets/index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range surface {
+		name := strings.TrimPrefix(page.path, "/")
+		if path.Ext(name) != ".js" || name == "docs/scalar.js" || name == "console/docs.js" || name == "console/app.js" {
+			continue
+		}
+		if link := `<link rel="modulepreload" href="` + name + `">`; !strings.Contains(string(html), link) {
+			t.Errorf("index.html lacks %s", link)
+		}
+	}
+}
+
+func TestPreact(t *testing.T) {
+	module, err := files.ReadFile("preact/standalone.module.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("preact/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(module)
+	if got := hex.EncodeToString(sum[:]); !strings.Contains(string(readme), got) {
+		t.Errorf("preact/README.md does not name the module's SHA-256 %s", got)
+	}
+}
+
 func TestBundle(t *testing.T) {
 	const most = 1_500_000
 	if len(scalarGzip) > most {
@@ -387,7 +431,7 @@ func TestBundle(t *testing.T) {
 	if got := hex.EncodeToString(sum.Sum(nil)); !strings.Contains(string(readme), got) {
 		t.Errorf("scalar/README.md does not name the bundle's SHA-256 %s", got)
 	}
-	config, err := assets.ReadFile("assets/docs.js")
+	config, err := files.ReadFile("assets/docs.js")
 	if err != nil {
 		t.Fatal(err)
 	}

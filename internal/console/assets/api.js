@@ -51,19 +51,26 @@ export function writePlant({ id, name, tag }) {
   return `{${members.join(',')}}`;
 }
 
-// Failure is an error response: its message, number, status and Retry-After.
-// Status 0 means that there was no response.
+// Failure is a request that did not succeed: the message, number, status, time to
+// wait and request id of the response. Status 0 means that there was no response.
 export class Failure extends Error {
-  constructor(message, { status = 0, number = '', retryAfter = '' } = {}) {
+  constructor(message, { status = 0, number = '', retryAfter = 0, request = '', aborted = false } = {}) {
     super(message);
-    Object.assign(this, { status, number, retryAfter });
+    Object.assign(this, { status, number, retryAfter, request, aborted });
   }
 }
+
+const TIMEOUT = 30_000;
 
 // call sends one request with the token and returns the parsed body and the
 // headers, or throws a Failure. Paths are relative to the page, which is served
 // from the root of the API.
-export async function call(token, method, path, { headers = {}, body } = {}) {
+export async function call(token, method, path, { headers = {}, body, signal } = {}) {
+  const abort = new AbortController();
+  const timer = setTimeout(() => abort.abort('timeout'), TIMEOUT);
+  const onAbort = () => abort.abort();
+  signal?.addEventListener('abort', onAbort);
+  if (signal?.aborted) onAbort();
   let response, text;
   try {
     response = await fetch(path, {
@@ -78,13 +85,17 @@ export async function call(token, method, path, { headers = {}, body } = {}) {
       credentials: 'omit',
       cache: 'no-store',
       redirect: 'error',
-      signal: AbortSignal.timeout(30_000),
+      signal: abort.signal,
     });
     text = await response.text();
-  } catch (cause) {
-    throw new Failure(cause.name === 'TimeoutError'
+  } catch {
+    if (signal?.aborted) throw new Failure('The request was cancelled.', { aborted: true });
+    throw new Failure(abort.signal.reason === 'timeout'
       ? 'The service did not respond within 30 seconds.'
       : 'The service cannot be reached. Check the connection and try again.');
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', onAbort);
   }
   let data;
   try {
@@ -96,7 +107,8 @@ export async function call(token, method, path, { headers = {}, body } = {}) {
   throw new Failure(typeof data?.message === 'string' ? data.message : `The service responded with status ${response.status} and no message.`, {
     status: response.status,
     number: data?.error ?? '',
-    retryAfter: response.headers.get('Retry-After') ?? '',
+    retryAfter: Number(response.headers.get('Retry-After')) || 0,
+    request: response.headers.get('X-Request-Id') ?? '',
   });
 }
 

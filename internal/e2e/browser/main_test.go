@@ -6,6 +6,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,12 +81,32 @@ func startBrowser(path, profile string) (stop func(), err error) {
 }
 
 // service is a running product with a store of its own.
-type service struct{ *testkit.Server }
+type service struct {
+	*testkit.Server
+	db string
+}
 
 // serve starts the product with a new database.
 func serve(t *testing.T, args ...string) service {
 	t.Helper()
-	return service{testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), args...)}
+	db := filepath.Join(t.TempDir(), "plants.db")
+	return service{testkit.Start(t, db, args...), db}
+}
+
+// proxy serves the product through a handler that may change requests and responses.
+func (s service) proxy(t *testing.T, wrap func(forward http.Handler) http.Handler) (address string) {
+	t.Helper()
+	target, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := &httputil.ReverseProxy{
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {}, // the page cancelled the request
+	}
+	server := httptest.NewServer(wrap(forward))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // waitFor waits until a condition holds. found describes the current state for the error.

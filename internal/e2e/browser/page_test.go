@@ -49,7 +49,18 @@ func newPageFor(t *testing.T, limit time.Duration) *page {
 	if browser == nil {
 		testkit.Unavailable(t, "chromium is not installed")
 	}
-	tabCtx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	return openTab(t, browser, limit, chromedp.WithNewBrowserContext())
+}
+
+// newTab opens another tab of the same user.
+func (p *page) newTab() *page {
+	p.t.Helper()
+	return openTab(p.t, p.ctx, limit)
+}
+
+func openTab(t *testing.T, parent context.Context, limit time.Duration, options ...chromedp.ContextOption) *page {
+	t.Helper()
+	tabCtx, closeTab := chromedp.NewContext(parent, options...)
 	if err := chromedp.Do(tabCtx); err != nil {
 		closeTab()
 		t.Fatal(err)
@@ -104,7 +115,7 @@ func (p *page) collect() *sync.WaitGroup {
 	collectors.Go(func() {
 		for d, err := range dialogs {
 			if err == nil {
-				p.locked(func() { p.dialogs = append(p.dialogs, d.Message) })
+				p.locked(func() { p.dialogs = append(p.dialogs, d.Type.String()) })
 				chromedp.Call(p.ctx, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{})
 			}
 		}
@@ -125,6 +136,30 @@ func openConsole(t *testing.T, s service) *page {
 	p.goTo(s.URL + "/")
 	p.enter(s.Token)
 	return p
+}
+
+// sent counts the requests to a path so far.
+func (p *page) sent(path string) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, address := range p.requests {
+		if u, err := url.Parse(address); err == nil && u.Path == path {
+			n++
+		}
+	}
+	return n
+}
+
+// drop drops a file on the page.
+func (p *page) drop(name, content string) {
+	p.t.Helper()
+	eval[any](p, `((name, text) => {
+		const dataTransfer = new DataTransfer();
+		dataTransfer.items.add(new File([text], name));
+		for (const type of ['dragover', 'drop']) {
+			document.body.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+		}
+	})(`+js(name, content)+`)`)
 }
 
 func (p *page) enter(token string) {
@@ -177,12 +212,12 @@ func findElement(selector string, text []string) string {
 func (p *page) wantVisible(selector string, text ...string) {
 	p.t.Helper()
 	p.waitFor(fmt.Sprintf("%s %q on the page", selector, text), "Boolean("+findElement(selector, text)+")",
-		`document.body.innerText`)
+		`document.body?.innerText`)
 }
 
 func (p *page) wantGone(selector string) {
 	p.t.Helper()
-	p.waitFor(selector+" to go", "!"+findElement(selector, nil), `document.body.innerText`)
+	p.waitFor(selector+" to go", "!"+findElement(selector, nil), `document.body?.innerText`)
 }
 
 // wantText waits until an element has exactly this text.
@@ -213,6 +248,12 @@ func (p *page) waitFor(what, expression, instead string) {
 // click clicks the center of a visible element, once it does not move and nothing covers it.
 func (p *page) click(selector string, text ...string) {
 	p.t.Helper()
+	p.clickWith(chromedp.ModifierNone, selector, text...)
+}
+
+// clickWith clicks while a key such as Shift is held.
+func (p *page) clickWith(key chromedp.Modifier, selector string, text ...string) {
+	p.t.Helper()
 	type point struct{ X, Y float64 }
 	var before, now *point
 	waitFor(p.t, limit/2, fmt.Sprintf("%s %q to be clickable", selector, text), func() (bool, string) {
@@ -224,9 +265,9 @@ func (p *page) click(selector string, text ...string) {
 			const hit = document.elementFromPoint(at.X, at.Y);
 			return e.contains(hit) ? at : null;
 		})(`+findElement(selector, text)+`)`)
-		return before != nil && now != nil && *before == *now, eval[string](p, `document.body.innerText`)
+		return before != nil && now != nil && *before == *now, eval[string](p, `document.body?.innerText`)
 	})
-	p.do(chromedp.MouseClickXY(now.X, now.Y))
+	p.do(chromedp.MouseClickXY(now.X, now.Y, chromedp.ButtonModifiers(key)))
 }
 
 // typeIn replaces the value of a field with mouse and keyboard.

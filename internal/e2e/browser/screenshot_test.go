@@ -33,10 +33,11 @@ func TestScreenshot(t *testing.T) {
 	p.do(chromedp.EmulateViewport(1280, 900))
 	p.goTo(s.URL + "/")
 	p.enter(s.Token)
+	p.wantText("#count", "12")
 	eval[any](p,
 		`document.querySelector('#limit').value = '10';
 		document.querySelector('#limit').dispatchEvent(new Event('change')); null`)
-	p.wantText("#count", "12")
+	p.wantGone(row("11"))
 
 	stop, stopped := make(chan struct{}), make(chan error)
 	go func() { stopped <- s.grow(stop) }()

@@ -1,0 +1,194 @@
+// The list: which plants are shown, in which order, and how the page gets them.
+// Plants are always sorted by id. What is shown is also in the URL after the #, so
+// that it survives a reload: q is the search, rows the size of a page, after the
+// id before its first plant.
+
+import { Failure, nextCursor, readId } from './api.js';
+import { may, send, session } from './session.js';
+import { changed, countOf, plantCount } from './count.js';
+import { mayLeave } from './unsaved.js';
+import { observable } from './observable.js';
+
+export const ROWS = [10, 20, 50, 100];
+
+// A search examines 10,000 plants a request. After this many requests it asks
+// whether to go on.
+const MOST_REQUESTS = 4;
+
+const start = {
+  q: '',
+  rows: 20,
+  cursors: [null], // where each page up to this one starts; paging by cursor only goes forward
+  plants: [],
+  next: null, // cursor of the rest
+  first: null, // the id that was searched for, shown before the others
+  generation: 0, // changes with each load: rows of an older one are replaced, with their open editors
+  fresh: null, // id of the row that has just changed
+  loading: false,
+  loaded: false,
+  failure: null,
+  problems: null, // plants that a job could not change: { title, lines }
+  changed: false, // somebody has created plants since the list was loaded
+};
+export const list = observable(start);
+
+// ---- The URL ----
+
+function readLocation() {
+  const query = new URLSearchParams(location.hash.slice(1));
+  const rows = Number(query.get('rows'));
+  const after = readId(query.get('after') ?? '');
+  const cursors = history.state?.cursors;
+  return {
+    q: query.get('q') ?? '',
+    rows: ROWS.includes(rows) ? rows : 20,
+    cursors: after === null ? [null] : cursors?.at(-1) === after ? cursors : [null, after],
+  };
+}
+
+function writeLocation(write) {
+  const { q, rows, cursors } = list.get();
+  const query = new URLSearchParams();
+  if (q) query.set('q', q);
+  if (rows !== 20) query.set('rows', rows);
+  if (cursors.length > 1) query.set('after', cursors.at(-1));
+  const hash = String(query);
+  history[write]({ cursors }, '', hash ? `#${hash}` : location.pathname + location.search);
+}
+
+window.addEventListener('popstate', async () => {
+  if (!may('read')) return;
+  if (await mayLeave()) {
+    list.update(readLocation());
+    load();
+  } else {
+    writeLocation('pushState');
+  }
+});
+
+// ---- Loading ----
+
+let controller = new AbortController(); // of the newest load; an older one is cancelled
+
+async function fetchPage(after, wanted, { signal, count = false }) {
+  const { q } = list.get();
+  const plants = [];
+  let next = after;
+  for (let requests = 0; requests < MOST_REQUESTS && plants.length < wanted; requests++) {
+    const query = new URLSearchParams({ limit: wanted - plants.length });
+    if (next !== null) query.set('after', next);
+    if (q) query.set('q', q);
+    const { data, headers } = await send('GET', `plants?${query}`, { signal, headers: count ? { Prefer: 'count=exact' } : {} });
+    if (count) plantCount.set(countOf(headers));
+    count = false;
+    plants.push(...data);
+    next = nextCursor(headers.get('Link'));
+    if (next === null) break;
+  }
+  return { plants, next };
+}
+
+// fetchFirst returns the plant whose id was typed as search, or null.
+async function fetchFirst(signal) {
+  const { q, cursors } = list.get();
+  const id = readId(q);
+  if (id === null || cursors.length > 1) return null;
+  try {
+    return (await send('GET', `plants/${id}`, { signal })).data;
+  } catch (failure) {
+    if (failure.status === 404 || failure.number === '40025') return null;
+    throw failure;
+  }
+}
+
+async function run(work) {
+  controller.abort();
+  const current = controller = new AbortController();
+  list.update({ loading: true });
+  try {
+    const result = await work(current.signal);
+    if (current === controller) list.update({ ...result, loading: false, loaded: true, failure: null });
+  } catch (failure) {
+    if (!(failure instanceof Failure)) throw failure;
+    if (current === controller && !failure.aborted) {
+      list.update({ loading: false, loaded: true, failure, plants: [], next: null, first: null });
+    }
+  }
+}
+
+export function load() {
+  return run(async (signal) => {
+    const { q, rows, cursors, generation } = list.get();
+    const after = cursors.at(-1);
+    const [first, page] = await Promise.all([fetchFirst(signal), fetchPage(after, rows, { signal, count: !q && after === null })]);
+    if (plantCount.get() === null) changed(0);
+    const others = page.plants.filter(({ id }) => id !== first?.id);
+    return {
+      plants: first ? [first, ...others] : others,
+      first: first?.id ?? null,
+      next: page.next,
+      generation: generation + 1,
+      fresh: null,
+      problems: null,
+      changed: false,
+    };
+  });
+}
+
+// searchFurther continues a search that has not filled the page.
+export function searchFurther() {
+  return run(async (signal) => {
+    const { plants, next, rows, first } = list.get();
+    const page = await fetchPage(next, rows - plants.length, { signal });
+    return { plants: [...plants, ...page.plants.filter(({ id }) => id !== first)], next: page.next };
+  });
+}
+
+// isUnfinished reports whether a search stopped before the page was full.
+export const isUnfinished = ({ q, next, plants, rows }) => q !== '' && next !== null && plants.length < rows;
+
+// show changes what is shown: q, rows or cursors. It asks first if an edit would
+// be lost, and reports whether it went on.
+export async function show(change, { replace = false } = {}) {
+  if (!(await mayLeave())) return false;
+  list.update({ cursors: [null], ...change });
+  writeLocation(replace ? 'replaceState' : 'pushState');
+  load();
+  return true;
+}
+
+export const showAll = () => show({ q: '' });
+export const refresh = () => show({ cursors: list.get().cursors }, { replace: true });
+export const nextPage = () => show({ cursors: [...list.get().cursors, list.get().next] });
+export const previousPage = () => show({ cursors: list.get().cursors.slice(0, -1) });
+
+// ---- Changes made here ----
+
+// put shows a created or changed plant in the page and reports whether it belongs
+// there. Other rows, and edits in them, do not change.
+export function put(plant) {
+  const { plants, q, cursors, next, first } = list.get();
+  const key = BigInt(plant.id);
+  const same = plants.findIndex(({ id }) => id === plant.id);
+  if (same >= 0) {
+    list.update({ plants: plants.with(same, plant), fresh: plant.id });
+    return true;
+  }
+  if (q) return false; // the service decides what matches
+  const at = plants.findIndex(({ id }) => id !== first && BigInt(id) > key);
+  if ((at === 0 && cursors.length > 1) || (at < 0 && next !== null)) return false;
+  list.update({ plants: plants.toSpliced(at < 0 ? plants.length : at, 0, plant), fresh: plant.id, failure: null });
+  return true;
+}
+
+// drop removes plants from the page.
+export function drop(ids) {
+  list.update({ plants: list.get().plants.filter(({ id }) => !ids.has(id)) });
+}
+
+// A new token starts with an empty list.
+session.watch(({ info }) => {
+  controller.abort();
+  list.set({ ...start, ...readLocation() });
+  if (info && may('read')) load();
+});

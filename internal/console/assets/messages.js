@@ -1,0 +1,54 @@
+// Failures in the words of the console. A failure without a sentence here has the
+// message of the service.
+
+import { html } from './preact.js';
+import { useCountdown } from './wait.js';
+
+const sentences = {
+  40005: 'The name or tag contains half a character, which cannot be stored. Type it again.',
+  40009: 'Another plant has this id. Choose another id, or edit that plant.',
+  40014: 'The id is too large. It must be between -9223372036854775808 and 9223372036854775807.',
+  40016: 'The name or tag contains the character U+0000, which cannot be stored. Remove it.',
+  40017: 'The name and tag are too long for this service. Shorten them.',
+  40025: 'The id is too large. It must be between -9223372036854775808 and 9223372036854775807.',
+  40103: 'This is not a whole token. Copy it again, from the first letter to the last.',
+  40104: 'The service does not know this token. Check that you are on the right server.',
+  40105: 'This token has expired. Ask the operator for a new one.',
+  40106: 'This token was revoked. Ask the operator for a new one.',
+  40301: 'This token does not allow that. Ask the operator for a token with more scopes.',
+  40401: 'No plant has this id.',
+  41201: 'Someone else changed this plant in the meantime. Your change was not saved.',
+  42901: 'This token has used up its requests for now.',
+  42902: 'Too many wrong tokens came from your network. Wait before you try again.',
+  50001: 'The service failed. If it happens again, tell the operator.',
+  50301: 'The service is busy. Nothing was stored.',
+  50302: 'The service cannot tell whether the change was stored. Refresh to see it.',
+  50303: 'The database is not available. Nothing was stored.',
+  50304: 'The disk of the service is full. Nothing was stored.',
+  50305: 'The service is restarting. Nothing was stored.',
+};
+
+export const sentence = (failure) => sentences[failure.number] ?? failure.message;
+
+// reason is the sentence for a plant of a file, where the message of the service
+// says more precisely which part is wrong.
+export const reason = (failure) => (/^400(0[1-8]|1[0-6])$/.test(failure.number) ? capitalized(failure.message) : sentence(failure));
+
+const capitalized = (text) => (/^(id|name|tag) /.test(text) ? `The ${text}` : text[0].toUpperCase() + text.slice(1)) + '.';
+
+// FailureView shows a failure with its numbers, which the operator may ask for,
+// and the seconds until a retry can succeed.
+export function FailureView({ failure, explain, children }) {
+  const seconds = useCountdown(failure);
+  const detail = [];
+  if (failure.status) detail.push(`Status ${failure.status}`);
+  if (failure.number) detail.push(`error ${failure.number}`);
+  if (failure.status >= 500 && failure.request) detail.push(`request ${failure.request}`);
+  return html`<div class="failure">
+    ${explain && html`<p class="explain">${explain}</p>`}
+    <p><bdi>${sentence(failure)}</bdi>${failure.retryAfter > 0 && html`${' '}<span class="retry">${
+      seconds > 0 ? `Try again in ${seconds} s.` : 'Try again now.'}</span>`}</p>
+    ${detail.length > 0 && html`<p class="detail">${detail.join(' · ')}</p>`}
+    ${children && html`<p class="actions">${children}</p>`}
+  </div>`;
+}

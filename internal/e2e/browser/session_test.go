@@ -1,0 +1,160 @@
+package browser
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"plantstore/internal/testkit"
+)
+
+func TestSignIn(t *testing.T) {
+	s := serve(t)
+	p := newPage(t)
+	p.goTo(s.URL + "/")
+
+	wrong := mistyped(s.Token)
+	p.press(wrong) // The field has the focus.
+	p.click("#sign-in button")
+	p.wantVisible("#sign-in-error bdi", "This is not a whole token. Copy it again, from the first letter to the last.")
+	p.wantVisible("#sign-in-error .detail", "Status 401 · error 40103")
+
+	p.typeIn("#token", s.Token+enter)
+	p.wantVisible("#store")
+	p.wantText("#count", "0")
+	if got := eval[map[string]string](p, `({ ...sessionStorage })`); len(got) != 1 || got["plantstore.token"] != s.Token {
+		t.Errorf("sessionStorage holds %q, want the token alone", got)
+	}
+	for place, content := range map[string]string{
+		"the address":  eval[string](p, `location.href`),
+		"localStorage": eval[string](p, `JSON.stringify({ ...localStorage })`),
+		"the cookies":  eval[string](p, `document.cookie`),
+		"the page":     eval[string](p, `document.documentElement.outerHTML`),
+	} {
+		if strings.Contains(content, s.Token) {
+			t.Errorf("%s has the token: %s", place, content)
+		}
+	}
+	p.do(chromedp.Reload())
+	p.wantVisible("#store") // The tab is still signed in.
+	p.click("#sign-out")
+	p.wantVisible("#sign-in")
+	p.wantFocus("#token")
+	if n := eval[int](p, `sessionStorage.length`); n != 0 {
+		t.Errorf("sessionStorage has %d items after the sign-out", n)
+	}
+	p.wantEmptyConsole()
+	p.wantOneOrigin(s.URL)
+}
+
+// The header names the store and the token, and is the same on both pages. The token of a tab is not known to another
+// tab.
+func TestHeader(t *testing.T) {
+	s := serve(t)
+	token := testkit.IssueToken(t, s.db, "--name", "guest.of_Ann", "--store", "annex", "--scopes", "plants:read",
+		"--rate", "10/m", "--burst", "20", "--expires", "90d")
+	p := newPage(t)
+	p.goTo(s.URL + "/")
+	p.enter(token)
+	const header = `document.querySelector('#header').innerText`
+	wantHeader := func() {
+		t.Helper()
+		p.wantText("#session-store", "annex")
+		p.wantText("#session-token", "guest.of_Ann")
+		p.waitFor("what the token allows", `/^read · 10 requests a minute · expires [A-Z][a-z]+ \d+, 20\d\d/.test(
+			document.querySelector('#session-facts')?.textContent)`, header)
+	}
+	wantHeader()
+	before := eval[string](p, header)
+	p.click("#header nav a", "API reference")
+	p.waitFor("the reference", `location.pathname === '/docs'`, `location.href`)
+	wantHeader()
+	if now := eval[string](p, header); now != before {
+		t.Errorf("the header of /docs is %q, want %q as on the console", now, before)
+	}
+	tab := p.newTab()
+	tab.goTo(s.URL + "/")
+	tab.wantVisible("#token")
+	p.click("#sign-out")
+	p.wantVisible("#token")
+	p.typeIn("#token", s.Token+enter)
+	p.wantText("#session-store", "main")
+	p.click("#header nav a", "Plants")
+	p.wantVisible("#store")
+	p.wantText("#session-store", "main")
+}
+
+// A token that is kept on the device is open in a new tab and on /docs. Signing out in one tab signs out in all.
+func TestKeepToken(t *testing.T) {
+	s := serve(t)
+	p := newPage(t)
+	p.goTo(s.URL + "/")
+	p.click("#keep")
+	p.enter(s.Token)
+	for _, path := range []string{"/docs", "/"} {
+		tab := p.newTab()
+		tab.goTo(s.URL + path)
+		tab.wantText("#session-token", "first")
+		if path == "/" {
+			tab.wantVisible("#store")
+			p.click("#sign-out")
+			tab.wantVisible("#sign-in")
+			tab.wantGone("#store")
+		}
+	}
+	if local := eval[string](p, `JSON.stringify({ ...localStorage })`); strings.Contains(local, s.Token) {
+		t.Errorf("localStorage has the token after the sign-out: %s", local)
+	}
+	p.wantEmptyConsole()
+}
+
+// The page shows only what the token allows, and says why.
+func TestScopes(t *testing.T) {
+	s := serve(t)
+	s.create(t, `{"id":1,"name":"Aloe"}`)
+	const list, search, chart, form, imports, edit, pick = "#table", "#search-text", "#chart", "#add", "#import", ".edit",
+		".c-pick"
+	for _, tt := range []struct {
+		scopes        string
+		shown, hidden []string
+		sentence      string
+	}{
+		{"plants:create,plants:read", []string{list, search, chart, form, imports}, []string{edit, pick},
+			"This token does not have the scope plants:write, so editing and removing are not shown."},
+		{"plants:read,plants:write", []string{list, search, chart, edit, pick}, []string{form, imports},
+			"This token does not have the scope plants:create, so the form to add plants and the import are not shown."},
+		{"plants:create", []string{form}, []string{list, search, chart, edit},
+			"This token does not have the scope plants:read, so the list, the search and the chart are not shown."},
+	} {
+		t.Run(tt.scopes, func(t *testing.T) {
+			p := newPage(t)
+			p.goTo(s.URL + "/")
+			name := strings.NewReplacer(":", ".", ",", "_").Replace(tt.scopes)
+			p.enter(testkit.IssueToken(t, s.db, "--name", name, "--scopes", tt.scopes))
+			for _, selector := range tt.shown {
+				p.wantVisible(selector)
+			}
+			for _, selector := range tt.hidden {
+				p.wantGone(selector)
+			}
+			p.waitFor("the reason", `document.querySelector('#limits')?.innerText.includes(`+js(tt.sentence)+`)`,
+				`document.querySelector('#limits')?.innerText`)
+			switch tt.scopes {
+			case "plants:read,plants:write": // Undo would create plants, so removing asks first.
+				p.click(row("1") + " .remove")
+				p.click("dialog button", "Keep")
+				p.wantRow("1", "Aloe", "")
+				p.click(row("1") + " .remove")
+				p.click("dialog button", "Remove")
+				p.wantText("#status", "Plant 1 is removed.")
+				s.want(t, "1", 404, "")
+			case "plants:create":
+				p.add("7", "Fern", "")
+				p.wantText("#status", "Plant 7 is in the store.")
+				s.want(t, "7", 200, `{"id":7,"name":"Fern"}`)
+			}
+			p.wantEmptyConsole()
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	cdpbrowser "github.com/chromedp/cdproto/browser"
+	cdptarget "github.com/chromedp/cdproto/target"
+
+	"plantstore/internal/testkit"
+)
+
+// stored returns every plant of the store as the service writes it.
+func (s service) stored(t *testing.T) (plants []string) {
+	t.Helper()
+	a := s.Do(t, "GET", "/plants?limit=1000", "")
+	var raw []json.RawMessage
+	if err := json.Unmarshal([]byte(a.Body), &raw); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range raw {
+		plants = append(plants, string(r))
+	}
+	return plants
+}
+
+type badLine struct{ Line, Why string }
+
+func (p *page) badLines() []badLine {
+	p.t.Helper()
+	return eval[[]badLine](p, `[...document.querySelectorAll('.bad-lines tbody tr')].map((row) =>
+		({ Line: row.cells[0].textContent, Why: row.cells[1].textContent }))`)
+}
+
+// A file is imported whatever its format; lines that are not stored are listed with the reason.
+func TestImport(t *testing.T) {
+	const range64 = "The id must be an integer from -9223372036854775808 to 9223372036854775807, but is "
+	want := []string{
+		`{"id":-9223372036854775808,"name":"least","tag":"a, \"b\"\nc"}`,
+		`{"id":1,"name":"first"}`,
+		`{"id":2,"name":"","tag":""}`,
+		`{"id":9223372036854775807,"name":"most, [with] {brackets} \\ and \"quotes\""}`,
+	}
+	for _, tt := range []struct {
+		name, content string
+		bad           []badLine
+	}{
+		{"plants.txt", "\ufeff[" + want[0] + ",\n" + want[2] + ",\n\n  " + want[3] +
+			",\n{\"id\":\"5\",\"name\":\"x\"},{\"id\":1,\"name\":\"other\"},\n7,{bad}]\n",
+			[]badLine{
+				{"5", range64 + `the string "5".`}, {"5", "Another plant has this id."},
+				{"6", "The body must be a JSON object, but is the number 7."}, {"6", "This is not valid JSON."},
+			}},
+		{"plants.json", want[0] + "\r\n" + want[2] + "\n\n{\"id\":6}\nnot JSON\n" +
+			want[3] + "\n{\"id\":99999999999999999999,\"name\":\"x\"}",
+			[]badLine{
+				{"4", "The name is required and must be a string."},
+				{"5", "This line is not a JSON object. In NDJSON, each line is one plant."},
+				{"7", range64 + "99999999999999999999."},
+			}},
+		{"plants", "Tag,id,name\r\n\"a, \"\"b\"\"\nc\",-9223372036854775808,least\r\n\"\",2,\r\n,x,name\n,,name\n\n,3\n" +
+			",9223372036854775807,\"most, [with] {brackets} \\ and \"\"quotes\"\"\"\n,1,other",
+			[]badLine{
+				{"5", `The id must be a whole number, but is "x".`}, {"6", "The id is missing."},
+				{"8", "This line has 2 fields, but the first line has 3."}, {"10", "Another plant has this id."},
+			}},
+		{"semicolons.csv", "id;name;tag\n-9223372036854775808;least;\"a, \"\"b\"\"\nc\"\n2;;\"\"\n" +
+			"9223372036854775807;\"most, [with] {brackets} \\ and \"\"quotes\"\"\";\n", nil},
+		{"cut.json", "[" + want[0] + "," + want[2] + "," + want[3] + ",{\"id\":8,\"na",
+			[]badLine{{"1", "The file ends before the list does: the plant of line 1 is not complete."}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serve(t)
+			s.create(t, want[1])
+			p := openConsole(t, s)
+			p.drop(tt.name, tt.content)
+			p.wantText("#import-title", "Imported: "+tt.name)
+			summary := "3 plants are in the store."
+			if len(tt.bad) > 0 {
+				summary = fmt.Sprintf("3 plants are in the store, %d not imported.", len(tt.bad))
+			}
+			p.wantText("#import-summary", summary)
+			if got := p.badLines(); !slices.Equal(got, tt.bad) {
+				t.Errorf("the bad lines are %q, want %q", got, tt.bad)
+			}
+			if got := s.stored(t); !slices.Equal(got, want) {
+				t.Errorf("the store has %s, want %s", got, want)
+			}
+			p.waitFor("the plants in the list", `document.querySelectorAll('tr.plant').length === 4`, `document.body?.innerText`)
+			p.wantEmptyConsole()
+		})
+	}
+}
+
+// An import waits when the service asks for it, has several requests in flight, and can be cancelled.
+func TestImportWaits(t *testing.T) {
+	s := serve(t)
+	var inFlight, most, refused atomic.Int32
+	hold := make(chan struct{})
+	address := s.proxy(t, func(forward http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" {
+				if n := refused.Add(1); n <= 2 {
+					w.Header().Set("Retry-After", "1")
+					w.WriteHeader([]int{429, 503}[n-1])
+					fmt.Fprintf(w, `{"error":%d,"message":"wait"}`, []int{42901, 50301}[n-1])
+					return
+				}
+				n := inFlight.Add(1)
+				defer inFlight.Add(-1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				<-hold
+			}
+			forward.ServeHTTP(w, r)
+		})
+	})
+	p := newPage(t)
+	p.goTo(address + "/")
+	p.enter(s.Token)
+	var lines strings.Builder
+	for id := range 1000 {
+		fmt.Fprintf(&lines, "{\"id\":%d,\"name\":\"Plant %d\"}\n", id, id)
+	}
+	p.drop("many.ndjson", lines.String())
+	p.wantVisible("#import-waiting")
+	p.wantGone("#import-waiting")
+	waitFor(t, limit/2, "5 requests in flight", func() (bool, string) { return most.Load() == 5, fmt.Sprint(most.Load()) })
+	p.wantVisible("#import-cancel")
+	for range 20 {
+		hold <- struct{}{}
+	}
+	p.waitFor("the progress", `document.querySelector('#import-progress').value > 0`, `''`)
+	p.click("#import-cancel")
+	close(hold)
+	p.wantText("#import-title", "Import cancelled: many.ndjson")
+	stored := s.Do(t, "GET", "/plants?limit=1", "", "Prefer: count=exact").Header.Get("Plants-Count")
+	p.wantText("#import-summary", stored+" plants are in the store.")
+	if most.Load() > 5 {
+		t.Errorf("%d requests were in flight, want at most 5", most.Load())
+	}
+	p.wantEmptyConsole()
+}
+
+// What is exported can be imported, and is then the same.
+func TestRoundTrip(t *testing.T) {
+	s := serve(t)
+	s.create(t, append([]string{
+		`{"id":7,"name":" spaces ","tag":" "}`, `{"id":8,"name":"semi;colon, comma\tand tab"}`,
+		`{"id":9,"name":"line\r\nbreak \"quoted\"","tag":"\r"}`, `{"id":10,"name":"=1+1","tag":"'"}`,
+	}, plants...)...)
+	want := s.stored(t)
+	p := openConsole(t, s)
+	downloads := t.TempDir()
+	info := call(p, cdptarget.GetTargetInfo, cdptarget.GetTargetInfoParams{})
+	call(p, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
+		Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: downloads,
+		BrowserContextID: info.TargetInfo.BrowserContextID,
+	})
+	export := func(which, format string, plants int) string {
+		t.Helper()
+		path := filepath.Join(downloads, "main."+strings.ToLower(format))
+		os.Remove(path)
+		eval[any](p, `(([which, format]) => {
+			document.querySelector('#export-which').value = which;
+			document.querySelector('#export-format').value = format;
+		})([`+js(which, format)+`])`)
+		p.click("#export-job button", "Download")
+		var content []byte
+		p.waitFor("the export", `document.querySelector('#export-summary')?.textContent.startsWith(`+
+			js(fmt.Sprintf("%d plants exported.", plants))+`) ?? false`, `document.body?.innerText`)
+		waitFor(t, limit/2, path, func() (bool, string) {
+			content, _ = os.ReadFile(path)
+			return len(content) > 0, ""
+		})
+		return string(content)
+	}
+	p.click("#export")
+	for _, format := range []string{"JSON", "NDJSON", "CSV"} {
+		content := export("all", format, len(want))
+		into := serve(t)
+		other := openConsole(t, into)
+		other.drop("exported", content)
+		other.wantText("#import-title", "Imported: exported")
+		if got := into.stored(t); !slices.Equal(got, want) {
+			t.Errorf("%s: the copy has %s, want %s\nthe file: %s", format, got, want, content)
+		}
+	}
+	p.typeIn("#search-text", "edge")
+	p.wantIDs("-9223372036854775808", "9223372036854775807")
+	content := export("search", "CSV", 2)
+	const found = "id,name,tag\n-9223372036854775808,The least id there is,edge\n9223372036854775807,The most,edge\n"
+	if content != found {
+		t.Errorf("the exported search is %q, want %q", content, found)
+	}
+	p.wantEmptyConsole()
+}
+
+// An empty store offers sample plants, also to a token that must wait for them.
+func TestSamples(t *testing.T) {
+	s := serve(t)
+	p := newPage(t)
+	p.goTo(s.URL + "/")
+	p.enter(testkit.IssueToken(t, s.db, "--name", "slow", "--rate", "1/s", "--burst", "8"))
+	p.click("#samples")
+	p.wantIDs("1", "2", "3", "4", "5", "6", "7", "8", "9", "10")
+	s.want(t, "1", 200, `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`)
+	p.wantGone("#import-job")
+	p.wantGone("#samples")
+	p.wantEmptyConsole()
+}
