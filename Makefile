@@ -6,7 +6,7 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: help run build clean check test lint compat generate man needs vet lines prepare product
+.PHONY: help run build release clean check test lint compat generate man needs vet lines prepare product
 .PHONY: fuzz linear soak cluster test-postgres restarts slow hostile overload mutate bench profile screenshot
 
 help:
@@ -86,6 +86,14 @@ man: ## write the manual pages to bin/man (DIR)
 	mkdir -p $(DIR)
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
 		go test -pgo=off ./cmd/plantstore -count=1 -run 'TestManPages$$' -man $(abspath $(DIR))
+
+# The Go version of go.mod builds a release, so that a commit always gives the same bytes.
+release: export GOTOOLCHAIN = $(shell sed -n 's/^toolchain //p' go.mod)
+release: product ## build archives for Linux, macOS and Windows, with checksums, licenses and SBOMs, in bin/release
+	rm -rf bin/extra && mkdir -p bin/extra/completion
+	$(MAKE) --no-print-directory man DIR=bin/extra/man
+	for shell in bash zsh fish powershell; do bin/test/plantstore completion $$shell >bin/extra/completion/$$shell; done
+	go run -pgo=off ./deploy/release -version $(VERSION) -date $$(git log -1 --format=%ct) -extra bin/extra
 
 ##@ Longer tests
 
