@@ -1,0 +1,68 @@
+package client
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"plantstore/internal/testkit"
+)
+
+// block returns the first code block in a language after a heading of the README.
+func block(t *testing.T, heading, language string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testkit.Root(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n"+heading+"\n")
+	m := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindStringSubmatch(section)
+	if m == nil {
+		t.Fatalf("the README has no %s after %s", language, heading)
+	}
+	return m[1]
+}
+
+// The README's commands work in a shell.
+func TestShellInREADME(t *testing.T) {
+	s := testkit.Start(t, testkit.Engines[0].Database(t))
+	script := strings.NewReplacer("\n$ ", "\n", "plant_…", s.Token, "bin/plantstore", testkit.Binary).
+		Replace("\n" + block(t, "### From the shell", "console"))
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Env = append(os.Environ(), "PLANTSTORE_URL="+s.URL)
+	out, err := cmd.CombinedOutput()
+	if want := `[{"id":2,"name":"Ficus lyrata","tag":"tree"}]`; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v\n%s\nwant %s", err, out, want)
+	}
+}
+
+// The README's program builds in a module of its own next to the checkout, and runs.
+func TestGoInREADME(t *testing.T) {
+	s := testkit.Start(t, testkit.Engines[0].Database(t))
+	folder := t.TempDir()
+	program := testkit.ReplaceOnce(t, block(t, "### From Go", "go"), "http://127.0.0.1:8080", s.URL)
+	if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	edit := testkit.ReplaceOnce(t, block(t, "### From Go", "console"), "../plantstore", testkit.Root())
+	var out []byte
+	for _, command := range []string{"go mod init example", strings.TrimPrefix(edit, "$ "), "go run -pgo=off ."} {
+		words := strings.Fields(command)
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Dir = folder
+		cmd.Env = append(os.Environ(), "PLANTSTORE_TOKEN="+s.Token, "GOFLAGS=")
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		var err error
+		if out, err = cmd.Output(); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, stderr.Bytes())
+		}
+	}
+	if got, want := string(out), "2 Ficus lyrata\n"; got != want {
+		t.Errorf("the program prints %q, want %q", got, want)
+	}
+}
