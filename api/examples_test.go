@@ -132,3 +132,18 @@ func TestOperationsAreDescribed(t *testing.T) {
 		}
 	}
 }
+
+// The page starts with a first request, and the long table stands at its end.
+func TestSections(t *testing.T) {
+	var got []string
+	for line := range strings.Lines(parse(t, "openapi.yaml").Info.Description) {
+		if name, ok := strings.CutPrefix(line, "## "); ok {
+			got = append(got, strings.TrimSpace(name))
+		}
+	}
+	want := []string{"First request", "Authentication", "Paging", "Searching", "Errors", "Limits", "Bodies",
+		"The public sample", "Error numbers"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the sections are %q, want %q", got, want)
+	}
+}

@@ -77,7 +77,7 @@ var install = sync.OnceValues(func() (string, error) {
 	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 	npm.Dir = partial
 	if out, err := npm.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w: %.500s", err, out)
+		return "", fmt.Errorf("npm ci: %w: %.200s", err, out)
 	}
 	if err := os.Rename(partial, dir); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
 		return "", err

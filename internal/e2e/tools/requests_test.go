@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/missing"
 )
 
 // exchange is a request that newman sent, with its response.
@@ -149,6 +151,27 @@ func TestPrismProxy(t *testing.T) {
 		if v := headers(e.Response.Header).Get("sl-violations"); v != "" {
 			t.Errorf("%s: %s", e, v)
 		}
+	}
+}
+
+// The first request of the description works as it is written.
+func TestFirstRequest(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("curl"); err != nil {
+		missing.Optional(t, "curl is not installed")
+	}
+	s := serve(t)
+	text, err := os.ReadFile(describe(t, s, "openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prose := decode[struct{ Info struct{ Description string } }](t, text).Info.Description
+	_, prose, _ = strings.Cut(prose, "```sh\n")
+	script, _, _ := strings.Cut(prose, "```\n")
+	script = testkit.ReplaceOnce(t, script, "<ACCESS_TOKEN>", s.Token)
+	out, err := exec.Command("bash", "-c", script).Output()
+	if want := `{"name":"Monstera deliciosa","tag":"climber"}`; err != nil || string(out) != want {
+		t.Errorf("%s\nprints %s, %v; want %s", script, out, err, want)
 	}
 }
 
