@@ -137,6 +137,11 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 		case err != nil:
 			return nil, err
 		}
+		if p.filter.All() && !full() {
+			if err := x.grow(plants); err != nil {
+				return nil, err
+			}
+		}
 		before := size
 		for _, candidate := range plants {
 			if full() {
@@ -158,11 +163,21 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 	}
 }
 
-// appendPlant appends an element of a page to the buffer.
-func (x *exchange) appendPlant(p plant.New) error {
-	if err := x.reserve(len(x.buf) + p.Size() + members); err != nil {
+// grow makes space for plants in the buffer, whose capacity would otherwise double when it is full.
+func (x *exchange) grow(plants []plant.New) error {
+	size := 0
+	for _, p := range plants {
+		size += p.Size() + members
+	}
+	if err := x.reserve(len(x.buf) + size); err != nil {
 		return err
 	}
+	x.buf = slices.Grow(x.buf, size)
+	return nil
+}
+
+// appendPlant appends an element of a page to the buffer.
+func (x *exchange) appendPlant(p plant.New) error {
 	if len(x.buf) > 1 {
 		x.buf = append(x.buf, ',')
 	}

@@ -189,6 +189,22 @@ func TestSlowSearch(t *testing.T) {
 	})
 }
 
+// A search that could examine nothing fails: an empty page without a link would be the end of the list.
+func TestSearchOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newAPI(Config{}, Dependencies{Reader: stalled{ferns(1)}})
+		wantError(t, send(a, "GET", "/plants?q=fern", nil), 50303, "the database is unavailable")
+	})
+}
+
+// stalled is a store whose lists end only with their context.
+type stalled struct{ *fakeStore }
+
+func (stalled) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.New, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 // A search of a client that has disconnected ends, whether it runs or waits.
 func TestSearchOfDisconnectedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
