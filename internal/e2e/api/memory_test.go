@@ -106,6 +106,9 @@ func TestMemoryOfUnreadLists(t *testing.T) {
 			for i := range tokens - 1 {
 				all = append(all, testkit.IssueToken(t, db, "--name", fmt.Sprint("reader", i)))
 			}
+			if a, err := p.Send("GET", "/plants?limit=1000", ""); err != nil || a.Status != 200 {
+				t.Errorf("a list: %v %d %.200s", err, a.Status, a.Body)
+			}
 			before := p.Memory(t, "VmHWM")
 			var conns []io.Reader
 			for i := range clients {
@@ -124,7 +127,8 @@ func TestMemoryOfUnreadLists(t *testing.T) {
 			high := p.Memory(t, "VmHWM")
 			t.Logf("%d plants of %d bytes: %d MiB before, at most %d with %d unread lists: %v",
 				plants.n, plants.size, before>>20, high>>20, clients, statuses)
-			if n := statuses["HTTP/1.1 200"]; n == 0 || n+statuses["HTTP/1.1 503"] != clients {
+			// A slow machine may refuse all of them, because the database does not read so many lists in time.
+			if statuses["HTTP/1.1 200"]+statuses["HTTP/1.1 503"] != clients {
 				t.Errorf("statuses %v", statuses)
 			}
 			if high > most {
