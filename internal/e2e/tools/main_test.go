@@ -75,7 +75,7 @@ var install = sync.OnceValues(func() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-	npm.Dir = partial
+	npm.Dir, npm.WaitDelay = partial, 10*time.Second
 	if out, err := npm.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("npm ci: %w: %.200s", err, out)
 	}
@@ -85,12 +85,14 @@ var install = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// command is a program of one of the packages. It contacts no host but this machine.
+// command is a program of one of the packages, without telemetry.
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	path := filepath.Join(packages(t), "node_modules", ".bin", name)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, filepath.Join(packages(t), "node_modules", ".bin", name), args...)
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.WaitDelay = 10 * time.Second // for its children, once it is killed
 	cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "CI=true")
 	return cmd
 }
