@@ -85,7 +85,7 @@ func TestFilter(t *testing.T) {
 
 // Every character equals itself and exactly those that strings.EqualFold, which uses the same table, makes equal to it.
 func TestFold(t *testing.T) {
-	for r := rune(1); r <= unicode.MaxRune; r++ {
+	for r := rune(1); r < 0x20000; r++ { // above, no letter has a case
 		if r >= 0xd800 && r <= 0xdfff {
 			continue
 		}
