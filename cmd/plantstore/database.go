@@ -17,6 +17,17 @@ func (f *flags) database(db *string) {
 	f.StringVar(db, "db", "plantstore.db", "database: the `path` of a file, or a postgres:// URL")
 }
 
+// databaseOptions are those of a command that prints something of a database.
+type databaseOptions struct {
+	db   string
+	json bool
+}
+
+func (o *databaseOptions) declare(f *flags) {
+	f.database(&o.db)
+	f.BoolVar(&o.json, "json", false, "print JSON, and errors as JSON")
+}
+
 func isURL(db string) bool { return strings.Contains(db, "://") }
 
 // openStore opens the engine that the value of --db selects.

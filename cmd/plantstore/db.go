@@ -42,13 +42,12 @@ func dbDistribute(ctx context.Context, o *distributeOptions, env environment) er
 }
 
 type statusOptions struct {
-	db          string
-	json, count bool
+	databaseOptions
+	count bool
 }
 
 func (o *statusOptions) declare(f *flags) {
-	f.database(&o.db)
-	f.BoolVar(&o.json, "json", false, "print a JSON object, and errors as JSON")
+	o.databaseOptions.declare(f)
 	f.BoolVar(&o.count, "count", false, "count the plants of a large database too,\nwhich can take minutes")
 }
 

@@ -121,7 +121,7 @@ Flags:
       --db path   database: the path of a file, or a postgres:// URL
                   (PLANTSTORE_DB) (default "plantstore.db")
   -h, --help      help for list
-      --json      print a JSON array, and errors as JSON
+      --json      print JSON, and errors as JSON
                   (PLANTSTORE_JSON)
 `
 

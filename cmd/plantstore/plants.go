@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
 
 	"plantstore/client"
 	"plantstore/internal/plant"
@@ -29,13 +30,9 @@ func (o *createOptions) declare(f *flags) {
 	o.serviceOptions.declare(f)
 }
 
-func plantsCreate(ctx context.Context, o *createOptions, env environment) error {
+func plantsCreate(ctx context.Context, c *client.Client, o *createOptions, env environment) error {
 	if o.id == nil || o.name == nil {
 		return usagef("--id and --name are required")
-	}
-	c, err := o.open(env)
-	if err != nil {
-		return err
 	}
 	p, err := c.Create(ctx, client.NewPlant{ID: *o.id, Plant: client.Plant{Name: *o.name, Tag: o.tag}})
 	err = withAdvice(err, "running the same command again is safe and settles it")
@@ -52,11 +49,7 @@ func (o *getOptions) declare(f *flags) {
 	o.serviceOptions.declare(f)
 }
 
-func plantsGet(ctx context.Context, o *getOptions, env environment) error {
-	c, err := o.open(env)
-	if err != nil {
-		return err
-	}
+func plantsGet(ctx context.Context, c *client.Client, o *getOptions, env environment) error {
 	p, err := c.Get(ctx, o.id)
 	return o.print(env, p, err)
 }
@@ -75,13 +68,9 @@ func (o *listOptions) declare(f *flags) {
 	o.serviceOptions.declare(f)
 }
 
-func plantsList(ctx context.Context, o *listOptions, env environment) error {
+func plantsList(ctx context.Context, c *client.Client, o *listOptions, env environment) error {
 	if o.limit < 0 {
 		return usagef("--limit is %d: use 0 or more", o.limit)
-	}
-	c, err := o.open(env)
-	if err != nil {
-		return err
 	}
 	o.Size = listPage
 	if o.limit > 0 {
@@ -104,13 +93,9 @@ func (o *replaceOptions) declare(f *flags) {
 	o.removeOptions.declare(f)
 }
 
-func plantsReplace(ctx context.Context, o *replaceOptions, env environment) error {
+func plantsReplace(ctx context.Context, c *client.Client, o *replaceOptions, env environment) error {
 	if o.name == nil {
 		return usagef("--name is required")
-	}
-	c, err := o.open(env)
-	if err != nil {
-		return err
 	}
 	p, err := c.Replace(ctx, o.id, client.Plant{Name: *o.name, Tag: o.tag}, o.match)
 	return o.print(env, p, withAdvice(err, checkFirst))
@@ -135,11 +120,7 @@ func (o *removeOptions) declare(f *flags) {
 	o.getOptions.declare(f)
 }
 
-func plantsRemove(ctx context.Context, o *removeOptions, env environment) error {
-	c, err := o.open(env)
-	if err != nil {
-		return err
-	}
+func plantsRemove(ctx context.Context, c *client.Client, o *removeOptions, _ environment) error {
 	return withAdvice(c.Remove(ctx, o.id, o.match), checkFirst)
 }
 
@@ -185,6 +166,21 @@ func (o *serviceOptions) open(env environment) (*client.Client, error) {
 		return nil, usageError{err}
 	}
 	return c, nil
+}
+
+// calls is leaf for a function that calls a running service.
+func calls[O any, P interface {
+	*O
+	declare(*flags)
+	open(environment) (*client.Client, error)
+}](env environment, run func(context.Context, *client.Client, P, environment) error) func(*cobra.Command) {
+	return leaf(env, func(ctx context.Context, o P, env environment) error {
+		c, err := o.open(env)
+		if err != nil {
+			return err
+		}
+		return run(ctx, c, o, env)
+	})
 }
 
 // takesID makes the argument of a command an id.

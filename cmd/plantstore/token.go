@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/client"
 	"plantstore/internal/rate"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
@@ -59,17 +60,7 @@ func tokenIssue(ctx context.Context, o *issueOptions, env environment) error {
 	return err
 }
 
-type tokenListOptions struct {
-	db   string
-	json bool
-}
-
-func (o *tokenListOptions) declare(f *flags) {
-	f.database(&o.db)
-	f.BoolVar(&o.json, "json", false, "print a JSON array, and errors as JSON")
-}
-
-func tokenList(ctx context.Context, o *tokenListOptions, env environment) error {
+func tokenList(ctx context.Context, o *databaseOptions, env environment) error {
 	if err := mustExist(o.db); err != nil {
 		return err
 	}
@@ -119,11 +110,7 @@ func printTokensJSON(env environment, all []token.Token) error {
 }
 
 // tokenShow prints what the service tells about the token that it is called with.
-func tokenShow(ctx context.Context, o *serviceOptions, env environment) error {
-	c, err := o.open(env)
-	if err != nil {
-		return err
-	}
+func tokenShow(ctx context.Context, c *client.Client, o *serviceOptions, env environment) error {
 	t, err := c.Token(ctx)
 	if err != nil {
 		return err
