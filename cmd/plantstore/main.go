@@ -49,6 +49,9 @@ func (env environment) run(ctx context.Context, args []string) int {
 	}
 	code := exitCode(err)
 	text := telemetry.Escape(oneLine(err.Error()))
+	if code == unreachable {
+		text += "; check --url, and that the service is running"
+	}
 	if fl := cmd.Flags().Lookup("json"); fl != nil && (fl.Value.String() == "true" || slices.Contains(args, "--json")) {
 		printJSONError(env.stderr, err, text, code)
 	} else {
@@ -56,6 +59,8 @@ func (env environment) run(ctx context.Context, args []string) int {
 	}
 	return code
 }
+
+const unreachable = 5
 
 // exitCode returns the code that plantstore help exit-codes describes.
 func exitCode(err error) int {
@@ -73,7 +78,7 @@ func exitCode(err error) int {
 		isResponse && (e.Number == 40009 || e.Status == http.StatusPreconditionFailed):
 		return 4
 	case !isResponse && isTransport && !errors.Is(err, context.Canceled):
-		return 5
+		return unreachable
 	case isResponse && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
 		e.Status == http.StatusTooManyRequests):
 		return 6

@@ -216,7 +216,8 @@ func TestExitCodes(t *testing.T) {
 	response := func(status int, number int32) error {
 		return &client.Error{Status: status, Number: number, Message: "m"}
 	}
-	unreachable := &url.Error{Op: "Get", URL: "http://x", Err: errors.New("refused")}
+	const check = "; check --url, and that the service is running"
+	refused := &url.Error{Op: "Get", URL: "http://x", Err: errors.New("refused")}
 	for _, test := range []struct {
 		err  error
 		code int
@@ -236,11 +237,12 @@ func TestExitCodes(t *testing.T) {
 		{response(400, 40001), 1, "40001: m", `{"error":40001,"message":"m","exit":1}`},
 		{response(412, 41201), 4, "41201: m", `{"error":41201,"message":"m","exit":4}`},
 		{token.ErrNameTaken, 4, "a token with this name exists", `{"message":"a token with this name exists","exit":4}`},
-		{unreachable, 5, `Get "http://x": refused`, `{"message":"Get \"http://x\": refused","exit":5}`},
+		{refused, 5, `Get "http://x": refused` + check, `{"message":"Get \"http://x\": refused` + check + `","exit":5}`},
 		{&url.Error{Op: "Get", URL: "http://x", Err: context.Canceled}, 1, `Get "http://x": context canceled`,
 			`{"message":"Get \"http://x\": context canceled","exit":1}`},
 		{&url.Error{Op: "Get", URL: "http://x", Err: context.DeadlineExceeded}, 5,
-			`Get "http://x": context deadline exceeded`, `{"message":"Get \"http://x\": context deadline exceeded","exit":5}`},
+			`Get "http://x": context deadline exceeded` + check,
+			`{"message":"Get \"http://x\": context deadline exceeded` + check + `","exit":5}`},
 		{response(401, 40103), 6, "40103: m", `{"error":40103,"message":"m","exit":6}`},
 		{response(403, 40301), 6, "40301: m", `{"error":40301,"message":"m","exit":6}`},
 		{response(429, 42901), 6, "42901: m", `{"error":42901,"message":"m","exit":6}`},
@@ -248,7 +250,7 @@ func TestExitCodes(t *testing.T) {
 		{response(503, 50301), 1, "50301: m", `{"error":50301,"message":"m","exit":1}`},
 		{fmt.Errorf("%w: %w", client.ErrUnknown, response(401, 40103)), 1, client.ErrUnknown.Error() + ": 40103: m",
 			`{"message":"` + client.ErrUnknown.Error() + `: 40103: m","exit":1}`},
-		{fmt.Errorf("%w: %w", client.ErrUnknown, unreachable), 1, client.ErrUnknown.Error() + `: Get "http://x": refused`,
+		{fmt.Errorf("%w: %w", client.ErrUnknown, refused), 1, client.ErrUnknown.Error() + `: Get "http://x": refused`,
 			`{"message":"` + client.ErrUnknown.Error() + `: Get \"http://x\": refused","exit":1}`},
 	} {
 		db := tempFile(t, "")

@@ -84,7 +84,7 @@ var commandTests = []struct {
 	{"get 7 --token _ --token-file /nowhere", "", "plantstore plants get: read the token file: ", 1},
 	{"get 7 --url http://127.0.0.1:1", "",
 		"plantstore plants get: Get \"http://127.0.0.1:1/plants/7\": dial tcp 127.0.0.1:1: " +
-			"connect: connection refused (tried 4 times)\n", 5},
+			"connect: connection refused (tried 4 times); check --url, and that the service is running\n", 5},
 	{"get 7 --url 127.0.0.1:1", "",
 		`plantstore plants get: base URL "127.0.0.1:1" is invalid: use one such as http://`, 2},
 	{"get 7 --url http://plants.invalid --json", "", `{"message":"Get \"http://plants.invalid/plants/7\": `, 5},
