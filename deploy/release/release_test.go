@@ -57,7 +57,7 @@ func TestRelease(t *testing.T) {
 	}
 	binary := filepath.Join(folder, name, "plantstore")
 	out, err := exec.Command(binary, "version").Output()
-	if err != nil || !strings.HasPrefix(string(out), "plantstore v9 ") {
+	if err != nil || !strings.HasPrefix(string(out), "plantstore version v9 ") {
 		t.Errorf("version: %q, %v", out, err)
 	}
 	checkParts(t, binary, read(t, folder, name, "THIRD-PARTY-LICENSES"), read(t, r.out, name+".cdx.json"))
