@@ -3,6 +3,7 @@
 import { html, useRef, useState } from './preact.js';
 import { Failure, readId } from './api.js';
 import { FailureView } from './messages.js';
+import { ImportButton } from './transfer.js';
 import { announce, patiently } from './notice.js';
 import { create } from './plants.js';
 import { put, show } from './list.js';
@@ -44,7 +45,7 @@ export function CreateForm() {
   });
 
   return html`<section class="card" aria-labelledby="add-title">
-    <h2 id="add-title">Add a plant</h2>
+    <div class="card-head"><h2 id="add-title">Add a plant</h2><${ImportButton} /></div>
     <form id="add" class="fields" ...${form}>
       <div class="field f-id"><label for="add-id">Id</label>
         <input id="add-id" ref=${id} class="mono" inputmode="text" autocomplete="off" aria-describedby="add-error" /></div>

@@ -41,19 +41,20 @@ export async function exportFile(which, format) {
   const parts = [before];
   let count = 0;
   job.set({ count, state: 'running', waiting: null, failure: null, stop: () => controller.abort() });
-  const patient = new Patient({ signal: controller.signal, waiting: (waiting) => job.update({ waiting }) });
+  const update = (members) => { if (job.get()) job.update(members); }; // null after a sign-out
+  const patient = new Patient({ signal: controller.signal, waiting: (waiting) => update({ waiting }) });
   try {
     for await (const page of pages(which, patient)) {
       if (page.length) parts.push((count ? between : '') + page.map(plant).join(between));
       count += page.length;
-      job.update({ count });
+      update({ count });
     }
     if (count) parts.push(after);
     else if (format === 'JSON') parts.push(']\n');
     const name = `${session.get().info.store}.${extension}`;
-    job.update({ state: 'done', url: URL.createObjectURL(new Blob(parts, { type })), name });
+    update({ state: 'done', url: URL.createObjectURL(new Blob(parts, { type })), name });
   } catch (failure) {
-    if (session.get().token) job.update({ state: failure.aborted ? 'cancelled' : 'failed', failure, waiting: null });
+    update({ state: failure.aborted ? 'cancelled' : 'failed', failure, waiting: null });
   } finally {
     done();
   }

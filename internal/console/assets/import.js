@@ -30,14 +30,15 @@ export async function importFile(file) {
   let bad = 0;
   let count = 0;
   const lines = [];
-  const progress = (more = {}) => job.update({ part: file.size ? read / file.size : 1, stored, bad, lines, ...more });
+  const update = (members) => { if (job.get()) job.update(members); }; // null after a sign-out
+  const progress = (more = {}) => update({ part: file.size ? read / file.size : 1, stored, bad, lines, ...more });
   const refuse = (line, why, at = 0) => {
     bad++;
     if (lines.length < LISTED) lines.push({ line, why, at });
   };
   job.set({ name: file.name, state: 'running', waiting: null, stop: () => controller.abort() });
   progress();
-  const patient = new Patient({ signal: controller.signal, waiting: (waiting) => job.update({ waiting }) });
+  const patient = new Patient({ signal: controller.signal, waiting: (waiting) => update({ waiting }) });
   let state = 'done';
   try {
     await each(records(file, (bytes) => { read = bytes; }), IN_FLIGHT, async ({ line, body, problem }) => {

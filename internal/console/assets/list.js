@@ -7,6 +7,7 @@ import { Failure, nextCursor, readId } from './api.js';
 import { may, send, session } from './session.js';
 import { changed, countOf, plantCount } from './count.js';
 import { mayLeave } from './unsaved.js';
+import { Patient } from './wait.js';
 import { observable } from './observable.js';
 
 export const ROWS = [10, 20, 50, 100];
@@ -27,6 +28,7 @@ const start = {
   loading: false,
   loaded: false,
   failure: null,
+  waiting: null, // the Failure after which the service asked to wait
   problems: null, // plants that a job could not change: { title, lines }
   changed: false, // somebody has created plants since the list was loaded
 };
@@ -70,7 +72,7 @@ window.addEventListener('popstate', async () => {
 
 let controller = new AbortController(); // of the newest load; an older one is cancelled
 
-async function fetchPage(after, wanted, { signal, count = false }) {
+async function fetchPage(after, wanted, request, { count = false } = {}) {
   const { q } = list.get();
   const plants = [];
   let next = after;
@@ -78,7 +80,7 @@ async function fetchPage(after, wanted, { signal, count = false }) {
     const query = new URLSearchParams({ limit: wanted - plants.length });
     if (next !== null) query.set('after', next);
     if (q) query.set('q', q);
-    const { data, headers } = await send('GET', `plants?${query}`, { signal, headers: count ? { Prefer: 'count=exact' } : {} });
+    const { data, headers } = await request(`plants?${query}`, count ? { Prefer: 'count=exact' } : {});
     if (count) plantCount.set(countOf(headers));
     count = false;
     plants.push(...data);
@@ -89,24 +91,32 @@ async function fetchPage(after, wanted, { signal, count = false }) {
 }
 
 // fetchFirst returns the plant whose id was typed as search, or null.
-async function fetchFirst(signal) {
+async function fetchFirst(request) {
   const { q, cursors } = list.get();
   const id = readId(q);
   if (id === null || cursors.length > 1) return null;
   try {
-    return (await send('GET', `plants/${id}`, { signal })).data;
+    return (await request(`plants/${id}`)).data;
   } catch (failure) {
     if (failure.status === 404 || failure.number === '40025') return null;
     throw failure;
   }
 }
 
+// run loads something with work(request), which sends requests one after the other.
+// If the service asks to wait, it goes on afterwards: reading changes nothing.
 async function run(work) {
   controller.abort();
   const current = controller = new AbortController();
-  list.update({ loading: true });
+  const { signal } = current;
+  list.update({ loading: true, waiting: null });
+  const patient = new Patient({
+    signal,
+    when: ({ status, retryAfter }) => (status === 429 || status === 503) && retryAfter > 0,
+    waiting: (waiting) => current === controller && list.update({ waiting }),
+  });
   try {
-    const result = await work(current.signal);
+    const result = await work((path, headers) => patient.send(() => send('GET', path, { signal, headers })));
     if (current === controller) list.update({ ...result, loading: false, loaded: true, failure: null });
   } catch (failure) {
     if (!(failure instanceof Failure)) throw failure;
@@ -117,10 +127,11 @@ async function run(work) {
 }
 
 export function load() {
-  return run(async (signal) => {
+  return run(async (request) => {
     const { q, rows, cursors, generation } = list.get();
     const after = cursors.at(-1);
-    const [first, page] = await Promise.all([fetchFirst(signal), fetchPage(after, rows, { signal, count: !q && after === null })]);
+    const first = await fetchFirst(request);
+    const page = await fetchPage(after, rows, request, { count: !q && after === null });
     if (plantCount.get() === null) changed(0);
     const others = page.plants.filter(({ id }) => id !== first?.id);
     return {
@@ -137,9 +148,9 @@ export function load() {
 
 // searchFurther continues a search that has not filled the page.
 export function searchFurther() {
-  return run(async (signal) => {
+  return run(async (request) => {
     const { plants, next, rows, first } = list.get();
-    const page = await fetchPage(next, rows - plants.length, { signal });
+    const page = await fetchPage(next, rows - plants.length, request);
     return { plants: [...plants, ...page.plants.filter(({ id }) => id !== first)], next: page.next };
   });
 }

@@ -37,8 +37,9 @@ export const reason = (failure) => (/^400(0[1-8]|1[0-6])$/.test(failure.number) 
 const capitalized = (text) => (/^(id|name|tag) /.test(text) ? `The ${text}` : text[0].toUpperCase() + text.slice(1)) + '.';
 
 // FailureView shows a failure with its numbers, which the operator may ask for,
-// and the seconds until a retry can succeed.
-export function FailureView({ failure, explain, children }) {
+// and the seconds until a retry can succeed, or until the page continues by itself.
+export function FailureView({ failure, explain, continues, children }) {
+  const again = continues ? 'Continues' : 'Try again';
   const seconds = useCountdown(failure);
   const detail = [];
   if (failure.status) detail.push(`Status ${failure.status}`);
@@ -47,7 +48,7 @@ export function FailureView({ failure, explain, children }) {
   return html`<div class="failure">
     ${explain && html`<p class="explain">${explain}</p>`}
     <p><bdi>${sentence(failure)}</bdi>${failure.retryAfter > 0 && html`${' '}<span class="retry">${
-      seconds > 0 ? `Try again in ${seconds} s.` : 'Try again now.'}</span>`}</p>
+      `${again} ${seconds > 0 ? `in ${seconds} s` : 'now'}.`}</span>`}</p>
     ${detail.length > 0 && html`<p class="detail">${detail.join(' · ')}</p>`}
     ${children && html`<p class="actions">${children}</p>`}
   </div>`;

@@ -10,62 +10,85 @@ import { counted } from './text.js';
 import { may } from './session.js';
 import { sentence } from './messages.js';
 import { trackJob } from './unsaved.js';
-import { writePlant } from './api.js';
+import { Failure, writePlant } from './api.js';
 
 const IN_FLIGHT = 4;
 const UNDO_SECONDS = 10;
 
+const TRIES = 4; // of a request without a response
+
 const named = (plants) => (plants.length === 1 ? `Plant ${plants[0].id}` : counted(plants.length, 'plant'));
 const are = (plants) => (plants.length === 1 ? 'is' : 'are');
+const byId = (a, b) => (BigInt(a.id) < BigInt(b.id) ? -1 : 1);
+const patient = (what) => new Patient({
+  tries: TRIES,
+  waiting: (failure) => failure && announce(`Waiting to ${what} more. ${sentence(failure)}`, { seconds: 60 }),
+});
 
-// removeOne removes a plant if it is still as displayed. It returns whether undo
-// can create it again, or throws a Failure.
+// removeOne removes a plant if it is still as displayed. It throws a sentence for
+// the user if it did not, with maybe set if the outcome is unknown.
 async function removeOne(plant, job) {
-  const { plant: current, etag } = await job.send(() => read(plant.id));
-  if (!isSame(current, plant)) {
-    put(current);
-    throw new Error('Somebody changed it in the meantime. Look at it again.');
+  let maybe = false;
+  try {
+    const { plant: current, etag } = await job.send(() => read(plant.id));
+    if (!isSame(current, plant)) {
+      put(current);
+      throw Object.assign(new Failure(''), { status: 412 });
+    }
+    await job.send(() => remove(plant.id, etag).catch((failure) => {
+      // The plant was there a moment ago: an attempt without a response has removed
+      // it. Browsers also repeat a DELETE by themselves.
+      if (failure.status === 404) return;
+      maybe ||= failure.status === 0 || failure.number === '50302';
+      throw failure;
+    }));
+  } catch (failure) {
+    if (failure.status === 401) throw failure;
+    const why = maybe ? 'It may have been removed. Refresh the list to see it.'
+      : failure.status === 412 ? 'Somebody changed it in the meantime. Look at it again.'
+        : failure.status === 404 ? 'Somebody else has removed it.' : sentence(failure);
+    throw Object.assign(new Error(why), { maybe, gone: failure.status === 404 });
   }
-  await job.send(() => remove(plant.id, etag));
 }
 
-// removePlants removes plants of the page and reports those that are kept.
+// removePlants removes plants of the page and reports those that are kept. It
+// returns false if the user is asked and says no.
 export async function removePlants(plants) {
   // Undo needs the scope to create. Without it, ask first.
   if (!may('create') && !(await ask(`Remove ${named(plants).replace('Plant', 'plant')}? This token cannot create plants, so there is no undo.`,
     { yes: 'Remove', no: 'Keep' }))) return false;
   const done = trackJob();
   const removed = [];
+  const undoable = [];
   const gone = new Set();
   const lines = [];
-  const job = new Patient({ waiting: (failure) => failure && announce(`Waiting to remove more. ${sentence(failure)}`, { seconds: 60 }) });
+  const job = patient('remove');
   try {
     await each(plants, IN_FLIGHT, async (plant) => {
       try {
         await removeOne(plant, job);
         removed.push(plant);
+        undoable.push(plant);
         gone.add(plant.id);
-      } catch (failure) {
-        if (failure.status === 401) throw failure;
-        if (failure.status === 404) gone.add(plant.id); // somebody else removed it
-        lines.push(`Plant ${plant.id}: ${failure.status === 404 ? 'Somebody else has removed it.' : failure.status === 412
-          ? 'Somebody changed it in the meantime. Look at it again.' : sentence(failure)}`);
+      } catch (problem) {
+        if (problem.status === 401) throw problem;
+        if (problem.gone) gone.add(plant.id);
+        if (problem.maybe) undoable.push(plant); // creating it again is safe in both cases
+        lines.push(`Plant ${plant.id}: ${problem.message}`);
       }
     });
   } catch {
-    return false; // signed out
+    return true; // signed out
   } finally {
     done();
   }
   drop(gone);
+  const undo = { label: 'Undo', act: () => restore(undoable.toSorted(byId)) };
   list.update({ problems: lines.length ? { title: `${counted(lines.length, 'plant')} not removed here`, lines } : null });
-  removed.sort((a, b) => (BigInt(a.id) < BigInt(b.id) ? -1 : 1));
-  if (removed.length) {
-    announce(`${named(removed)} ${are(removed)} removed.`, {
-      actions: may('create') ? [{ label: 'Undo', act: () => restore(removed) }] : [],
-      seconds: UNDO_SECONDS,
-    });
-  }
+  announce(removed.length ? `${named(removed)} ${are(removed)} removed.` : undoable.length && 'The outcome is unknown.', {
+    actions: may('create') && undoable.length ? [undo] : [],
+    seconds: UNDO_SECONDS,
+  });
   return true;
 }
 
@@ -76,7 +99,7 @@ async function restore(plants) {
   announce(`Restoring ${counted(plants.length, 'plant')}…`, { seconds: 600 });
   const lost = [];
   const lines = [];
-  const job = new Patient({ waiting: (failure) => failure && announce(`Waiting to restore more. ${sentence(failure)}`, { seconds: 600 }) });
+  const job = patient('restore');
   await each(plants, IN_FLIGHT, async (plant) => {
     try {
       await job.send(() => create(plant));

@@ -1,6 +1,6 @@
 // The list of plants: its head, its table with selection, and its pages.
 
-import { html, useEffect, useRef, useState } from './preact.js';
+import { html, useRef, useState } from './preact.js';
 import { FailureView } from './messages.js';
 import { ROWS, isUnfinished, list, load, nextPage, previousPage, refresh, searchFurther, show, showAll } from './list.js';
 import { Row } from './row.js';
@@ -9,23 +9,23 @@ import { counted } from './text.js';
 import { focusSoon } from './form.js';
 import { may } from './session.js';
 import { removePlants } from './removal.js';
-import { TransferButtons, offerSamples } from './transfer.js';
+import { ExportButton, offerSamples } from './transfer.js';
 import { use } from './observable.js';
 
 export function PlantList() {
   const state = use(list);
-  const { q, plants, failure, loading, loaded, changed, first } = state;
-  useRetry(failure);
+  const { q, plants, failure, waiting, loaded, changed, first } = state;
   return html`<section class="card list" aria-labelledby="list-title">
     <div class="tools">
       <div class="heading"><h2 id="list-title" tabindex="-1">${q ? 'Plants found' : 'All plants'}</h2>
         <p id="list-order" class="note">${first ? `Plant ${first} first, then sorted by id` : 'Sorted by id'}</p></div>
       <${Search} />
-      <div class="buttons"><${TransferButtons} />
+      <div class="buttons"><${ExportButton} />
         <button type="button" id="refresh" class=${changed ? 'changed' : ''} onClick=${refresh}>${changed ? 'Refresh: list changed' : 'Refresh'}</button></div>
     </div>
     <div id="list-error" role="alert">
-      ${failure && html`<${FailureView} failure=${failure}>
+      ${waiting && html`<${FailureView} failure=${waiting} continues />`}
+      ${failure && !waiting && html`<${FailureView} failure=${failure}>
         <button type="button" onClick=${load}>Try again</button>
         ${q && html`<button type="button" onClick=${showAll}>Show all plants</button>`}<//>`}
       <${Problems} />
@@ -34,16 +34,6 @@ export function PlantList() {
     ${loaded && !failure && html`<${Rest} ...${state} />`}
     ${(plants.length > 0 || state.cursors.length > 1) && html`<${Pages} ...${state} />`}
   </section>`;
-}
-
-// useRetry loads again by itself when the service asked to wait and the time is
-// over: reading changes nothing.
-function useRetry(failure) {
-  useEffect(() => {
-    if (!failure?.retryAfter) return undefined;
-    const timer = setTimeout(load, 1000 * failure.retryAfter);
-    return () => clearTimeout(timer);
-  }, [failure]);
 }
 
 function Problems() {

@@ -12,18 +12,20 @@ import { observable, use } from './observable.js';
 
 const exportOpen = observable(false);
 
-export function TransferButtons() {
+export function ImportButton() {
   const file = useRef();
-  const open = use(exportOpen);
   const choose = () => {
     const [chosen] = file.current.files;
     file.current.value = ''; // so that the same file can be chosen again
     if (chosen) importing.importFile(chosen);
   };
-  return html`
-    ${may('create') && html`<button type="button" id="import" onClick=${() => file.current.click()}>Import</button>
-      <input type="file" id="import-file" ref=${file} hidden accept=".json,.ndjson,.jsonl,.csv,.txt" aria-label="File to import" onChange=${choose} />`}
-    ${may('read') && html`<button type="button" id="export" aria-expanded=${String(open)} onClick=${() => exportOpen.set(!open)}>Export</button>`}`;
+  return html`<button type="button" id="import" title="JSON, NDJSON or CSV; or drop it on the page" onClick=${() => file.current.click()}>Import a file</button>
+    <input type="file" id="import-file" ref=${file} hidden accept=".json,.ndjson,.jsonl,.csv,.txt" aria-label="File to import" onChange=${choose} />`;
+}
+
+export function ExportButton() {
+  const open = use(exportOpen);
+  return html`<button type="button" id="export" aria-expanded=${String(open)} onClick=${() => exportOpen.set(!open)}>Export</button>`;
 }
 
 export const offerSamples = importing.importSamples;

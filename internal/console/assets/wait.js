@@ -32,24 +32,27 @@ function sleep(seconds, signal) {
 const temporary = ({ status }) => status === 0 || status === 429 || status === 503;
 
 // Patient sends the requests of one job. If the service asks to wait, all requests
-// of the job wait, and waiting(failure) is called; waiting(null) when they go on.
+// of the job wait, and waiting(failure) is called; waiting(null) when they go on. A
+// request without a response is sent again, up to `tries` times.
 export class Patient {
-  #signal; #waiting; #when; #pause = null;
+  #signal; #waiting; #when; #tries; #pause = null;
 
-  constructor({ signal, waiting, when = temporary }) {
+  constructor({ signal, waiting, when = temporary, tries = Infinity }) {
     this.#signal = signal;
     this.#waiting = waiting;
     this.#when = when;
+    this.#tries = tries;
   }
 
   async send(request) {
-    for (;;) {
+    for (let lost = 0; ;) {
       while (this.#pause) await this.#pause;
       if (this.#signal?.aborted) throw cancelled();
       try {
         return await request();
       } catch (failure) {
         if (failure.aborted || !this.#when(failure)) throw failure;
+        if (failure.status === 0 && ++lost >= this.#tries) throw failure;
         this.#pause ??= this.#wait(failure);
         await this.#pause;
       }

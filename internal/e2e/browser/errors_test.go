@@ -114,6 +114,8 @@ func TestSmallRate(t *testing.T) {
 	p.wantText("#count", "2") // without a request that spends the rate
 	p.wantVisible("#refresh", "Refresh: list changed")
 
+	p.typeIn("#search-text", "2") // It needs two requests, for the id and for the text.
+	p.wantIDs("2")
 	p.wantEmptyConsole()
 }
 
@@ -141,7 +143,7 @@ func TestWaitForRate(t *testing.T) {
 	p.typeIn("#search-text", "fern")
 	p.wantVisible("#list-error bdi", "This token has used up its requests for now.")
 	p.waitFor("the time to wait",
-		`/^Try again in [12] s[.]$/.test(document.querySelector('#list-error .retry')?.textContent)`,
+		`/^Continues in [12] s[.]$/.test(document.querySelector('#list-error .retry')?.textContent)`,
 		`document.body?.innerText`)
 	p.wantIDs("2")
 	p.wantGone("#list-error .failure")

@@ -3,6 +3,7 @@ package browser
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"slices"
 	"strings"
@@ -250,6 +251,35 @@ func TestRemoveSeveral(t *testing.T) {
 	p.wantVisible("#samples")
 	p.click("#status button", "Undo")
 	p.wantIDs("1", "2", "3", "4", "5", "6", "7", "8", "9")
+	p.wantEmptyConsole()
+}
+
+// A plant whose removal succeeded without a response is removed, and undo brings it back.
+func TestRemoveWithoutResponse(t *testing.T) {
+	s := serve(t)
+	s.create(t, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
+	var once sync.Once
+	address := s.proxy(t, func(forward http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "DELETE" {
+				once.Do(func() {
+					forward.ServeHTTP(httptest.NewRecorder(), r)
+					panic(http.ErrAbortHandler)
+				})
+			}
+			forward.ServeHTTP(w, r)
+		})
+	})
+	p := newPage(t)
+	p.goTo(address + "/")
+	p.enter(s.Token)
+	p.click(row("1") + " .remove")
+	p.wantText("#status span", "Plant 1 is removed.")
+	p.wantIDs("2")
+	s.want(t, "1", 404, "")
+	p.click("#status button", "Undo")
+	p.wantIDs("1", "2")
+	s.want(t, "1", 200, `{"id":1,"name":"Aloe"}`)
 	p.wantEmptyConsole()
 }
 

@@ -124,7 +124,7 @@ func TestScopes(t *testing.T) {
 			"This token does not have the scope plants:write, so editing and removing are not shown."},
 		{"plants:read,plants:write", []string{list, search, chart, edit, pick}, []string{form, imports},
 			"This token does not have the scope plants:create, so the form to add plants and the import are not shown."},
-		{"plants:create", []string{form}, []string{list, search, chart, edit},
+		{"plants:create", []string{form, imports}, []string{list, search, chart, edit},
 			"This token does not have the scope plants:read, so the list, the search and the chart are not shown."},
 	} {
 		t.Run(tt.scopes, func(t *testing.T) {
