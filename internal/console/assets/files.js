@@ -8,20 +8,25 @@
 import { readId, writePlant } from './api.js';
 
 // records yields each plant of a file, as { line, body } with the JSON text of the
-// plant, or { line, problem } with a sentence. JSON is passed on as it is, so that
-// ids stay exact; the service checks it. onRead is called with the bytes read.
-export async function* records(file, onRead = () => {}) {
-  const input = new Input(file, onRead);
+// plant, or { line, problem } with a sentence; part is how much of the file was
+// read, from 0 to 1. JSON is passed on as it is, so that ids stay exact; the
+// service checks it.
+export async function* records(file) {
+  const input = new Input(file);
   try {
-    const start = await input.peek();
-    if (start === '') yield { line: 1, problem: 'The file is empty.' };
-    else if (start === '[') yield* jsonArray(input);
-    else if (start === '{') yield* jsonLines(input);
-    else yield* csv(input);
+    for await (const record of plants(input)) yield { ...record, part: input.bytes() / Math.max(1, file.size) };
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
     yield { line: input.line, problem: error.message };
   }
+}
+
+async function* plants(input) {
+  const start = await input.peek();
+  if (start === '') yield { line: 1, problem: 'The file is empty.' };
+  else if (start === '[') yield* jsonArray(input);
+  else if (start === '{') yield* jsonLines(input);
+  else yield* csv(input);
 }
 
 class Unreadable extends Error {}
@@ -33,13 +38,15 @@ class Input {
   #at = 0;
   #reader;
   #decoder = new TextDecoder('utf-8', { fatal: true });
-  #onRead;
-  #bytes = 0;
+  #before = 0; // bytes before the text in memory
+  #size = 0; // bytes of the text in memory
 
-  constructor(file, onRead) {
+  constructor(file) {
     this.#reader = file.stream().getReader();
-    this.#onRead = onRead;
   }
+
+  // bytes returns about how many bytes were taken.
+  bytes() { return this.#before + this.#size * (this.#at / Math.max(1, this.#text.length)); }
 
   // next returns the next character (a UTF-16 unit), or '' at the end.
   async next() {
@@ -86,8 +93,8 @@ class Input {
       throw new Unreadable('The file is not UTF-8 text. Save it as UTF-8 and import it again.');
     }
     this.#at = 0;
-    this.#bytes += value?.length ?? 0;
-    this.#onRead(this.#bytes);
+    this.#before += this.#size;
+    this.#size = value?.length ?? 0;
     return !done || this.#text !== '';
   }
 }

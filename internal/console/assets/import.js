@@ -9,7 +9,7 @@ import { list, load } from './list.js';
 import { observable } from './observable.js';
 import { reason, sentence } from './messages.js';
 import { records } from './files.js';
-import { session } from './session.js';
+import { may, session } from './session.js';
 import { isEditing, trackJob } from './unsaved.js';
 
 // Browsers open six connections to an HTTP/1.1 server. One is left for the rest of
@@ -25,13 +25,14 @@ export async function importFile(file) {
   if (job.get()?.state === 'running') return;
   const controller = new AbortController();
   const done = trackJob();
-  let read = 0;
+  let read = 0; // part of the file that is done
+  let drawn = 0;
   let stored = 0;
   let bad = 0;
   let count = 0;
   const lines = [];
   const update = (members) => { if (job.get()) job.update(members); }; // null after a sign-out
-  const progress = (more = {}) => update({ part: file.size ? read / file.size : 1, stored, bad, lines, ...more });
+  const progress = (more = {}) => update({ part: read, stored, bad, lines, ...more });
   const refuse = (line, why, at = 0) => {
     bad++;
     if (lines.length < LISTED) lines.push({ line, why, at });
@@ -41,7 +42,7 @@ export async function importFile(file) {
   const patient = new Patient({ signal: controller.signal, waiting: (waiting) => update({ waiting }) });
   let state = 'done';
   try {
-    await each(records(file, (bytes) => { read = bytes; }), IN_FLIGHT, async ({ line, body, problem }) => {
+    await each(records(file), IN_FLIGHT, async ({ line, body, problem, part }) => {
       const at = count++; // the order in the file, for several plants on one line
       if (problem) refuse(line, problem, at);
       else {
@@ -53,6 +54,9 @@ export async function importFile(file) {
           refuse(line, failure.number === '40009' ? 'Another plant has this id.' : reason(failure), at);
         }
       }
+      read = Math.max(read, part ?? 0);
+      if (performance.now() < drawn + 100) return; // drawing for each plant would take longer than creating it
+      drawn = performance.now();
       progress();
     });
   } catch (failure) {
@@ -65,7 +69,7 @@ export async function importFile(file) {
   progress({ state, waiting: null });
   if (!session.get().token) return;
   if (isEditing()) list.update({ changed: true });
-  else load();
+  else if (may('read')) load();
 }
 
 session.watch(({ token }) => {

@@ -4,6 +4,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from './preact.js'
 import * as exporting from './export.js';
 import * as importing from './import.js';
 import { FailureView, sentence } from './messages.js';
+import { announce } from './notice.js';
 import { counted } from './text.js';
 import { formats } from './files.js';
 import { list } from './list.js';
@@ -51,7 +52,9 @@ function DropZone() {
       if (!hasFile(event)) return;
       event.preventDefault();
       setOver(false);
-      importing.importFile(event.dataTransfer.files[0]);
+      const { files } = event.dataTransfer;
+      if (files.length > 1) announce(`Only the first of ${files.length} files is imported. Drop the others one by one.`);
+      importing.importFile(files[0]);
     };
     const events = { dragover: onOver, dragleave: onLeave, drop: onDrop };
     for (const [name, listener] of Object.entries(events)) window.addEventListener(name, listener);

@@ -99,6 +99,42 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// A file is read in pieces. Wherever they end, also inside of a character, its plants are the same.
+func TestFileInPieces(t *testing.T) {
+	p := newPage(t)
+	p.goTo(serve(t).URL + "/")
+	const read = `(async (text) => {
+		const { records } = await import(new URL('console/files.js', document.baseURI));
+		const bytes = new TextEncoder().encode(text);
+		const read = async (piece) => {
+			const found = [];
+			const stream = () => new ReadableStream({
+				start(controller) {
+					for (let i = 0; i < bytes.length; i += piece) controller.enqueue(bytes.slice(i, i + piece));
+					controller.close();
+				},
+			});
+			for await (const { line, body, problem } of records({ size: bytes.length, stream })) {
+				found.push([line, body ?? problem].join(': '));
+			}
+			return found.join('\n');
+		};
+		return Promise.all([1, 2, 3, 7, bytes.length].map(read));
+	})`
+	for format, content := range map[string]string{
+		"JSON":   "[" + strings.Join(plants, " ,\n") + ", {\"x\":[1,{\"]\\\"\":2}]}\n]\n",
+		"NDJSON": strings.Join(plants, "\r\n") + "\n\n{\n",
+		"CSV":    "id,name,tag\r\n1,شجرة 🌱,\"a \"\"b\"\",\n\"\n2,\"\",\"\"\r\nx,,\r\n3,é",
+	} {
+		pieces := eval[[]string](p, read+"("+js(content)+")")
+		for _, got := range pieces {
+			if want := pieces[len(pieces)-1]; got != want || strings.Count(got, "\n") < 2 {
+				t.Errorf("%s in pieces is %q, want %q", format, got, want)
+			}
+		}
+	}
+}
+
 // An import waits when the service asks for it, has several requests in flight, and can be cancelled.
 func TestImportWaits(t *testing.T) {
 	s := serve(t)
