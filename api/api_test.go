@@ -54,9 +54,9 @@ Every response other than 200 that has a body is an Error:
 
     {"error": 40013, "message": "id must be an integer from …, but is the string \"1\""}
 
-` + "`error`" + ` is the HTTP status × 100 + n. A number never changes its meaning, so a program can switch
-on it. ` + "`message`" + ` is one sentence for a person: which field or header is wrong, what was expected and
-what was sent. Its words may change.
+` + "`error`" + ` is the error code: the HTTP status × 100 + n. Its meaning never changes, so a program can
+switch on it. ` + "`message`" + ` is one sentence for a person: which field or header is wrong, what was
+expected and what was sent. Its wording may change.
 
 429 and 503 have ` + "`Retry-After`" + `. A create can be repeated after any response, or none: the same id
 with the same name and tag returns 200 again and stores nothing.

@@ -142,7 +142,7 @@ func TestSections(t *testing.T) {
 		}
 	}
 	want := []string{"First request", "Authentication", "Paging", "Searching", "Errors", "Limits", "Bodies",
-		"The public sample", "Error numbers"}
+		"The public sample", "Error codes"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the sections are %q, want %q", got, want)
 	}

@@ -42,7 +42,7 @@ var ErrUnknown = errors.New("the outcome is unknown, the change may have been ma
 // of the call.
 type Error struct {
 	Status     int           // the HTTP status
-	Number     int32         // the error number of the service; 0 if something else responded, such as a proxy
+	Number     int32         // the error code of the service; 0 if something else responded, such as a proxy
 	Message    string        // one sentence for a person, as received
 	RequestID  string        // identifies the request in the log of the service
 	RetryAfter time.Duration // how long the service asks to wait, or 0
