@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commandTexts has a section for each command: how it is used, what it does, the first sentence in short, and examples.
+// commandTexts has a section for each command: its usage, its description, which starts with the summary, and examples.
 //
 //go:embed commands.md
 var commandTexts string
@@ -62,7 +62,7 @@ func (env environment) commands() *cobra.Command {
 	return root
 }
 
-// addCommand adds a command to the last group of the tree. One without words is the root itself.
+// addCommand adds a command to the last group of the tree. A usage without words is that of the root.
 func addCommand(root *cobra.Command, usage, text string, handlers map[string]func(*cobra.Command)) {
 	words := strings.Fields(usage)
 	n := slices.IndexFunc(append(words, "-"), func(word string) bool { return word[0] < 'a' }) // a flag or ARGUMENT
@@ -79,7 +79,7 @@ func addCommand(root *cobra.Command, usage, text string, handlers map[string]fun
 	cmd.Long, cmd.Example, _ = strings.Cut(text, "\n\n    ")
 	cmd.Short, _, _ = strings.Cut(cmd.Long, ".")
 	if cmd.Example == "" {
-		return // only a text
+		return // a help topic
 	}
 	cmd.Example = "  " + strings.ReplaceAll(cmd.Example, "\n    ", "\n  ")
 	if handle, ok := handlers[strings.Join(words[:n], " ")]; ok {
@@ -89,7 +89,7 @@ func addCommand(root *cobra.Command, usage, text string, handlers map[string]fun
 	}
 }
 
-// group makes cmd a command that has only other commands. Without any of them it prints its help.
+// group makes cmd a command that only groups other commands and prints its help.
 func group(cmd *cobra.Command) {
 	cmd.Args, cmd.DisableFlagsInUseLine, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, true, 2
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

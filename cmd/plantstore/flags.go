@@ -28,7 +28,7 @@ type flags struct {
 	set      func(argument string) error
 }
 
-// leaf returns a function that makes a command run a function with its options.
+// leaf returns a function that adds the flags of a command to it, and calls run with their values.
 func leaf[O any, P interface {
 	*O
 	declare(*flags)
@@ -66,8 +66,8 @@ const variableKey = "variable"
 // variable sets the environment variable of a flag whose name means something else in other commands.
 func (f *flags) variable(flag, name string) { f.SetAnnotation(flag, variableKey, []string{name}) }
 
-// finish adds what all flags have: a variable, which the help names, and no completion with the names of files, unless
-// the value is one.
+// finish adds the environment variable of a flag to its help text, and disables the completion of file names unless the
+// value is one.
 func (f *flags) finish(fl *pflag.Flag) {
 	if fl.Annotations[variableKey] == nil {
 		f.variable(fl.Name, "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_")))

@@ -35,7 +35,7 @@ func plantsCreate(ctx context.Context, c *client.Client, o *createOptions, env e
 		return usagef("--id and --name are required")
 	}
 	p, err := c.Create(ctx, client.NewPlant{ID: *o.id, Plant: client.Plant{Name: *o.name, Tag: o.tag}})
-	err = withAdvice(err, "running the same command again is safe and settles it")
+	err = withAdvice(err, "run the same command again, which is safe")
 	return o.print(env, client.Stored{NewPlant: client.NewPlant{ID: *o.id, Plant: p}}, err)
 }
 
@@ -64,7 +64,7 @@ func (o *listOptions) declare(f *flags) {
 	f.IntVar(&o.limit, "limit", 0, "print at most `n` plants; 0 for all")
 	optional(f, &o.After, "after", "print only plants with a higher `id`", plant.ParseID)
 	optional(f, &o.Tag, "tag", "print only plants with exactly this `tag`", verbatim)
-	f.StringVar(&o.Text, "search", "", "print only plants whose name or tag contains this `text`,\nin any case")
+	f.StringVar(&o.Text, "search", "", "print only plants whose name or tag contains this `text`,\nignoring case")
 	o.serviceOptions.declare(f)
 }
 

@@ -209,7 +209,7 @@ func TestEmptyIfMatch(t *testing.T) {
 // A change with an unknown outcome is reported as such, with what to do.
 func TestUnknownOutcome(t *testing.T) {
 	unknown := client.ErrUnknown.Error() + ": "
-	const again = "running the same command again is safe and settles it"
+	const again = "run the same command again, which is safe"
 	const check = "check with plants get before running it again"
 	busy := func(w http.ResponseWriter) {
 		w.WriteHeader(http.StatusServiceUnavailable)

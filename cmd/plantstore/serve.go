@@ -16,8 +16,8 @@ import (
 	"plantstore/internal/telemetry"
 )
 
-// fixedTokenVariable is not the client's PLANTSTORE_TOKEN: a shell that exports a token for reading would give it every
-// scope.
+// fixedTokenVariable differs from PLANTSTORE_TOKEN of the client: otherwise, a read-only token that is exported in the
+// shell would get every scope.
 const fixedTokenVariable = "PLANTSTORE_FIXED_TOKEN"
 
 type serveOptions struct {

@@ -28,7 +28,7 @@ type table struct {
 
 const maxPadding = 40
 
-// table returns a table that is written to out, which leads to standard output.
+// table returns a table that is written to out, a writer to standard output.
 func (env environment) table(out io.Writer) *table {
 	t := &table{out: out}
 	if f, ok := env.stdout.(*os.File); ok && telemetry.IsTerminal(f) {
@@ -81,7 +81,7 @@ func (t *table) Flush() error {
 	return nil
 }
 
-// cut shortens text to n columns, the last of which is "…" then.
+// cut returns text if it fits into n columns. Otherwise it shortens it, and the last column is "…".
 func cut(text string, n int) string {
 	if cellWidth(text) <= n {
 		return text

@@ -51,7 +51,7 @@ func tokenIssue(ctx context.Context, o *issueOptions, env environment) error {
 	t.Rate = allowed
 	err = env.withStore(ctx, o.db, func(st store.Store) error { return st.AddToken(ctx, t) })
 	if errors.Is(err, token.ErrNameTaken) {
-		return fmt.Errorf("%w: %q; choose another name, even if that token is revoked", err, o.name)
+		return fmt.Errorf("%w: %q; choose another name; the name of a revoked token can't be used again", err, o.name)
 	}
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func printTokensJSON(env environment, all []token.Token) error {
 	return env.printJSON(rows)
 }
 
-// tokenShow prints what the service tells about the token that it is called with.
+// tokenShow prints what the service returns about the token of the request.
 func tokenShow(ctx context.Context, c *client.Client, o *serviceOptions, env environment) error {
 	t, err := c.Token(ctx)
 	if err != nil {

@@ -62,7 +62,7 @@ func TestTokenIssue(t *testing.T) {
 	}
 	plantstore(t, nil, "token", "issue", "--db", db, "--name", "first").want(t, "a name that exists", 4, "",
 		"plantstore token issue: "+token.ErrNameTaken.Error()+": \"first\"; "+
-			"choose another name, even if that token is revoked\n")
+			"choose another name; the name of a revoked token can't be used again\n")
 	toFullDisk(t, nil, "token", "issue", "--db", db, "--name", "third")
 }
 
