@@ -6,7 +6,7 @@
 //   - Create, Get, Plants, Count and Token are retried after the statuses 429, 502, 503 and 504, when no
 //     connection could be made, and when a connection was lost before the response was complete.
 //   - Replace and Remove are retried only when the service cannot have made the change: after 429,
-//     after a 503 whose error number means that nothing was stored, and when no connection
+//     after a 503 whose error code means that nothing was stored, and when no connection
 //     could be made.
 //
 // Use WithRetries to configure this. A response that is not a success is an *Error. A change
@@ -49,13 +49,13 @@ type Stored struct {
 
 // Page sets which plants Plants returns and how many it fetches at a time. The zero value returns all.
 type Page struct {
-	Size  int     // plants per request, at least 1; above 1000 is as 1000, and 0 the default of the service
+	Size  int     // plants per request; a size above 1000 acts as 1000, and 0 is the default of the service
 	After *int64  // return only plants with higher ids; nil for all
 	Tag   *string // return only plants with exactly this tag; nil for all
-	Text  string  // return only plants whose name or tag contains this text, in any case; empty for all
+	Text  string  // return only plants whose name or tag contains this text, ignoring case; empty for all
 }
 
-// Token is what the service tells about the token of a client.
+// Token describes the token of a client.
 type Token struct {
 	Name    string    `json:"name"`
 	Store   string    `json:"store"`            // the one store that it gives access to
@@ -167,7 +167,7 @@ const Any = "*"
 // to read the ETag does not overwrite another client's change.
 //
 // Replace is retried only if nothing can have been changed: after 429, after a 503
-// whose error number means that nothing was stored, and when no connection could be made. So an *Error with the
+// whose error code means that nothing was stored, and when no connection could be made. So an *Error with the
 // number 40401 (no such plant) or 41201 (a different ETag) is final: nothing was replaced.
 //
 // If errors.Is(err, ErrUnknown), the plant may have been replaced: Get it. Calling Replace again
@@ -251,8 +251,8 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 	}
 }
 
-// Token returns what the service knows about the token of the client. It needs no scope, does not count
-// against the rate of the token, and is retried like Create.
+// Token returns the name, store, scopes, expiry and rate of the client's token. It needs no scope, does
+// not count against the rate of the token, and is retried like Create.
 func (c *Client) Token(ctx context.Context) (Token, error) {
 	req := request{method: http.MethodGet, url: c.base.JoinPath("token"), success: http.StatusOK, idempotent: true}
 	resp, err := c.do(ctx, req)

@@ -42,7 +42,7 @@ func Example() {
 	}
 }
 
-// List the climbers whose name or tag contains "monstera" in any case. The zero Page lists all plants.
+// List the climbers whose name or tag contains "monstera", ignoring case. The zero Page lists all plants.
 func ExampleClient_Plants() {
 	c, err := client.New("http://127.0.0.1:8080", os.Getenv("PLANTSTORE_TOKEN"))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// archive collects files in the order in which they are written. The first error is returned by the write.
+// archive collects files, which writeTar and writeZip write in the same order. Both return the errors of the adds.
 type archive struct {
 	folder string // that all files are in
 	date   time.Time

@@ -112,7 +112,7 @@ func (r release) buildTarget(goos, goarch string) error {
 	return a.writeTar(filepath.Join(r.out, name+".tar.gz"))
 }
 
-// run runs a program of Go with settings that do not depend on the machine or on its user.
+// run runs a command of the Go toolchain with settings that do not depend on the machine or its user.
 func (r release) run(env []string, name string, args ...string) error {
 	_, err := r.output(env, name, args...)
 	return err
@@ -149,7 +149,7 @@ func (r release) writeSums() error {
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
 
-// part is something linked into the program that others wrote.
+// part is third-party code in the program.
 type part struct {
 	name, version string
 	purl          string // package URL

@@ -56,7 +56,7 @@ func (r release) parts(binary string) ([]part, error) {
 
 var npmPackage = regexp.MustCompile("npm `([^`]+)` (\\d+\\.\\d+\\.\\d+)")
 
-// scripts returns the npm packages that the console carries. The README next to each names it and its version.
+// scripts returns the npm packages in the console. The README next to each has its name and version.
 func (r release) scripts() (parts []part, folders []string, err error) {
 	readmes, err := filepath.Glob(filepath.Join(r.root, "internal/console/*/README.md"))
 	if err != nil || len(readmes) == 0 {
@@ -82,7 +82,7 @@ func (r release) scripts() (parts []part, folders []string, err error) {
 
 var licenseFile = regexp.MustCompile(`(?i)^(LICEN[CS]E|COPYING|NOTICE|PATENTS)`)
 
-// readLicenses reads the licenses and notices in a folder and recognises the licenses.
+// readLicenses reads the licenses and notices in a folder and identifies the licenses.
 func (p *part) readLicenses(folder string) error {
 	files, err := os.ReadDir(folder)
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *part) readLicenses(folder string) error {
 		}
 	}
 	if len(ids) == 0 {
-		return fmt.Errorf("%s has no license that is recognised", folder)
+		return fmt.Errorf("%s has no license that can be identified", folder)
 	}
 	slices.Sort(ids)
 	p.license = strings.Join(slices.Compact(ids), " AND ")

@@ -33,7 +33,7 @@ const (
 	members = len(`{"id":-9223372036854775808,"name":"","tag":""},`) // bytes of a plant besides its text
 )
 
-// page is a part of a list, as a client asks for it.
+// page is a part of a list, as a client requests it.
 type page struct {
 	limit  int
 	after  *int64 // nil: from the lowest id

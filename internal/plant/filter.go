@@ -12,7 +12,7 @@ type Filter struct {
 }
 
 // NewFilter returns a Filter of plants whose tag is equal to tag, if that is not nil, and whose name or tag contains
-// text in any case. An empty text is contained in every plant.
+// text, ignoring case. An empty text is contained in every plant.
 func NewFilter(tag *string, text string) Filter { return Filter{tag, strings.Map(fold, text)} }
 
 // All reports whether the filter selects every plant.
