@@ -48,6 +48,20 @@ func TestSignIn(t *testing.T) {
 	p.wantOneOrigin(s.URL)
 }
 
+// Both pages work below a path.
+func TestPrefix(t *testing.T) {
+	address := testkit.FreeAddress(t)
+	s := serve(t, "--listen", address, "--base-url", "http://"+address+"/garden")
+	p := newPage(t)
+	p.goTo("http://" + address + "/garden/")
+	p.enter(s.Token)
+	p.click("button", "Add ten sample plants")
+	p.wantText("#count", "10")
+	p.click("#header nav a", "API reference")
+	p.waitFor("the reference", `location.pathname === '/garden/docs'`, `location.href`)
+	p.wantText("#session-token", "first")
+}
+
 // The header names the store and the token, and is the same on both pages. The token of a tab is not known to another
 // tab.
 func TestHeader(t *testing.T) {
