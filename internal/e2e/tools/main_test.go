@@ -72,7 +72,7 @@ var install = sync.OnceValues(func() (string, error) {
 			return "", err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 	npm.Dir, npm.WaitDelay = partial, 10*time.Second
