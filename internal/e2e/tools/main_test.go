@@ -1,4 +1,4 @@
-// Package tools runs tools that people point at the published description: linters, mock servers, API clients and
+// Package tools runs tools that read the published description: linters, mock servers, API clients and
 // playgrounds. They are npm packages, pinned in package-lock.json.
 package tools
 
