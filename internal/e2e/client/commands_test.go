@@ -169,7 +169,7 @@ func TestClientCommandsWithUnknownOutcome(t *testing.T) {
 	defer broken.Close()
 	p := &testkit.Server{URL: broken.URL, Token: testkit.FixedToken}
 	const unknown, again, look = "the outcome is unknown, the change may have been made: ",
-		"running the same command again is safe", "check with plants get"
+		"run the same command again, which is safe", "check with plants get"
 	for args, want := range map[string][]string{
 		"create --id 7 --name Fern": {unknown, "50301: busy (tried 4 times)", again},
 		"replace 7 --name Fern":     {unknown, "EOF", look},
