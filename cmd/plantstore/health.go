@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -35,6 +36,12 @@ func health(ctx context.Context, o *healthOptions, env environment) error {
 			return usagef("PLANTSTORE_OPS_LISTEN is off: the service has no health checks")
 		}
 		o.url = "http://" + dialable(cmp.Or(listen, "127.0.0.1:8081"))
+		if strings.HasSuffix(o.url, ":") {
+			return usagef("PLANTSTORE_OPS_LISTEN is %q: use an address such as 127.0.0.1:8081", listen)
+		}
+	}
+	if u, err := url.Parse(o.url); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return usagef("the URL %q is invalid: use one such as http://127.0.0.1:8081", o.url)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no response within %v", o.timeout))
 	defer cancel()

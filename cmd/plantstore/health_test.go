@@ -69,6 +69,12 @@ func TestHealthUsage(t *testing.T) {
 	}{
 		{"off", "", "PLANTSTORE_OPS_LISTEN is off: the service has no health checks"},
 		{"", "--timeout 0s", "--timeout is 0s: use more than 0"},
+		{"garbage", "", `PLANTSTORE_OPS_LISTEN is "garbage": use an address such as 127\.0\.0\.1:8081`},
+		{"127.0.0.1:", "", `PLANTSTORE_OPS_LISTEN is "127\.0\.0\.1:": use an address such as 127\.0\.0\.1:8081`},
+		{"", "--url 127.0.0.1:1", `the URL "127.0.0.1:1" is invalid: use one such as http://127\.0\.0\.1:8081`},
+		{"", "--url localhost:1", `the URL "localhost:1" is invalid: use one such as http://127\.0\.0\.1:8081`},
+		{"", "--url http://", `the URL "http://" is invalid: use one such as http://127\.0\.0\.1:8081`},
+		{"", "--url ftp://a", `the URL "ftp://a" is invalid: use one such as http://127\.0\.0\.1:8081`},
 		{"", "extra", "expected arguments: none; got: ..extra..; see plantstore health --help"},
 	} {
 		got := plantstore(t, variables{"PLANTSTORE_OPS_LISTEN": test.listen},
