@@ -147,7 +147,7 @@ func printCopy(env environment, report transfer.Report, took time.Duration, asJS
 			Seconds float64 `json:"seconds"`
 		}{rows, plants, report.Created, report.Tokens, took.Round(time.Millisecond).Seconds()})
 	}
-	w := env.table(env.stdout)
+	w := env.table(env.stdout, 0)
 	fmt.Fprintln(w, "STORE\tPLANTS\tSHA-256")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", cell(r.Store), r.Plants, r.Hash)

@@ -19,18 +19,20 @@ import (
 )
 
 // table aligns the columns of what is written to it: lines of cells that are separated by tabs. On a terminal, the
-// widest columns are cut until a line fits. Elsewhere every cell is whole; one longer than maxPadding is not aligned.
+// widest columns of text are cut until a line fits, at most to minText; a longer line wraps. Elsewhere every cell is
+// whole; one longer than maxPadding is not aligned.
 type table struct {
 	bytes.Buffer
 	out     io.Writer
-	columns int // of the terminal, or 0
+	columns int   // of the terminal, or 0
+	text    []int // indexes of the columns that may be cut; others, such as ids, are printed whole
 }
 
-const maxPadding = 40
+const maxPadding, minText = 40, 4
 
 // table returns a table that is written to out, a writer to standard output.
-func (env environment) table(out io.Writer) *table {
-	t := &table{out: out}
+func (env environment) table(out io.Writer, text ...int) *table {
+	t := &table{out: out, text: text}
 	if f, ok := env.stdout.(*os.File); ok && telemetry.IsTerminal(f) {
 		if t.columns, _ = strconv.Atoi(env.getenv("COLUMNS")); t.columns < 1 {
 			t.columns, _, _ = term.GetSize(int(f.Fd()))
@@ -60,8 +62,12 @@ func (t *table) Flush() error {
 	for _, n := range widths {
 		total += n
 	}
-	for ; t.columns > 0 && total > t.columns && slices.Max(widths) > 1; total-- {
-		widths[slices.Index(widths, slices.Max(widths))]--
+	for ; t.columns > 0 && total > t.columns && len(t.text) > 0; total-- {
+		widest := slices.MaxFunc(t.text, func(a, b int) int { return widths[a] - widths[b] })
+		if widths[widest] <= minText {
+			break
+		}
+		widths[widest]--
 	}
 	for _, line := range lines {
 		text, cells := "", strings.Split(line, "\t")

@@ -75,7 +75,7 @@ func tokenList(ctx context.Context, o *databaseOptions, env environment) error {
 	if o.json {
 		return printTokensJSON(env, all)
 	}
-	w := env.table(env.stdout)
+	w := env.table(env.stdout, 0, 1, 2)
 	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tBURST\tCREATED\tEXPIRES\tREVOKED\tLAST 4")
 	for _, t := range all {
 		limit, burst := "-", "-"

@@ -88,10 +88,16 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		utf8.RuneCountInString(lines[1]) > 80 || !strings.HasPrefix(lines[1], "first  main") {
 		t.Errorf("token list on a terminal:\n%s", strings.Join(lines, "\n"))
 	}
+	stdout, _, _ := testkit.Run(t, env, "plants", "get", "2")
+	etag := stdout[strings.LastIndex(stdout, " ")+1 : len(stdout)-1]
+	if lines := onTerminal(t, append(env, "COLUMNS=10"), "plants", "get", "2"); len(lines) != 2 ||
+		!strings.HasSuffix(lines[1], "  cli…  "+etag) {
+		t.Errorf("plants get on a narrow terminal:\n%s\nwant the ETag %s", strings.Join(lines, "\n"), etag)
+	}
 	if lines := onTerminal(t, env, "plants", "list", "--json"); !strings.Contains(lines[0], long) {
 		t.Errorf("plants list --json on a terminal:\n%s", strings.Join(lines, "\n"))
 	}
-	stdout, _, _ := testkit.Run(t, env, "plants", "list")
+	stdout, _, _ = testkit.Run(t, env, "plants", "list")
 	lines := strings.Split(stdout, "\n")
 	if !strings.Contains(lines[1], long+"  climber") || len(lines[2]) > 60 || !strings.HasPrefix(lines[2], "2   Fern   ") {
 		t.Errorf("plants list to a pipe:\n%s", stdout)
