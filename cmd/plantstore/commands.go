@@ -38,6 +38,13 @@ func (env environment) commands() *cobra.Command {
 	}
 	root := &cobra.Command{Version: versionText(), SilenceErrors: true, SilenceUsage: true}
 	root.SetFlagErrorFunc(flagError)
+	printHelp := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd.HasSubCommands() {
+			cmd.RunE = nil // its usage always has a command
+		}
+		printHelp(cmd, args)
+	})
 	for _, section := range strings.Split(commandTexts, "\n#")[1:] {
 		heading, text, _ := strings.Cut(section, "\n")
 		if usage, ok := strings.CutPrefix(heading, "# plantstore"); ok {
@@ -51,6 +58,9 @@ func (env environment) commands() *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	completion, _, _ := root.Find([]string{"completion"})
 	group(completion)
+	for _, shell := range completion.Commands() {
+		shell.Args = noArguments
+	}
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = func(_ *cobra.Command, args []string) error {
@@ -91,13 +101,15 @@ func addCommand(root *cobra.Command, usage, text string, handlers map[string]fun
 
 // group makes cmd a command that only groups other commands and prints its help.
 func group(cmd *cobra.Command) {
-	cmd.Args, cmd.DisableFlagsInUseLine, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, true, 2
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return unknownCommand(cmd, args[0])
-		}
-		return cmd.Help()
+	cmd.Args, cmd.DisableFlagsInUseLine = noArguments, true
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownCommand(cmd, args[0])
 	}
+	return nil
 }
 
 func versionText() string {

@@ -121,8 +121,12 @@ func invalidValue(name, value string, fl *pflag.Flag, err error) error {
 }
 
 func unknownCommand(parent *cobra.Command, name string) error {
-	for _, similar := range parent.SuggestionsFor(name) {
-		return usagef("unknown command %q; did you mean %q?", name, similar)
+	for parent.SuggestionsMinimumDistance = range 3 { // the closest first
+		for _, similar := range parent.SuggestionsFor(name) {
+			if strings.HasPrefix(strings.ToLower(name), similar[:1]) {
+				return usagef("unknown command %q; did you mean %q?", name, similar)
+			}
+		}
 	}
 	return usagef("unknown command %q; see %s --help", name, parent.CommandPath())
 }

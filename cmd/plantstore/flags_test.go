@@ -116,6 +116,22 @@ func TestNegativesLast(t *testing.T) {
 	}
 }
 
+// A negative number before the word to complete is no flag, and descriptions have no backquotes.
+func TestCompletionRequests(t *testing.T) {
+	for args, want := range map[string]string{
+		"__complete plants get -7 --js":                           "--json\tprint JSON, and errors as JSON\n:4\n",
+		"__complete plants create --id -7 --na":                   "--name\tname of the plant\n:4\n",
+		"__complete plants list --after -5 --l":                   "--limit\tprint at most n plants; 0 for all\n:4\n",
+		"__completeNoDesc plants list --after -5 --l":             "--limit\n:4\n",
+		"__complete plants get -7":                                ":4\n",
+		"__complete plants create --id -9223372036854775808 --na": "--name\tname of the plant\n:4\n",
+	} {
+		if got := plantstore(t, nil, strings.Fields(args)...); got.code != 0 || got.stdout != want {
+			t.Errorf("%s: %+v, want %q", args, got, want)
+		}
+	}
+}
+
 // A flag overrides its variable, which overrides the default.
 func TestParse(t *testing.T) {
 	const help = "; see plantstore test --help"

@@ -10,10 +10,12 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"plantstore/client"
 	"plantstore/internal/store"
@@ -42,7 +44,11 @@ func (env environment) run(ctx context.Context, args []string) int {
 	root := env.commands()
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
-	root.SetArgs(negativesLast(root, args))
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		root.SetArgs(completionArgs(root, args))
+	} else {
+		root.SetArgs(negativesLast(root, args))
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
@@ -52,12 +58,24 @@ func (env environment) run(ctx context.Context, args []string) int {
 	if code == unreachable {
 		text += "; check --url, and that the service is running"
 	}
-	if fl := cmd.Flags().Lookup("json"); fl != nil && (fl.Value.String() == "true" || slices.Contains(args, "--json")) {
+	if cmd.Flags().Lookup("json") != nil && env.wantsJSON(args) {
 		printJSONError(env.stderr, err, text, code)
 	} else {
 		fmt.Fprintf(env.stderr, "%s: %s\n", cmd.CommandPath(), text)
 	}
 	return code
+}
+
+// wantsJSON reports whether args or the environment set --json. It also finds one after a flag that is invalid.
+func (env environment) wantsJSON(args []string) (is bool) {
+	is, _ = strconv.ParseBool(env.getenv("PLANTSTORE_JSON"))
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--json="); ok {
+			is, _ = strconv.ParseBool(value)
+		}
+		is = is || arg == "--json"
+	}
+	return is
 }
 
 const unreachable = 5
@@ -117,7 +135,7 @@ func negativesLast(root *cobra.Command, args []string) []string {
 		if arg == "--" {
 			break
 		}
-		if i == 0 || len(arg) < 2 || arg[0] != '-' || arg[1] < '0' || arg[1] > '9' {
+		if i == 0 || !isNegative(arg) {
 			continue
 		}
 		name, isFlag := strings.CutPrefix(args[i-1], "--")
@@ -126,4 +144,22 @@ func negativesLast(root *cobra.Command, args []string) []string {
 		}
 	}
 	return append([]string{}, args...) // cobra reads os.Args for nil
+}
+
+func isNegative(arg string) bool {
+	return len(arg) > 1 && arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9'
+}
+
+// completionArgs returns the arguments of a completion with 0 for each negative number, so that none is read as a flag
+// and the last word stays the last. It removes the backquotes of flag descriptions, which cobra would print.
+func completionArgs(root *cobra.Command, args []string) []string {
+	cmd, _, _ := root.Find(args[1:])
+	cmd.Flags().VisitAll(func(fl *pflag.Flag) { fl.Usage = strings.ReplaceAll(fl.Usage, "`", "") })
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if isNegative(arg) {
+			args[i] = "0"
+		}
+	}
+	return args
 }

@@ -72,23 +72,29 @@ func tempFile(t *testing.T, content string) string {
 func TestUsage(t *testing.T) {
 	for _, args := range []string{"", "help", "-h", "--help", "token", "token -h", "help token", "plants", "db"} {
 		got := plantstore(t, nil, strings.Fields(args)...)
-		if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "\nExamples:\n  plantstore ") {
+		if got.code != 0 || got.stderr != "" || !regexp.MustCompile(
+			`\nUsage:\n  plantstore ([a-z]+ )?\[command\]\n\nExamples:\n  plantstore `).MatchString(got.stdout) {
 			t.Errorf("plantstore %s: %+v, want its help", args, got)
 		}
 	}
 	for args, want := range map[string]string{
-		"grow":           `plantstore: unknown command "grow"; see plantstore --help`,
-		"tokn":           `plantstore: unknown command "tokn"; did you mean "token"?`,
-		"tokn list":      `plantstore: unknown command "tokn"; did you mean "token"?`,
-		"tokn --db x":    `plantstore: unknown command "tokn"; did you mean "token"?`,
-		"token isue":     `plantstore token: unknown command "isue"; did you mean "issue"?`,
-		"token plant x":  `plantstore token: unknown command "plant"; see plantstore token --help`,
-		"help tokn":      `plantstore help: unknown command "tokn"; did you mean "token"?`,
-		"help token isu": `plantstore help: unknown command "isu"; did you mean "issue"?`,
-		"completion bsh": `plantstore completion: unknown command "bsh"; did you mean "bash"?`,
-		"--nope":         "plantstore: unknown flag: --nope; see plantstore --help",
-		"token --nope":   "plantstore token: unknown flag: --nope; see plantstore token --help",
-		"version x":      `plantstore version: expected arguments: none; got: ["x"]; see plantstore version --help`,
+		"grow":              `plantstore: unknown command "grow"; see plantstore --help`,
+		"tokn":              `plantstore: unknown command "tokn"; did you mean "token"?`,
+		"tokn list":         `plantstore: unknown command "tokn"; did you mean "token"?`,
+		"tokn --db x":       `plantstore: unknown command "tokn"; did you mean "token"?`,
+		"token isue":        `plantstore token: unknown command "isue"; did you mean "issue"?`,
+		"token plant x":     `plantstore token: unknown command "plant"; see plantstore token --help`,
+		"help tokn":         `plantstore help: unknown command "tokn"; did you mean "token"?`,
+		"help token isu":    `plantstore help: unknown command "isu"; did you mean "issue"?`,
+		"completion bsh":    `plantstore completion: unknown command "bsh"; did you mean "bash"?`,
+		"completion fsh":    `plantstore completion: unknown command "fsh"; did you mean "fish"?`,
+		"toekn":             `plantstore: unknown command "toekn"; did you mean "token"?`,
+		"Toekn":             `plantstore: unknown command "Toekn"; did you mean "token"?`,
+		"help nope":         `plantstore help: unknown command "nope"; see plantstore --help`,
+		"completion bash x": `plantstore completion bash: unknown command "x"; see plantstore completion bash --help`,
+		"--nope":            "plantstore: unknown flag: --nope; see plantstore --help",
+		"token --nope":      "plantstore token: unknown flag: --nope; see plantstore token --help",
+		"version x":         `plantstore version: expected arguments: none; got: ["x"]; see plantstore version --help`,
 	} {
 		plantstore(t, nil, strings.Fields(args)...).want(t, args, 2, "", want+"\n")
 	}
@@ -264,6 +270,25 @@ func TestExitCodes(t *testing.T) {
 	got := plantstore(t, variables{"PLANTSTORE_JSON": "true", "PLANTSTORE_DB": "/nowhere"}, "token", "list")
 	if got.code != 1 || !strings.HasPrefix(got.stderr, `{"message":"--db must be`) {
 		t.Errorf("an error with PLANTSTORE_JSON: %+v", got)
+	}
+	for _, test := range []struct {
+		variable, args string
+		json           bool
+	}{
+		{"", "--limit abc", false},
+		{"true", "--limit abc", true},
+		{"1", "--limit abc", true},
+		{"1", "--limit abc --json=0", false},
+		{"0", "--limit abc --json=1", true},
+		{"", "--json=1 --limit abc", true},
+		{"", "--json --json=false --limit abc", false},
+		{"", "--json=x --limit abc", false},
+	} {
+		got := plantstore(t, variables{"PLANTSTORE_JSON": test.variable},
+			append([]string{"plants", "list"}, strings.Fields(test.args)...)...)
+		if got.code != 2 || strings.HasPrefix(got.stderr, `{"message":"--limit is`) != test.json {
+			t.Errorf("PLANTSTORE_JSON=%s plants list %s: %+v", test.variable, test.args, got)
+		}
 	}
 }
 

@@ -101,6 +101,8 @@ func TestCompletion(t *testing.T) {
 				{"db distribute --by ", "id store"},
 				{"token issue --name ", ""},
 				{"plants get ", ""},
+				{"plants get -7 --js", "--json"},
+				{"plants create --id -7 --na", "--name"},
 				{"help tok", "token"},
 			} {
 				got := strings.Join(complete(t, shell, strings.Split(test.words, " ")...), " ")
