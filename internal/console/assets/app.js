@@ -30,7 +30,7 @@ function Welcome() {
     <h1 tabindex="-1">Open a store</h1>
     <p>A token gives access to one store. Paste yours above to see its plants.</p>
     <p class="note">It is stored in this tab only and deleted when you close it, unless you keep it on this device.</p>
-    <p class="note">Without a token? Where the service runs, this command issues one:</p>
+    <p class="note">No token? Run this command on the machine of the service:</p>
     <pre class="mono" tabindex="0" role="group" aria-label="Command">plantstore token issue --name me</pre>
   </section>`;
 }

@@ -56,7 +56,7 @@ export function CreateForm() {
         <textarea id="add-tag" ref=${tag} rows="1" autocomplete="off" autocapitalize="off" dir="auto" onKeyDown=${submitOnEnter} /></div>
       <div class="field f-do"><button type="submit" class="primary">Create</button></div>
     </form>
-    <p id="add-ask" class="asks" role="status">${asked && 'The name is empty. Create it without a name? Then press Create again.'}</p>
+    <p id="add-ask" class="asks" role="status">${asked && 'The name is empty. To create the plant without a name, press Create again.'}</p>
     <p class="note" id="add-hint"><kbd>Enter</kbd> creates, <kbd>Shift</kbd> + <kbd>Enter</kbd> starts a new line.</p>
     <div id="add-error" role="alert">${problem && html`<${FailureView} ...${problem} />`}</div>
   </section>`;

@@ -126,7 +126,7 @@ async function* jsonArray(input) {
       if (c === '"') body += await jsonString(input);
       else if (c === '[' || c === '{') depth++;
       else if (c === ']' || c === '}') depth--;
-      if (depth < 0) throw new Unreadable('There is a bracket too many. What follows is not imported.');
+      if (depth < 0) throw new Unreadable('There is one bracket too many. What follows is not imported.');
     }
     yield checked(line, body.trim(), 'This is not valid JSON.');
     if ((await input.next()) === ']') break;

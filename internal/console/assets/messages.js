@@ -5,24 +5,24 @@ import { html } from './preact.js';
 import { useCountdown } from './wait.js';
 
 const sentences = {
-  40005: 'The name or tag contains half a character, which cannot be stored. Type it again.',
+  40005: 'The name or tag contains an incomplete character, which cannot be stored. Type it again.',
   40009: 'Another plant has this id. Choose another id, or edit that plant.',
-  40014: 'The id is too large. It must be between -9223372036854775808 and 9223372036854775807.',
+  40014: 'The id is out of range. It must be between -9223372036854775808 and 9223372036854775807.',
   40016: 'The name or tag contains the character U+0000, which cannot be stored. Remove it.',
   40017: 'The name and tag are too long for this service. Shorten them.',
-  40025: 'The id is too large. It must be between -9223372036854775808 and 9223372036854775807.',
+  40025: 'The id is out of range. It must be between -9223372036854775808 and 9223372036854775807.',
   40103: 'This is not a whole token. Copy it again, from the first letter to the last.',
-  40104: 'The service does not know this token. Check that you are on the right server.',
+  40104: 'This token is unknown to this server. Check the address and the token.',
   40105: 'This token has expired. Ask the operator for a new one.',
   40106: 'This token was revoked. Ask the operator for a new one.',
   40301: 'This token does not allow that. Ask the operator for a token with more scopes.',
   40401: 'No plant has this id.',
   41201: 'Someone else changed this plant in the meantime. Your change was not saved.',
   42901: 'This token has used up its requests for now.',
-  42902: 'Too many wrong tokens came from your network. Wait before you try again.',
+  42902: 'Too many invalid tokens were sent from your network. Wait before you try again.',
   50001: 'The service failed. If it happens again, tell the operator.',
   50301: 'The service is busy. Nothing was stored.',
-  50302: 'The service cannot tell whether the change was stored. Refresh to see it.',
+  50302: 'It is unknown whether the change was stored. Refresh to check.',
   50303: 'The database is not available. Nothing was stored.',
   50304: 'The disk of the service is full. Nothing was stored.',
   50305: 'The service is restarting. Nothing was stored.',
@@ -39,7 +39,7 @@ const capitalized = (text) => (/^(id|name|tag) /.test(text) ? `The ${text}` : te
 // FailureView shows a failure with its numbers, which the operator may ask for,
 // and the seconds until a retry can succeed, or until the page continues by itself.
 export function FailureView({ failure, explain, continues, children }) {
-  const again = continues ? 'Continues' : 'Try again';
+  const again = continues ? 'Continuing' : 'Try again';
   const seconds = useCountdown(failure);
   const detail = [];
   if (failure.status) detail.push(`Status ${failure.status}`);

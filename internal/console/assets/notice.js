@@ -33,7 +33,7 @@ export function Notice() {
   }, [shown, held]);
   return html`<div id="status" class="status" role="status" onMouseEnter=${() => hold(true)} onMouseLeave=${() => hold(false)}
       onfocusin=${() => hold(true)} onfocusout=${() => hold(false)}>
-    ${failure && html`<span id="waiting">This token has used up its requests for now. Going on ${seconds > 0 ? `in ${seconds} s` : 'now'}.</span>`}
+    ${failure && html`<span id="waiting">This token has used up its requests for now. Continuing ${seconds > 0 ? `in ${seconds} s` : 'now'}.</span>`}
     ${shown && html`<span>${shown.text}</span>`}
     ${shown?.actions.map(({ label, act }) => html`<button type="button" class="link" onClick=${act}>${label}</button>`)}
   </div>`;

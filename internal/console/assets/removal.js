@@ -45,7 +45,7 @@ async function removeOne(plant, job) {
   } catch (failure) {
     if (failure.status === 401) throw failure;
     const why = maybe ? 'It may have been removed. Refresh the list to see it.'
-      : failure.status === 412 ? 'Somebody changed it in the meantime. Look at it again.'
+      : failure.status === 412 ? 'Somebody changed it in the meantime. Check it before you remove it.'
         : failure.status === 404 ? 'Somebody else has removed it.' : sentence(failure);
     throw Object.assign(new Error(why), { maybe, gone: failure.status === 404 });
   }
@@ -84,7 +84,7 @@ export async function removePlants(plants) {
   }
   drop(gone);
   const undo = { label: 'Undo', act: () => restore(undoable.toSorted(byId)) };
-  list.update({ problems: lines.length ? { title: `${counted(lines.length, 'plant')} not removed here`, lines } : null });
+  list.update({ problems: lines.length ? { title: `${counted(lines.length, 'plant')} not removed`, lines } : null });
   announce(removed.length ? `${named(removed)} ${are(removed)} removed.` : undoable.length && 'The outcome is unknown.', {
     actions: may('create') && undoable.length ? [undo] : [],
     seconds: UNDO_SECONDS,
@@ -111,7 +111,7 @@ async function restore(plants) {
   });
   done();
   const back = plants.filter((plant) => !lost.includes(plant));
-  announce(back.length ? `${named(back)} ${are(back)} back.` : undefined);
+  announce(back.length ? `${named(back)} ${are(back)} restored.` : undefined);
   if (lost.length) {
     list.update({
       problems: {

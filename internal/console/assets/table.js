@@ -94,8 +94,8 @@ function useSelection(plants) {
 function Rest(state) {
   const { q, plants, cursors, next, loading } = state;
   if (isUnfinished(state)) {
-    return html`<div class="rest"><p class="note">${plants.length ? 'More may follow.' : 'Nothing found yet.'} Searched up to id ${next}.</p>
-      <button type="button" id="further" onClick=${searchFurther}>${loading ? 'Searching…' : 'Search further'}</button></div>`;
+    return html`<div class="rest"><p class="note">${plants.length ? 'More plants may match.' : 'Nothing found yet.'} Searched up to id ${next}.</p>
+      <button type="button" id="further" onClick=${searchFurther}>${loading ? 'Searching…' : 'Continue searching'}</button></div>`;
   }
   if (plants.length > 0) return null;
   if (q) {

@@ -103,7 +103,7 @@ func TestConflict(t *testing.T) {
 	// A plant that has changed since it was displayed is not removed.
 	behindThePage("theirs again")
 	p.click(row("1") + " .remove")
-	p.wantVisible("#list-error li", "Plant 1: Somebody changed it in the meantime. Look at it again.")
+	p.wantVisible("#list-error li", "Plant 1: Somebody changed it in the meantime. Check it before you remove it.")
 	s.want(t, "1", 200, `{"id":1,"name":"theirs again"}`)
 	p.wantRow("1", "theirs again", "")
 	p.click(row("1") + " .remove")

@@ -26,7 +26,7 @@ func TestSentences(t *testing.T) {
 	p.wantVisible("#add-error bdi", "The id must be a whole number, such as 42 or -7.")
 	for _, tt := range []struct{ id, name, sentence string }{
 		{"9223372036854775808", "Fern",
-			"The id is too large. It must be between -9223372036854775808 and 9223372036854775807."},
+			"The id is out of range. It must be between -9223372036854775808 and 9223372036854775807."},
 		{"1", "Fern", "Another plant has this id. Choose another id, or edit that plant."},
 	} {
 		p.add(tt.id, tt.name, "")
@@ -38,7 +38,7 @@ func TestSentences(t *testing.T) {
 	p.wantVisible("#add-error bdi", "The name and tag are too long for this service. Shorten them.")
 
 	// An empty name asks once.
-	const question = "The name is empty. Create it without a name? Then press Create again."
+	const question = "The name is empty. To create the plant without a name, press Create again."
 	p.typeIn("#add-id", "2")
 	p.typeIn("#add-name", backspace)
 	p.click("#add button")
@@ -143,12 +143,12 @@ func TestWaitForRate(t *testing.T) {
 	p.typeIn("#search-text", "fern")
 	p.wantVisible("#list-error bdi", "This token has used up its requests for now.")
 	p.waitFor("the time to wait",
-		`/^Continues in [12] s[.]$/.test(document.querySelector('#list-error .retry')?.textContent)`,
+		`/^Continuing in [12] s[.]$/.test(document.querySelector('#list-error .retry')?.textContent)`,
 		`document.body?.innerText`)
 	p.wantIDs("2")
 	p.wantGone("#list-error .failure")
 	p.add("3", "Pilea", "")
-	p.waitFor("the time to wait", `/Going on in [12] s[.]$/.test(document.querySelector('#waiting')?.textContent)`,
+	p.waitFor("the time to wait", `/Continuing in [12] s[.]$/.test(document.querySelector('#waiting')?.textContent)`,
 		`document.body?.innerText`)
 	p.wantText("#status span", "Plant 3 is in the store.")
 	s.want(t, "3", 200, `{"id":3,"name":"Pilea"}`)
