@@ -14,6 +14,7 @@ const KEY = 'plantstore.token';
 export const session = observable({ token: '', info: null, failure: null });
 
 let current = 0; // number of the newest attempt to open a token; older ones are dropped
+let used = false; // this page has had a session
 
 // Without storage the token lasts as long as the page.
 function storage(kind, use) {
@@ -37,7 +38,21 @@ export async function open(typed, keep) {
   const { data } = await call(token, 'GET', 'token');
   if (attempt !== current) return;
   store(token, keep);
-  session.set({ token, info: data, failure: null });
+  if (used) return reload();
+  start(token, data);
+}
+
+function start(token, info) {
+  used = true;
+  session.set({ token, info, failure: null });
+}
+
+// reload loads the page again for another token, without the search and the page in the
+// URL. So nothing that waits to be sent, such as an undo, reaches another store.
+function reload() {
+  window.addEventListener('beforeunload', (event) => event.stopImmediatePropagation(), { capture: true }); // asked at sign-out
+  location.replace(location.pathname);
+  return new Promise(() => {});
 }
 
 // resume opens the token that is stored, if there is one.
@@ -48,7 +63,7 @@ export async function resume() {
   session.set({ token, info: null, failure: null });
   try {
     const { data } = await call(token, 'GET', 'token');
-    if (attempt === current) session.set({ token, info: data, failure: null });
+    if (attempt === current) start(token, data);
   } catch (failure) {
     if (attempt !== current) return;
     if (failure.status === 401) close(failure);
@@ -59,7 +74,10 @@ export async function resume() {
 // close signs out.
 export function close(failure = null) {
   current++;
-  for (const kind of ['sessionStorage', 'localStorage']) storage(kind, (s) => s.removeItem(KEY));
+  const { token } = session.get();
+  for (const kind of ['sessionStorage', 'localStorage']) {
+    storage(kind, (s) => { if (s.getItem(KEY) === token) s.removeItem(KEY); });
+  }
   session.set({ token: '', info: null, failure });
 }
 

@@ -1,8 +1,12 @@
 package browser
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -46,6 +50,67 @@ func TestSignIn(t *testing.T) {
 	}
 	p.wantEmptyConsole()
 	p.wantOneOrigin(s.URL)
+}
+
+// What waits to be sent at a sign-out, and what could be undone, does not reach the store that is opened next.
+func TestOtherStore(t *testing.T) {
+	s := serve(t)
+	s.create(t, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
+	other := testkit.IssueToken(t, s.db, "--name", "other", "--store", "other")
+	var creates atomic.Int32
+	address := s.proxy(t, func(forward http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" {
+				creates.Add(1)
+				w.Header().Set("Retry-After", "3")
+				w.WriteHeader(http.StatusTooManyRequests)
+				fmt.Fprint(w, `{"error":42901,"message":"the token exceeded its rate"}`)
+				return
+			}
+			forward.ServeHTTP(w, r)
+		})
+	})
+	p := newPage(t)
+	p.goTo(address + "/")
+	p.enter(s.Token)
+	p.wantIDs("1", "2")
+	p.typeIn("#search-text", "fern")
+	p.wantIDs("2")
+	p.click(row("2") + " .remove")
+	p.wantVisible("#status button", "Undo")
+	p.add("3", "Pilea", "")
+	p.wantVisible("#waiting")
+	p.click("#sign-out")
+	p.enter(other)
+	p.wantText("#session-store", "other")
+	p.wantText("#count", "0")
+	p.wantGone("#status button")
+	if hash := eval[string](p, `location.hash`); hash != "" {
+		t.Errorf("the other store opens at %s", hash)
+	}
+	before := creates.Load()
+	time.Sleep(5 * time.Second) // longer than the create would wait
+	if now := creates.Load(); now != before {
+		t.Errorf("%d creates were sent to the other store", now-before)
+	}
+}
+
+// Signing out in a tab with a token of its own keeps the token of the device.
+func TestTokenOfDevice(t *testing.T) {
+	s := serve(t)
+	other := testkit.IssueToken(t, s.db, "--name", "other", "--store", "other")
+	p := newPage(t)
+	p.goTo(s.URL + "/")
+	p.enter(other)
+	tab := p.newTab()
+	tab.goTo(s.URL + "/")
+	tab.wantVisible("#token")
+	tab.click("#keep")
+	tab.enter(s.Token)
+	p.click("#sign-out")
+	p.wantVisible("#token")
+	tab.do(chromedp.Reload())
+	tab.wantText("#session-store", "main")
 }
 
 // Both pages work below a path.

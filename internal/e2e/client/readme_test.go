@@ -62,7 +62,7 @@ func TestGoInREADME(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", command, err, stderr.Bytes())
 		}
 	}
-	if got, want := string(out), "2 Ficus lyrata\n"; got != want {
+	if got, want := string(out), "3 Aloe vera\n"; got != want {
 		t.Errorf("the program prints %q, want %q", got, want)
 	}
 }
