@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -41,7 +43,8 @@ func ParseAccessLog(text string) (AccessLog, error) {
 // gets. The detail of a server error is only here; the request id in the response leads an operator to it.
 func (a *API) log(x *exchange, f Failure, err error) {
 	took := time.Since(x.start)
-	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && err == nil && took < slowRequest {
+	abandoned := errors.Is(err, context.Canceled) // a page that searches as its user types does so often
+	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && (err == nil || abandoned) && took < slowRequest {
 		return
 	}
 	level := slog.LevelInfo
@@ -59,6 +62,8 @@ func (a *API) log(x *exchange, f Failure, err error) {
 	}
 	switch {
 	case err == nil:
+	case abandoned:
+		attrs = append(attrs, slog.String("reason", "The client closed its connection."))
 	case f.Number != 0 && f.Status() < 500:
 		attrs = append(attrs, slog.String("reason", f.Meaning))
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,6 +120,18 @@ func TestLoggedReason(t *testing.T) {
 		if record.Method != test.wantMethod || record.Reason != test.reason {
 			t.Errorf("%s %s is logged as %s, %s\nwant %s, %s", test.method, test.target, record.Method, record.Reason,
 				test.wantMethod, test.reason)
+		}
+	}
+}
+
+// A client that leaves is not a failure of the service, and not one of the body that it sent.
+func TestLoggedDisconnect(t *testing.T) {
+	for log, want := range map[AccessLog]string{LogErrors: "", LogAll: `"reason":"The client closed its connection."`} {
+		a, records := newAPI(Config{AccessLog: log}, Dependencies{})
+		leave := a.adapt(Route{handle: func(*exchange) error { return fmt.Errorf("search: %w", context.Canceled) }})
+		send(leave, "GET", "/plants?q=x", nil)
+		if got := records.String(); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("log %v: %q, want %q", log, got, want)
 		}
 	}
 }
