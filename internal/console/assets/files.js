@@ -17,7 +17,7 @@ export async function* records(file) {
     for await (const record of plants(input)) yield { ...record, part: input.bytes() / Math.max(1, file.size) };
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
-    yield { line: input.line, problem: error.message };
+    yield { line: error.line ?? input.line, problem: error.message };
   }
 }
 
@@ -29,7 +29,14 @@ async function* plants(input) {
   else yield* csv(input);
 }
 
-class Unreadable extends Error {}
+// Unreadable is the reason why the rest of a file cannot be read, from a line on;
+// without a line, from the current one.
+class Unreadable extends Error {
+  constructor(message, line) {
+    super(message);
+    this.line = line;
+  }
+}
 
 // Input reads a file in pieces and counts its lines.
 class Input {
@@ -120,7 +127,7 @@ async function* jsonArray(input) {
     for (;;) {
       body += input.take(/["[\]{},]/g);
       const c = await input.look();
-      if (c === '') throw new Unreadable(`The file ends before the list does: the plant of line ${line} is not complete.`);
+      if (c === '') throw new Unreadable(`The file ends before the list does: the plant of line ${line} is not complete.`, line);
       if (depth === 0 && (c === ',' || c === ']')) break;
       body += await input.next();
       if (c === '"') body += await jsonString(input);
@@ -187,6 +194,7 @@ async function csvSeparator(input) {
 
 // csvRow reads one row: the text of each field, and whether it was in quotes.
 async function csvRow(input, separator) {
+  const { line } = input;
   const row = [];
   for (;;) {
     let text = '';
@@ -195,7 +203,7 @@ async function csvRow(input, separator) {
       const c = await input.next();
       if (c === '"' && text === '' && !quoted) {
         quoted = true;
-        text = await csvQuoted(input);
+        text = await csvQuoted(input, line);
       } else if (c !== '\r' || (await input.look()) !== '\n') {
         text += c + input.take(/[\r\n,;\t]/g);
       }
@@ -205,12 +213,12 @@ async function csvRow(input, separator) {
   }
 }
 
-async function csvQuoted(input) {
+async function csvQuoted(input, line) {
   let text = '';
   for (;;) {
     text += input.take(/"/g);
     const c = await input.look();
-    if (c === '') throw new Unreadable('A quote is opened and not closed. The lines from here are not imported.');
+    if (c === '') throw new Unreadable('A quote is opened and not closed. The lines from here are not imported.', line);
     if (c !== '"') continue; // the next piece of the file
     await input.next();
     if ((await input.look()) !== '"') return text;

@@ -4,6 +4,7 @@
 
 import { Failure } from './api.js';
 import { Patient, each } from './wait.js';
+import { announce } from './notice.js';
 import { createFrom } from './plants.js';
 import { list, load } from './list.js';
 import { observable } from './observable.js';
@@ -22,7 +23,10 @@ const LISTED = 1000; // bad lines that are shown; the rest is counted
 export const job = observable(null);
 
 export async function importFile(file) {
-  if (job.get()?.state === 'running') return;
+  if (job.get()?.state === 'running') {
+    announce('This file is not imported, because an import is running. Wait for it to end, or cancel it.');
+    return;
+  }
   const controller = new AbortController();
   const done = trackJob();
   let read = 0; // part of the file that is done
@@ -88,5 +92,5 @@ const samples = [
 export async function importSamples() {
   const plants = samples.map(([name, tag], i) => ({ id: i + 1, name, tag }));
   await importFile(new File([JSON.stringify(plants)], 'Ten sample plants'));
-  if (job.get()?.bad === 0) job.set(null);
+  if (job.get()?.state === 'done' && job.get().bad === 0) job.set(null);
 }

@@ -73,6 +73,9 @@ func TestImport(t *testing.T) {
 			}},
 		{"semicolons.csv", "id;name;tag\n-9223372036854775808;least;\"a, \"\"b\"\"\nc\"\n2;;\"\"\n" +
 			"9223372036854775807;\"most, [with] {brackets} \\ and \"\"quotes\"\"\";\n", nil},
+		{"open.csv", "id,name,tag\n-9223372036854775808,least,\"a, \"\"b\"\"\nc\"\n2,,\"\"\n" +
+			"9223372036854775807,\"most, [with] {brackets} \\ and \"\"quotes\"\"\",\n3,\"open\n4,x\n5,y\n",
+			[]badLine{{"6", "A quote is opened and not closed. The lines from here are not imported."}}},
 		{"cut.json", "[" + want[0] + "," + want[2] + "," + want[3] + ",{\"id\":8,\"na",
 			[]badLine{{"1", "The file ends before the list does: the plant of line 1 is not complete."}}},
 	} {
@@ -170,6 +173,10 @@ func TestImportWaits(t *testing.T) {
 	p.wantGone("#import-waiting")
 	waitFor(t, limit/2, "5 requests in flight", func() (bool, string) { return most.Load() == 5, fmt.Sprint(most.Load()) })
 	p.wantVisible("#import-cancel")
+	p.drop("second.ndjson", `{"id":2000,"name":"second"}`)
+	p.wantText("#status span",
+		"This file is not imported, because an import is running. Wait for it to end, or cancel it.")
+	p.wantText("#import-title", "Importing: many.ndjson")
 	for range 20 {
 		hold <- struct{}{}
 	}
