@@ -57,8 +57,12 @@ function Question({ question, yes, no, answer }) {
   const dialog = useRef();
   const before = useRef(document.activeElement);
   useLayoutEffect(() => {
-    dialog.current.showModal();
-    return () => before.current?.focus?.();
+    const shown = dialog.current;
+    shown.showModal();
+    return () => {
+      shown.close(); // while it is open, nothing else can have the focus
+      before.current?.focus?.();
+    };
   }, []);
   return html`<dialog ref=${dialog} class="question" aria-labelledby="question" onCancel=${(event) => { event.preventDefault(); answer(false); }}>
     <p id="question">${question}</p>

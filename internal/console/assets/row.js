@@ -10,7 +10,7 @@ import { announce, patiently } from './notice.js';
 import { put, refresh } from './list.js';
 import { read, replace } from './plants.js';
 import { removePlants } from './removal.js';
-import { trackEdit } from './unsaved.js';
+import { mayDiscard, trackEdit } from './unsaved.js';
 import { writePlant } from './api.js';
 
 export const rowOf = (id) => `tr[data-id="${id}"]`;
@@ -101,9 +101,14 @@ function Editor({ plant, etag, close, reload, columns }) {
       setFailure(problem);
     }
   });
+  const onKeyDown = async (event) => {
+    if (event.key !== 'Escape' || event.isComposing) return;
+    event.preventDefault(); // it would close the question
+    if (await mayDiscard(`plant ${id}`)) close();
+  };
   const area = (label, draft) => html`<textarea ref=${draft.ref} rows="1" dir="auto" aria-label=${label} autocomplete="off" onKeyDown=${submitOnEnter} />`;
   return html`<tr role="row" data-id=${id} class="opened"><td role="cell" colspan=${columns}>
-    <form class="fields" aria-label=${`Edit plant ${id}`} ...${form} onKeyDown=${(event) => { if (event.key === 'Escape') close(); }}>
+    <form class="fields" aria-label=${`Edit plant ${id}`} ...${form} onKeyDown=${onKeyDown}>
       <div class="field f-id"><span class="label">Id</span><span class="mono fixed">${id}</span></div>
       <label class="field f-name">Name${area(`Name of plant ${id}`, name)}</label>
       <label class="field f-tag">Tag${area(`Tag of plant ${id}`, tag)}</label>

@@ -20,15 +20,18 @@ export function trackJob() {
   return () => jobs.delete(job);
 }
 
-// mayLeave asks before an unsaved edit is lost and reports whether the page may
-// show something else.
+// mayDiscard asks before an unsaved edit is lost and reports whether it may be.
+export async function mayDiscard(what) {
+  if (!edits.get(what)?.()) return true;
+  const discard = await ask(`Your changes to ${what} are not saved.`, { yes: 'Discard them', no: 'Keep editing' });
+  if (discard) edits.delete(what);
+  return discard;
+}
+
+// mayLeave asks for each unsaved edit and reports whether the page may show
+// something else.
 export async function mayLeave() {
-  for (const [what, isChanged] of edits) {
-    if (!isChanged()) continue;
-    const discard = await ask(`Your changes to ${what} are not saved.`, { yes: 'Discard them', no: 'Keep editing' });
-    if (!discard) return false;
-    edits.delete(what);
-  }
+  for (const what of [...edits.keys()]) if (!(await mayDiscard(what))) return false;
   return true;
 }
 
