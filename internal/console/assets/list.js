@@ -179,6 +179,7 @@ export const previousPage = () => show({ cursors: list.get().cursors.slice(0, -1
 // there. Other rows, and edits in them, do not change.
 export function put(plant) {
   const { plants, q, cursors, next, first } = list.get();
+  const after = cursors.at(-1);
   const key = BigInt(plant.id);
   const same = plants.findIndex(({ id }) => id === plant.id);
   if (same >= 0) {
@@ -187,7 +188,7 @@ export function put(plant) {
   }
   if (q) return false; // the service decides what matches
   const at = plants.findIndex(({ id }) => id !== first && BigInt(id) > key);
-  if ((at === 0 && cursors.length > 1) || (at < 0 && next !== null)) return false;
+  if ((after !== null && key <= BigInt(after)) || (next !== null && key > BigInt(next))) return false; // of another page
   list.update({ plants: plants.toSpliced(at < 0 ? plants.length : at, 0, plant), fresh: plant.id, failure: null });
   return true;
 }

@@ -6,6 +6,10 @@ import { Patient, useCountdown } from './wait.js';
 import { observable, use } from './observable.js';
 
 const notice = observable(null);
+
+// undo is the notice about removed plants, with the button that restores them. Other
+// notices do not replace it. Its members are those of a notice, and any others.
+export const undo = observable(null);
 const waiting = observable(null); // the Failure whose time to wait is not over
 
 // patiently sends the requests of one action of the user. While the token has used
@@ -21,21 +25,28 @@ export function announce(text, { actions = [], seconds = 8 } = {}) {
 }
 
 export function Notice() {
-  const shown = use(notice);
   const failure = use(waiting);
   const seconds = useCountdown(failure);
+  return html`<div id="status" class="status" role="status">
+    ${failure && html`<span id="waiting">This token has used up its requests for now. Continuing ${seconds > 0 ? `in ${seconds} s` : 'now'}.</span>`}
+    <${Message} source=${undo} />
+    <${Message} source=${notice} />
+  </div>`;
+}
+
+function Message({ source }) {
+  const shown = use(source);
   const [held, hold] = useState(false);
   useLayoutEffect(() => { hold(false); }, [shown]);
   useEffect(() => {
     if (!shown || held) return undefined;
-    const timer = setTimeout(() => { if (notice.get() === shown) notice.set(null); }, 1000 * shown.seconds);
+    const timer = setTimeout(() => { if (source.get() === shown) source.set(null); }, 1000 * shown.seconds);
     return () => clearTimeout(timer);
   }, [shown, held]);
-  return html`<div id="status" class="status" role="status" onMouseEnter=${() => hold(true)} onMouseLeave=${() => hold(false)}
+  return shown && html`<div class="message" onMouseEnter=${() => hold(true)} onMouseLeave=${() => hold(false)}
       onfocusin=${() => hold(true)} onfocusout=${() => hold(false)}>
-    ${failure && html`<span id="waiting">This token has used up its requests for now. Continuing ${seconds > 0 ? `in ${seconds} s` : 'now'}.</span>`}
-    ${shown && html`<span>${shown.text}</span>`}
-    ${shown?.actions.map(({ label, act }) => html`<button type="button" class="link" onClick=${act}>${label}</button>`)}
+    <span>${shown.text}</span>
+    ${shown.actions.map(({ label, act }) => html`<button type="button" class="link" onClick=${act}>${label}</button>`)}
   </div>`;
 }
 

@@ -2,14 +2,15 @@
 // A plant that somebody changed after it was displayed is kept.
 
 import { create, isSame, read, remove } from './plants.js';
-import { drop, list, put } from './list.js';
+import { drop, list, load, put, show } from './list.js';
 import { Patient, each } from './wait.js';
-import { announce, ask } from './notice.js';
+import { changed } from './count.js';
+import { announce, ask, undo } from './notice.js';
 import { copy } from './copy.js';
 import { counted } from './text.js';
-import { may } from './session.js';
+import { may, session } from './session.js';
 import { sentence } from './messages.js';
-import { trackJob } from './unsaved.js';
+import { isEditing, trackJob } from './unsaved.js';
 import { Failure, writePlant } from './api.js';
 
 const IN_FLIGHT = 4;
@@ -38,7 +39,7 @@ async function removeOne(plant, job) {
     await job.send(() => remove(plant.id, etag).catch((failure) => {
       // The plant was there a moment ago: an attempt without a response has removed
       // it. Browsers also repeat a DELETE by themselves.
-      if (failure.status === 404) return;
+      if (failure.status === 404) return changed(-1);
       maybe ||= failure.status === 0 || failure.number === '50302';
       throw failure;
     }));
@@ -51,12 +52,17 @@ async function removeOne(plant, job) {
   }
 }
 
+const removing = new Set(); // ids; a second click on a row changes nothing
+
 // removePlants removes plants of the page and reports those that are kept. It
 // returns false if the user is asked and says no.
-export async function removePlants(plants) {
+export async function removePlants(chosen) {
+  const plants = chosen.filter(({ id }) => !removing.has(id));
+  if (plants.length === 0) return false;
   // Undo needs the scope to create. Without it, ask first.
   if (!may('create') && !(await ask(`Remove ${named(plants).replace('Plant', 'plant')}? This token cannot create plants, so there is no undo.`,
     { yes: 'Remove', no: 'Keep' }))) return false;
+  for (const { id } of plants) removing.add(id);
   const done = trackJob();
   const removed = [];
   const undoable = [];
@@ -80,17 +86,40 @@ export async function removePlants(plants) {
   } catch {
     return true; // signed out
   } finally {
+    for (const { id } of plants) removing.delete(id);
     done();
   }
   drop(gone);
-  const undo = { label: 'Undo', act: () => restore(undoable.toSorted(byId)) };
   list.update({ problems: lines.length ? { title: `${counted(lines.length, 'plant')} not removed`, lines } : null });
-  announce(removed.length ? `${named(removed)} ${are(removed)} removed.` : undoable.length && 'The outcome is unknown.', {
-    actions: may('create') && undoable.length ? [undo] : [],
-    seconds: UNDO_SECONDS,
-  });
+  announce();
+  if (!may('create')) announce(removed.length > 0 && removedText(removed));
+  else if (undoable.length) offerUndo(removed, undoable);
   return true;
 }
+
+const removedText = (removed) => `${named(removed)} ${are(removed)} removed.`;
+
+// offerUndo adds plants to those that Undo restores, until the notice has been
+// displayed for UNDO_SECONDS without another removal.
+function offerUndo(removed, undoable) {
+  const before = undo.get() ?? { removed: [], undoable: [] };
+  const ids = new Set(undoable.map(({ id }) => id));
+  const add = (earlier, now) => [...earlier.filter(({ id }) => !ids.has(id)), ...now];
+  const all = { removed: add(before.removed, removed), undoable: add(before.undoable, undoable) };
+  const act = () => {
+    undo.set(null);
+    restore(all.undoable.toSorted(byId));
+  };
+  undo.set({
+    ...all,
+    text: all.removed.length ? removedText(all.removed) : 'The outcome is unknown.',
+    actions: [{ label: 'Undo', act }],
+    seconds: UNDO_SECONDS,
+  });
+}
+
+// Plants of another token are not restored with this one.
+session.watch(() => undo.set(null));
 
 // restore creates removed plants again. Those whose id belongs to another plant by
 // now are reported, with their content to copy.
@@ -99,11 +128,12 @@ async function restore(plants) {
   announce(`Restoring ${counted(plants.length, 'plant')}…`, { seconds: 600 });
   const lost = [];
   const lines = [];
+  let hidden = false;
   const job = patient('restore');
   await each(plants, IN_FLIGHT, async (plant) => {
     try {
       await job.send(() => create(plant));
-      put(plant);
+      if (!put(plant)) hidden = true;
     } catch (failure) {
       lost.push(plant);
       lines.push(`Plant ${plant.id}: ${failure.number === '40009' ? 'Its id belongs to another plant by now.' : sentence(failure)}`);
@@ -111,7 +141,9 @@ async function restore(plants) {
   });
   done();
   const back = plants.filter((plant) => !lost.includes(plant));
-  announce(back.length ? `${named(back)} ${are(back)} restored.` : undefined);
+  const text = back.length ? `${named(back)} ${are(back)} restored.` : undefined;
+  announce(text);
+  if (hidden && (await isElsewhere(back))) announce(text, { actions: [{ label: 'Show it', act: () => show({ q: back[0].id }) }] });
   if (lost.length) {
     list.update({
       problems: {
@@ -121,4 +153,12 @@ async function restore(plants) {
       },
     });
   }
+}
+
+// isElsewhere loads a search again, since the service decides what it finds, and
+// reports whether the only restored plant is not in the list.
+async function isElsewhere(plants) {
+  if (list.get().q && isEditing()) list.update({ changed: true });
+  else if (list.get().q) await load();
+  return plants.length === 1 && !list.get().plants.some(({ id }) => id === plants[0].id);
 }

@@ -119,6 +119,37 @@ func TestSmallRate(t *testing.T) {
 	p.wantEmptyConsole()
 }
 
+// A search that needs several requests ends with a token that may send one at a time. What was received is kept.
+func TestSearchWithSmallestBurst(t *testing.T) {
+	s := serve(t)
+	s.create(t, `{"id":12,"name":"Aloe"}`, `{"id":13,"name":"No. 12"}`, `{"id":60,"name":"Tree aloe"}`)
+	var first atomic.Int32
+	address := s.proxy(t, func(forward http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			query := r.URL.Query()
+			if query.Get("q") == "aloe" && query.Get("after") == "" {
+				// A real search ends a page after 10,000 plants. This one ends after the first.
+				query.Set("limit", "1")
+				r.URL.RawQuery = query.Encode()
+				first.Add(1)
+			}
+			forward.ServeHTTP(w, r)
+		})
+	})
+	p := newPage(t)
+	p.goTo(address + "/")
+	p.enter(testkit.IssueToken(t, s.db, "--name", "slow", "--rate", "20/m", "--burst", "1"))
+	p.wantIDs("12", "13", "60")
+	p.typeIn("#search-text", "12")
+	p.wantIDs("12", "13")
+	p.typeIn("#search-text", "aloe")
+	p.wantIDs("12", "60")
+	if n := first.Load(); n > 2 {
+		t.Errorf("the first page of the search was requested %d times, want once, or twice after a wait", n)
+	}
+	p.wantEmptyConsole()
+}
+
 // An action that must wait for the rate of the token says how long, and goes on by itself.
 func TestWaitForRate(t *testing.T) {
 	s := serve(t)

@@ -283,6 +283,87 @@ func TestRemoveWithoutResponse(t *testing.T) {
 	p.wantEmptyConsole()
 }
 
+// Undo restores all plants that were removed one after the other, and another notice does not replace it.
+func TestUndoSeveral(t *testing.T) {
+	s := serve(t)
+	s.create(t, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern","tag":"green"}`, `{"id":3,"name":"Ficus"}`,
+		`{"id":4,"name":"Pilea"}`)
+	p := openConsole(t, s)
+	p.click(row("1") + " .remove")
+	p.wantVisible("#status span", "Plant 1 is removed.")
+	// The next row moves under the pointer of a user who clicks twice.
+	p.click(row("2") + " .remove")
+	p.wantVisible("#status span", "2 plants are removed.")
+	p.click(row("4") + " .disclose")
+	p.click(".copy-id")
+	p.wantVisible("#status div:nth-child(2) span") // Whether it can copy depends on the browser.
+	p.add("5", "Olea", "")
+	p.wantVisible("#status span", "Plant 5 is in the store.")
+	p.click(row("3") + " .remove")
+	p.wantVisible("#status span", "3 plants are removed.")
+	p.wantIDs("4", "5")
+	p.click("#status button", "Undo")
+	p.wantIDs("1", "2", "3", "4", "5")
+	p.wantGone("#status button")
+	s.want(t, "1", 200, `{"id":1,"name":"Aloe"}`)
+	s.want(t, "2", 200, `{"id":2,"name":"Fern","tag":"green"}`)
+	s.want(t, "3", 200, `{"id":3,"name":"Ficus"}`)
+
+	p.click(row("1") + " .remove") // What is restored is not counted again.
+	p.wantVisible("#status span", "Plant 1 is removed.")
+	p.click("#sign-out")
+	p.wantGone("#status span") // Another token must not restore it.
+	p.wantEmptyConsole()
+}
+
+// Two clicks on one button remove one plant, without a failure.
+func TestRemoveTwice(t *testing.T) {
+	s := serve(t)
+	s.create(t, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
+	p := openConsole(t, s)
+	p.wantIDs("1", "2")
+	eval[any](p, `((button) => { button.click(); button.click(); })(document.querySelector('`+row("1")+` .remove'))`)
+	p.wantVisible("#status span", "Plant 1 is removed.")
+	p.wantIDs("2")
+	p.wantGone("#list-error .failure")
+	p.wantEmptyConsole()
+}
+
+// A restored plant is where it was: in a search, and at both ends of a page.
+func TestUndoShowsPlant(t *testing.T) {
+	s := serve(t)
+	for id := range 30 {
+		s.create(t, fmt.Sprintf(`{"id":%d,"name":"Plant %d"}`, id, id))
+	}
+	p := openConsole(t, s)
+	p.goTo(s.URL + "/#rows=10&after=9")
+	p.do(chromedp.Reload())
+	page := []string{"10", "11", "12", "13", "14", "15", "16", "17", "18", "19"}
+	p.wantIDs(page...)
+	for _, id := range []string{"10", "19"} {
+		p.click(row(id) + " .remove")
+		p.wantGone(row(id))
+		p.click("#status button", "Undo")
+		p.wantIDs(page...)
+	}
+	p.typeIn("#search-text", "plant 2")
+	found := []string{"2", "20", "21", "22", "23", "24", "25", "26", "27", "28"}
+	p.wantIDs(found...)
+	p.click(row("22") + " .remove")
+	p.wantGone(row("22"))
+	p.click("#status button", "Undo")
+	p.wantIDs(found...)
+
+	p.click(row("22") + " .remove")
+	p.wantGone(row("22"))
+	p.typeIn("#search-text", "plant 1")
+	p.wantVisible(row("10"))
+	p.click("#status button", "Undo")
+	p.click("#status button", "Show it")
+	p.wantIDs("22")
+	p.wantEmptyConsole()
+}
+
 // Leaving an edit that is not saved asks first: for another page of the list, a search, and another site.
 func TestUnsavedEdit(t *testing.T) {
 	s := serve(t)
