@@ -16,6 +16,8 @@ export const ROWS = [10, 20, 50, 100];
 // whether to go on.
 const MOST_REQUESTS = 4;
 
+const LONGEST_SEARCH = 1000; // characters; the service limits the length of a URL
+
 const start = {
   q: '',
   rows: 20,
@@ -129,6 +131,7 @@ async function run(work) {
 export function load() {
   return run(async (request) => {
     const { q, rows, cursors, generation } = list.get();
+    if (q.length > LONGEST_SEARCH) throw new Failure(`The search is too long. Shorten it to ${LONGEST_SEARCH} characters.`);
     const after = cursors.at(-1);
     const first = await fetchFirst(request);
     const page = await fetchPage(after, rows, request, { count: !q && after === null });

@@ -49,6 +49,11 @@ func TestSearch(t *testing.T) {
 	p.wantIDs("-7")
 	p.typeIn("#search-text", "99999999999999999999") // not an int64
 	p.wantText("#empty p", "No plant matches 99999999999999999999.")
+	eval[any](p, `((field) => {
+		field.value = 'x'.repeat(100_000);
+		field.form.requestSubmit();
+	})(document.querySelector('#search-text'))`)
+	p.wantVisible("#list-error bdi", "The search is too long. Shorten it to 1000 characters.")
 	p.typeIn("#search-text", "nothing like it")
 	p.wantText("#empty p", "No plant matches nothing like it.")
 	p.click("#empty button", "Show all plants")
