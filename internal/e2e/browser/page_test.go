@@ -69,6 +69,11 @@ func openTab(t *testing.T, parent context.Context, limit time.Duration, options 
 	p := &page{t: t, ctx: ctx}
 	// Otherwise keys are lost while another window has the focus.
 	call(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	// A slow machine must not miss a notice, which the page shows for 8 or 10 seconds.
+	call(p, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `{
+		const start = window.setTimeout;
+		window.setTimeout = (f, ms, ...rest) => start(f, ms === 8000 || ms === 10000 ? 300000 : ms, ...rest);
+	}`})
 
 	collectors := p.collect()
 	t.Cleanup(func() {

@@ -321,19 +321,6 @@ func TestUndoSeveral(t *testing.T) {
 	p.wantEmptyConsole()
 }
 
-// Two clicks on one button remove one plant, without a failure.
-func TestRemoveTwice(t *testing.T) {
-	s := serve(t)
-	s.create(t, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
-	p := openConsole(t, s)
-	p.wantIDs("1", "2")
-	eval[any](p, `((button) => { button.click(); button.click(); })(document.querySelector('`+row("1")+` .remove'))`)
-	p.wantVisible("#status span", "Plant 1 is removed.")
-	p.wantIDs("2")
-	p.wantGone("#list-error .failure")
-	p.wantEmptyConsole()
-}
-
 // A restored plant is where it was: in a search, and at both ends of a page.
 func TestUndoShowsPlant(t *testing.T) {
 	s := serve(t)
