@@ -159,9 +159,7 @@ func TestWaitForRate(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			key := r.Method + " " + r.URL.Query().Get("q")
 			if _, again := refused.LoadOrStore(key, true); !again && (key == "GET fern" || r.Method != "GET") {
-				w.Header().Set("Retry-After", "2")
-				w.WriteHeader(http.StatusTooManyRequests)
-				fmt.Fprint(w, `{"error":42901,"message":"the token exceeded its rate"}`)
+				refuse(w)
 				return
 			}
 			forward.ServeHTTP(w, r)
@@ -174,12 +172,12 @@ func TestWaitForRate(t *testing.T) {
 	p.typeIn("#search-text", "fern")
 	p.wantVisible("#list-error bdi", "This token has used up its requests for now.")
 	p.waitFor("the time to wait",
-		`/^Continuing in [12] s[.]$/.test(document.querySelector('#list-error .retry')?.textContent)`,
+		`/^Continuing in [1-5] s[.]$/.test(document.querySelector('#list-error .retry')?.textContent)`,
 		`document.body?.innerText`)
 	p.wantIDs("2")
 	p.wantGone("#list-error .failure")
 	p.add("3", "Pilea", "")
-	p.waitFor("the time to wait", `/Continuing in [12] s[.]$/.test(document.querySelector('#waiting')?.textContent)`,
+	p.waitFor("the time to wait", `/Continuing in [1-5] s[.]$/.test(document.querySelector('#waiting')?.textContent)`,
 		`document.body?.innerText`)
 	p.wantText("#status span", "Plant 3 is in the store.")
 	s.want(t, "3", 200, `{"id":3,"name":"Pilea"}`)

@@ -109,6 +109,14 @@ func (s service) proxy(t *testing.T, wrap func(forward http.Handler) http.Handle
 	return server.URL
 }
 
+// refuse responds as the service does to a token that exceeded its rate. A page must not wait so briefly that a slow
+// machine misses it.
+func refuse(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "5")
+	w.WriteHeader(http.StatusTooManyRequests)
+	fmt.Fprint(w, `{"error":42901,"message":"the token exceeded its rate"}`)
+}
+
 // waitFor waits until a condition holds. found describes the current state for the error.
 func waitFor(t *testing.T, limit time.Duration, what string, holds func() (ok bool, found string)) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -62,9 +61,7 @@ func TestOtherStore(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == "POST" {
 				creates.Add(1)
-				w.Header().Set("Retry-After", "3")
-				w.WriteHeader(http.StatusTooManyRequests)
-				fmt.Fprint(w, `{"error":42901,"message":"the token exceeded its rate"}`)
+				refuse(w)
 				return
 			}
 			forward.ServeHTTP(w, r)
@@ -89,7 +86,7 @@ func TestOtherStore(t *testing.T) {
 		t.Errorf("the other store opens at %s", hash)
 	}
 	before := creates.Load()
-	time.Sleep(5 * time.Second) // longer than the create would wait
+	time.Sleep(7 * time.Second) // longer than the create would wait
 	if now := creates.Load(); now != before {
 		t.Errorf("%d creates were sent to the other store", now-before)
 	}
