@@ -1,0 +1,151 @@
+package systemd
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// listen is the socket of a manager.
+func listen(t *testing.T, name string) *net.UnixConn {
+	t.Helper()
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// receive returns the next message, or "" if there is none for so long.
+func receive(t *testing.T, c *net.UnixConn, within time.Duration) string {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(within))
+	b := make([]byte, 4096)
+	n, _ := c.Read(b)
+	return string(b[:n])
+}
+
+func environment(pairs ...string) func(string) string {
+	return func(name string) string {
+		for _, p := range pairs {
+			if value, ok := strings.CutPrefix(p, name+"="); ok {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+func TestMessages(t *testing.T) {
+	for _, name := range []string{filepath.Join(t.TempDir(), "socket"), "@plantstore-test-" + strconv.Itoa(os.Getpid())} {
+		socket := listen(t, name)
+		m, err := Connect(environment("NOTIFY_SOCKET=" + name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Ready("serving")
+		m.Stopping("draining")
+		m.Watchdog(t.Context(), "") // returns at once: the manager expects nothing
+		for _, want := range []string{"READY=1\nSTATUS=serving", "STOPPING=1\nSTATUS=draining"} {
+			if got := receive(t, socket, time.Minute); got != want {
+				t.Errorf("%s: got %q, want %q", name, got, want)
+			}
+		}
+	}
+}
+
+func TestWithoutManager(t *testing.T) {
+	m, err := Connect(environment("WATCHDOG_USEC=1000"))
+	if m != nil || err != nil {
+		t.Errorf("Connect() = %v, %v", m, err)
+	}
+	m.Ready("x")
+	m.Stopping("x")
+	m.Watchdog(t.Context(), "")
+	absent := filepath.Join(t.TempDir(), "absent")
+	if _, err := Connect(environment("NOTIFY_SOCKET=" + absent)); err == nil || !strings.Contains(err.Error(), absent) {
+		t.Errorf("Connect() to an absent socket: %v", err)
+	}
+}
+
+func TestWatchdogSettings(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "socket")
+	listen(t, name)
+	for env, want := range map[string]time.Duration{
+		"WATCHDOG_USEC=30000000":                                      30 * time.Second,
+		"WATCHDOG_USEC=5 WATCHDOG_PID=" + strconv.Itoa(os.Getpid()):   5 * time.Microsecond,
+		"WATCHDOG_USEC=5 WATCHDOG_PID=" + strconv.Itoa(os.Getpid()+1): 0, // it is for another process
+		"WATCHDOG_USEC=nonsense":                                      0,
+		"":                                                            0,
+	} {
+		m, err := Connect(environment(append(strings.Fields(env), "NOTIFY_SOCKET="+name)...))
+		if err != nil || m.watchdog != want {
+			t.Errorf("%s: %v, %v, want %v", env, m.watchdog, err, want)
+		}
+	}
+}
+
+// The manager hears of a service that responds, and not of one that fails or hangs.
+func TestWatchdog(t *testing.T) {
+	var status atomic.Int32
+	var hangs atomic.Bool
+	status.Store(200)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hangs.Load() {
+			<-r.Context().Done()
+		}
+		w.WriteHeader(int(status.Load()))
+	}))
+	defer s.Close()
+	name := filepath.Join(t.TempDir(), "socket")
+	socket := listen(t, name)
+	m, err := Connect(environment("NOTIFY_SOCKET="+name, "WATCHDOG_USEC=400000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.Watchdog(ctx, s.URL)
+	}()
+	alive := func() {
+		t.Helper()
+		for range 3 {
+			if got := receive(t, socket, time.Minute); got != "WATCHDOG=1" {
+				t.Fatalf("got %q", got)
+			}
+		}
+	}
+	silent := func(what string) {
+		t.Helper()
+		for start := time.Now(); receive(t, socket, 2*time.Second) != ""; { // those that were sent before
+			if time.Since(start) > time.Minute {
+				t.Fatalf("%s: the process counts as alive", what)
+			}
+		}
+	}
+	alive()
+	status.Store(500)
+	silent("an error")
+	status.Store(200)
+	alive()
+	hangs.Store(true)
+	silent("no response")
+	hangs.Store(false)
+	alive()
+	cancel()
+	<-ended
+	if !isAlive(nil, "") {
+		t.Error("without a URL, the process is not alive")
+	}
+}
