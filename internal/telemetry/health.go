@@ -48,7 +48,7 @@ func (h *Health) Handler() http.Handler {
 		if h.stopping.Load() {
 			reasons = append(reasons, "the service is stopping")
 		}
-		if err := h.ready(); err != nil {
+		if err := h.Ready(); err != nil {
 			reasons = append(reasons, err.Error())
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -65,9 +65,9 @@ func (h *Health) Handler() http.Handler {
 	return mux
 }
 
-// ready returns the result of the check in progress, or of a new one. It does not wait longer than
+// Ready returns the result of the check in progress, or of a new one. It does not wait longer than
 // readyTimeout after the start of the check: waiting requests would use up the connections that /livez needs.
-func (h *Health) ready() error {
+func (h *Health) Ready() error {
 	run, lastErr := h.startOrJoin()
 	select {
 	case <-run.done:

@@ -1,4 +1,4 @@
-// Package telemetry shows the service to its operator: logs and health.
+// Package telemetry shows the service to its operator: logs, health, metrics and traces.
 package telemetry
 
 import (
