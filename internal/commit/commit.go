@@ -36,6 +36,30 @@ type Options struct {
 	// Shard returns the numbers of the server and of the shard that keep a plant, as store.Plants does; nil if
 	// there is only one.
 	Shard func(*plant.Record) (server, shard int)
+
+	// Observe is called after every commit; it may be nil.
+	Observe func(Commit)
+
+	// ObserveCreate is called with the context of a create after its batch has ended; it may be nil.
+	ObserveCreate func(context.Context, Wait)
+}
+
+// Wait is what is known of a create at its end, for traces.
+type Wait struct {
+	Joined  time.Time // when the create was queued
+	Started time.Time // when its commit started; zero if it did not
+	Ended   time.Time
+	Plants  int // in the batch
+	Err     error
+}
+
+// Commit is what is known of a batch at the end of its commit, for metrics.
+type Commit struct {
+	Plants   int
+	Outcomes []plant.Outcome // nil if Err is not nil; must not be kept or changed
+	Err      error
+	Start    time.Time
+	Took     time.Duration
 }
 
 // Committer groups creates into batches. It is safe for concurrent use.
@@ -61,9 +85,10 @@ type batch struct {
 	timeout *time.Timer // ends the wait of the callers
 	wait    *time.Timer // sets overdue; nil with a single lane
 
-	done     chan struct{} // closed when outcomes and err are set
-	outcomes []plant.Outcome
-	err      error
+	done       chan struct{} // closed when outcomes, err and end are set
+	outcomes   []plant.Outcome
+	err        error
+	start, end time.Time // of the commit; start is zero until then
 
 	started, finished, overdue bool // guarded by Committer.mu
 }
@@ -83,6 +108,13 @@ func New(store Store, opts Options) *Committer {
 // Queue returns how many plants may wait at most.
 func (c *Committer) Queue() int { return c.opts.Queue }
 
+// Waiting returns how many plants wait for a lane.
+func (c *Committer) Waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting
+}
+
 // Create stores a plant and returns its outcome once that would survive power loss.
 //
 // It stores nothing if ctx has ended when it is called. Later the end of ctx changes nothing: the plant is part
@@ -94,11 +126,18 @@ func (c *Committer) Create(ctx context.Context, record plant.Record) (plant.Outc
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	var joined time.Time
+	if c.opts.ObserveCreate != nil {
+		joined = time.Now()
+	}
 	b, i, err := c.join(record)
 	if err != nil {
 		return 0, err
 	}
 	<-b.done
+	if c.opts.ObserveCreate != nil {
+		c.opts.ObserveCreate(ctx, Wait{joined, b.start, b.end, len(b.records), b.err})
+	}
 	if b.err != nil {
 		return 0, b.err
 	}
@@ -192,6 +231,6 @@ func (b *batch) finish(outcomes []plant.Outcome, err error) bool {
 		return false
 	}
 	b.finished = true
-	b.outcomes, b.err = outcomes, err
+	b.outcomes, b.err, b.end = outcomes, err, time.Now()
 	return true
 }

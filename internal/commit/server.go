@@ -95,7 +95,11 @@ func (s *server) runLane() {
 			return
 		}
 		outcomes, err := s.commit(b.records)
+		took := time.Since(b.start)
 		s.finish(b, outcomes, err)
+		if s.opts.Observe != nil {
+			s.opts.Observe(Commit{len(b.records), outcomes, err, b.start, took})
+		}
 	}
 }
 
@@ -145,7 +149,7 @@ func (s *server) take() *batch {
 	s.queue = slices.Delete(s.queue, i, i+1)
 	s.leave(b)
 	n := len(b.records)
-	b.started = true
+	b.started, b.start = true, time.Now()
 	s.state.active++
 	s.state.inFlight += n
 	s.lastBatch.Store(int64(n))

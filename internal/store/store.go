@@ -21,11 +21,26 @@ type Store interface {
 	// operator the reason.
 	Check(ctx context.Context) error
 
+	// Stats returns what is known now. It does not wait for the database.
+	Stats() Stats
+
 	// Lanes returns how many batches should be in flight at once on one server.
 	Lanes() int
 
 	// Close waits for writes in flight and releases the database.
 	Close() error
+}
+
+// Stats is the state of an open database, for metrics.
+type Stats struct {
+	Engine   string // sqlite or postgresql
+	Bytes    int64  // size of the database; 0 if it is unknown
+	WALBytes int64  // size of the WAL; -1 if it is unknown
+	Stopped  bool   // nothing is written until the service is started again
+
+	UsedConns, IdleConns, MaxConns int // connections to the database; SQLite: those that read
+
+	Nodes map[string]int64 // nodes of a cluster by state: ok, down, unsafe or unknown; nil for a single server
 }
 
 // Plants keeps plants. (Store, ID) names one plant.
@@ -88,4 +103,12 @@ type Tokens interface {
 	// RevokeToken revokes the token of that name; a token that is already revoked keeps its
 	// time. If no token has the name, the error is token.ErrUnknown.
 	RevokeToken(ctx context.Context, name string, at time.Time) error
+
+	// ChangeToken gives the token was the name, scopes, expiry and rate of to and, if add is not nil, stores that token
+	// too, in one transaction. If the name, scopes or expiry are no longer those of was, or the token is revoked, the
+	// error is token.ErrChanged; if another token has a new name, it is token.ErrNameTaken.
+	ChangeToken(ctx context.Context, was, to token.Token, add *token.Token) error
+
+	// RecordUses stores when tokens were last used, unless a later use is stored. Unknown tokens are ignored.
+	RecordUses(ctx context.Context, uses []token.Use) error
 }

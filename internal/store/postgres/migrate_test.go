@@ -35,8 +35,8 @@ func TestConcurrentMigrations(t *testing.T) {
 		close(start)
 		wg.Wait()
 		rows := sqlQuery(t, address, "SELECT version FROM plantstore_schema ORDER BY version")
-		if len(rows) != 2 || rows[0][0] != "1" || rows[1][0] != "2" {
-			t.Errorf("plantstore_schema = %v, want the versions 1 and 2", rows)
+		if fmt.Sprint(rows) != "[[1] [2] [3]]" {
+			t.Errorf("plantstore_schema = %v, want the versions 1 to 3", rows)
 		}
 	}
 }
@@ -50,9 +50,9 @@ func sqlQuery(t *testing.T, address, sql string) [][]string {
 func TestNewerSchemaIsRefused(t *testing.T) {
 	address := pgtest.Database(t)
 	openStore(t, address).Close()
-	sqlQuery(t, address, "INSERT INTO plantstore_schema (version) VALUES (3)")
+	sqlQuery(t, address, "INSERT INTO plantstore_schema (version) VALUES (4)")
 	wantOpenError(t, address,
-		"its schema has version 3 and this program supports versions up to 2; start the newer program")
+		"its schema has version 4 and this program supports versions up to 3; start the newer program")
 }
 
 // A database of version 0 has only the table of versions.
@@ -98,16 +98,39 @@ func TestMigrationWaitsForAnother(t *testing.T) {
 	}
 }
 
-// Version 2 added rates. Tokens of version 1 have none, and a process of that version keeps working, with
-// statements that it has prepared before.
-func TestVersion1IsMigrated(t *testing.T) {
+// Version 2 added rates and version 3 the last use. Tokens of earlier versions have none, and a process of such a
+// version keeps working, with statements that it has prepared before.
+func TestEarlierVersionsAreMigrated(t *testing.T) {
 	t.Parallel()
-	address := pgtest.Database(t)
-	first, err := schema.ReadFile("schema/0001_plants_and_tokens.sql")
+	files, err := schema.ReadDir("schema")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sqlQuery(t, address, createVersions+";"+string(first)+"; INSERT INTO plantstore_schema (version) VALUES (1)")
+	script := createVersions
+	for i, file := range files[:len(files)-1] {
+		text, err := schema.ReadFile("schema/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		script += fmt.Sprintf(";%s; INSERT INTO plantstore_schema (version) VALUES (%d)", text, i+1)
+		t.Run(file.Name(), func(t *testing.T) {
+			address := pgtest.Database(t)
+			sqlQuery(t, address, script)
+			testMigrate(t, address)
+		})
+	}
+}
+
+// The migration changes a table that Citus has copied to every node.
+func TestVersion2IsMigratedOnCitus(t *testing.T) {
+	address := distributed(t, "id")
+	c, name := pgtest.SharedCluster(t), databaseOf(t, address)
+	c.Query(t, name, "ALTER TABLE tokens DROP COLUMN last_used")
+	c.Query(t, name, "DELETE FROM plantstore_schema WHERE version = 3")
+	testMigrate(t, address)
+}
+
+func testMigrate(t *testing.T, address string) {
 	older, err := pgx.Connect(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
@@ -126,15 +149,16 @@ func TestVersion1IsMigrated(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found, err := pgx.CollectRows(rows, pgx.RowToMap); err != nil || len(found) != 1 || found[0]["name"] != name {
-			t.Fatalf("a process of version 1 finds %v, %v", found, err)
+			t.Fatalf("a process of an earlier version finds %v, %v", found, err)
 		}
 	}
 	use("before")
 	s := openStore(t, address)
 	use("after")
 	all, err := s.Tokens(t.Context())
-	if err != nil || len(all) != 2 || all[0].Rate != (rate.Limit{}) || all[1].Rate != (rate.Limit{}) {
-		t.Errorf("Tokens() = %v, %v, want the two of version 1, without a rate", all, err)
+	if err != nil || len(all) != 2 || all[0].Rate != (rate.Limit{}) || all[1].Rate != (rate.Limit{}) ||
+		!all[0].LastUsed.IsZero() || !all[1].LastUsed.IsZero() {
+		t.Errorf("Tokens() = %v, %v, want the two of the earlier version, without a rate and a use", all, err)
 	}
 }
 

@@ -261,6 +261,7 @@ type nodeMonitor struct {
 	opts    Options
 	layout  func(context.Context, *pgx.Conn) error
 	current atomic.Pointer[error] // of nodesError
+	counts  atomic.Pointer[map[string]int64]
 	stop    context.CancelFunc
 	stopped chan struct{}
 }
@@ -273,6 +274,7 @@ func (s *Store) monitorNodes(ctx context.Context, config *pgx.ConnConfig) (*node
 	}
 	nodes, err := m.conn.nodes(ctx)
 	if err == nil {
+		m.count(nodes, nil)
 		err = nodesError(nodes, s.opts)
 		m.current.Store(&err)
 		err = m.unsafe()
@@ -296,6 +298,7 @@ func (m *nodeMonitor) run(ctx context.Context) {
 		case <-time.After(nodePeriod):
 		}
 		nodes, err := m.conn.nodes(ctx)
+		m.count(nodes, err)
 		if err == nil {
 			_ = m.layout(ctx, m.conn.conn) // after a failure it stays as it was, which is safe: see layout
 			err = nodesError(nodes, m.opts)

@@ -34,7 +34,10 @@ type Store struct {
 	opened        time.Time
 	lastDuplicate atomic.Int64 // when insertNew last found an existing id, in nanoseconds since opened
 
+	size databaseBytes
+
 	lanes int // for each server
+	conns int // in use at most
 	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads. On
 	// Citus, lookups of tokens have their own too: reads of plants on a node that hangs would delay creates on others.
 	createSlots, otherSlots, tokenSlots chan struct{}
@@ -89,10 +92,10 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
 	if err := s.prepare(ctx, config.ConnConfig); err != nil {
 		return err
 	}
-	conns := s.divideConns(int(config.MaxConns))
+	s.conns = s.divideConns(int(config.MaxConns))
 	// A connection that is being closed counts for the pool, and on a network that hangs closing takes
 	// seconds. So the pool may have twice as many, and the semaphores bound those in use.
-	config.MaxConns = int32(2 * conns)
+	config.MaxConns = int32(2 * s.conns)
 	config.PingTimeout = pingTimeout
 	settings := takeSettings(config.ConnConfig)
 	if s.citus {

@@ -40,6 +40,12 @@ var allowed = map[string]string{
 	"removePlant":   "DELETE FROM plants WHERE store = $1 AND id = $2",
 	"removeIfEqual": "DELETE FROM plants WHERE store = $1 AND id = $2 AND name = $3 AND tag IS NOT DISTINCT FROM $4",
 
+	// Of the catalog only.
+	"selectDoctor": "SELECT clock_timestamp(), coalesce(string_agg(privilege || ' ON ' || name, ', '), '') " +
+		"FROM (VALUES ('plants', 'SELECT'), ('plants', 'INSERT'), ('plants', 'UPDATE'), ('plants', 'DELETE'), " +
+		"('tokens', 'SELECT'), ('tokens', 'INSERT'), ('tokens', 'UPDATE')) AS needed (name, privilege) " +
+		"WHERE NOT has_table_privilege(to_regclass(name), privilege)",
+
 	// Statements of ReadStatus.
 	"countEveryPlant": "SELECT count(*) FROM plants",
 	"selectSize": "SELECT pg_total_relation_size('plants'), reltuples::bigint FROM pg_class " +

@@ -42,7 +42,7 @@ func TestReadStatus(t *testing.T) {
 	create(t, openStore(t, address), plantRecords(10)...)
 	s = readStatus(t, address)
 	want := settings{"on", "on", "on", "UTF8"}
-	if s.Schema != 2 || s.Plants != 10 || !s.PlantsExact || s.Bytes == 0 || s.Nodes[0].Settings != want ||
+	if s.Schema != 3 || s.Plants != 10 || !s.PlantsExact || s.Bytes == 0 || s.Nodes[0].Settings != want ||
 		s.Nodes[0].State != "ok" || s.Distribution != nil {
 		t.Errorf("ReadStatus() = %+v", s)
 	}

@@ -15,6 +15,7 @@ const (
 	// page are not counted, so that the WAL can grow to three times that.
 	maxWALBytes  = 4000 * pageSize
 	restartWait  = 100 * time.Millisecond
+	restartPause = time.Second // after a wait that did not help
 	restartPages = 2 * maxWALBytes / pageSize
 )
 
@@ -25,15 +26,22 @@ func (w *writer) countBytes(p plant.Plant) { w.walBytes += int64(pageSize + p.Si
 // the file fails. What has just been committed is safe in the WAL either way.
 //
 // The WAL restarts from its beginning when no reader uses it. If readers always do, and it has grown to
-// restartPages, checkpoint waits for them for restartWait, during which nothing is written.
+// restartPages, checkpoint waits for them for restartWait, during which nothing is written. If they did not
+// end, as during a backup, it waits again after restartPause.
 func (w *writer) checkpoint() {
 	w.walBytes = 0
-	pages := 0
-	err := w.copyWAL("PASSIVE", &pages)
-	if err == nil && pages > restartPages {
+	pages, start := 0, time.Now()
+	_, err := w.copyWAL("PASSIVE", &pages)
+	if err == nil && pages > restartPages && time.Since(w.waited) > restartPause {
+		var busy bool
 		w.conn.SetBusyTimeout(restartWait)
-		err = w.copyWAL("RESTART", &pages)
+		if busy, err = w.copyWAL("RESTART", &pages); busy {
+			w.waited = time.Now()
+		}
 		w.conn.SetBusyTimeout(busyTimeout)
+	}
+	if observe := w.observeCheckpoint.Load(); observe != nil {
+		(*observe)(time.Since(start), err)
 	}
 	code := sqlite.ErrCode(err)
 	switch code.ToPrimary() {
@@ -46,15 +54,15 @@ func (w *writer) checkpoint() {
 	}
 }
 
-// copyWAL runs a checkpoint and sets pages to the size of the WAL.
-func (w *writer) copyWAL(mode string, pages *int) error {
+// copyWAL runs a checkpoint, sets pages to the size of the WAL, and reports whether readers kept it from completing.
+func (w *writer) copyWAL(mode string, pages *int) (busy bool, err error) {
 	for row, err := range query(w.conn, "PRAGMA wal_checkpoint("+mode+")") {
 		if err != nil {
-			return err
+			return false, err
 		}
-		*pages = row.ColumnInt(1)
+		busy, *pages = row.ColumnBool(0), row.ColumnInt(1)
 	}
-	return nil
+	return busy, nil
 }
 
 // updateReadMark reads, so that the index of the WAL gets a read mark for the last commit. Otherwise the next

@@ -62,7 +62,7 @@ func TestDamagedValues(t *testing.T) {
 	put("DROP TABLE plants")
 	put("DROP TABLE tokens")
 	put("CREATE TABLE plants (store, id, name, tag, UNIQUE (store, id))")
-	put("CREATE TABLE tokens (name, hash, store, scopes, tail, created, expires, revoked, rate, burst)")
+	put("CREATE TABLE tokens (name, hash, store, scopes, tail, created, expires, revoked, rate, burst, last_used)")
 	wantDamaged := func(what, column string, err error) {
 		t.Helper()
 		if got := s.Check(t.Context()); got == nil || err == nil || got.Error() != err.Error() {

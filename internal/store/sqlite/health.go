@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,9 +44,9 @@ func (w *writer) checkWritable() error {
 // each commit and makes three system calls.
 func (w *writer) missingFile() string {
 	switch {
-	case !names(w.path, w.file):
+	case !names(w.path, w.file, &w.fileSize):
 		return fileRemoved
-	case w.wal != nil && !names(w.target+walSuffix, w.wal):
+	case w.wal != nil && !names(w.target+walSuffix, w.wal, &w.walSize):
 		return walRemoved
 	case !w.sharesIndex():
 		return shmRemoved
@@ -55,17 +56,24 @@ func (w *writer) missingFile() string {
 
 // sharesIndex reports whether other processes use the same index of the WAL. Its locks are those between processes:
 // without them, another process may write to the same part of the WAL.
-func (w *writer) sharesIndex() bool { return w.shm == nil || names(w.target+shmSuffix, w.shm) }
+func (w *writer) sharesIndex() bool { return w.shm == nil || names(w.target+shmSuffix, w.shm, nil) }
 
-// names reports whether a path names the file.
-func names(path string, file os.FileInfo) bool {
+// names reports whether a path names the file, and records its size if size is not nil.
+func names(path string, file os.FileInfo, size *atomic.Int64) bool {
 	now, err := os.Stat(path)
-	return err == nil && os.SameFile(file, now)
+	if err != nil || !os.SameFile(file, now) {
+		return false
+	}
+	if size != nil {
+		size.Store(now.Size())
+	}
+	return true
 }
 
 // stop makes the writer refuse all further writes until the service is restarted, and returns the reason.
 func (w *writer) stop(reason string) error {
 	w.stopped = true
+	w.needsRestart.Store(true)
 	err := fmt.Errorf("%w: %s, so nothing more is written until the service is started again",
 		store.ErrUnavailable, reason)
 	w.setFailure(err)
@@ -96,7 +104,7 @@ func (w *writer) lastFailure() error {
 // check returns why a write would fail now, as far as is known, and starts a probe for the next check.
 func (w *writer) check() error {
 	err := w.lastFailure()
-	if err == nil && !names(w.path, w.file) {
+	if err == nil && !names(w.path, w.file, &w.fileSize) {
 		return fmt.Errorf("%w: %s", store.ErrUnavailable, fileRemoved)
 	}
 	if started := w.started.Load(); err == nil && started != nil && time.Since(*started) > slowWrite {

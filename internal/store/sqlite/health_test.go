@@ -47,6 +47,43 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// Stats reports the sizes of the files at the last write, checkpoints, and a writer that needs a restart.
+func TestStats(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plants.db")
+	s, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	checkpoints := 0
+	s.ObserveCheckpoints(func(took time.Duration, err error) {
+		if checkpoints++; took <= 0 || err != nil {
+			t.Errorf("a checkpoint took %v, %v", took, err)
+		}
+	})
+	for id := range int64(3) {
+		record := plant.Record{Store: "main", New: plant.New{ID: id, Plant: plant.Plant{Name: "x"}}}
+		if _, err := s.CreateBatch(t.Context(), []plant.Record{record}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.Stat(path)
+	wal, walErr := os.Stat(path + walSuffix)
+	if err != nil || walErr != nil {
+		t.Fatal(err, walErr)
+	}
+	got := s.Stats()
+	if got.Bytes != file.Size() || got.WALBytes != wal.Size() || got.Stopped || got.IdleConns != got.MaxConns ||
+		got.UsedConns != 0 || got.Engine != "sqlite" {
+		t.Errorf("Stats() = %+v, the files have %d and %d bytes", got, file.Size(), wal.Size())
+	}
+	s.writer.checkpoint()
+	s.writer.stop("a test")
+	if !s.Stats().Stopped || checkpoints != 1 {
+		t.Errorf("Stats() = %+v after stop, %d checkpoints", s.Stats(), checkpoints)
+	}
+}
+
 // replace replaces a file by a copy.
 func replace(path string) error {
 	content, err := os.ReadFile(path)

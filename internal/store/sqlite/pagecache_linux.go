@@ -13,11 +13,12 @@ import (
 // over them may be lost with them. So the process that saw the failure stops writing (see writer.stop), and the
 // next one starts from what is on disk. Pages that are written and not synced yet stay in memory.
 func dropPageCaches(path string) {
-	dropPageCache(path)
-	dropPageCache(path + walSuffix)
+	DropPageCache(path)
+	DropPageCache(path + walSuffix)
 }
 
-func dropPageCache(path string) {
+// DropPageCache makes the kernel read a file from the disk again. Pages that are not synced stay in memory.
+func DropPageCache(path string) {
 	f, err := os.Open(path)
 	if err != nil {
 		return // opening the database reports it

@@ -4,3 +4,6 @@ package sqlite
 
 // dropPageCaches does nothing: only Linux is known to mark pages clean after a failed fsync.
 func dropPageCaches(string) {}
+
+// DropPageCache makes the kernel read a file from the disk again. It is implemented on Linux only.
+func DropPageCache(string) {}

@@ -219,7 +219,7 @@ func TestReadsContinueOnFullDisk(t *testing.T) {
 	if d.hasIndex() {
 		t.Error("the readers use an index on the disk, which may be full again")
 	}
-	d.setVersion(2)
+	d.setVersion(3)
 	waitForCheck(t, check, "")
 	wantFern(t, s)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 
@@ -26,30 +27,15 @@ func OpenSource(ctx context.Context, path string) (*Store, error) {
 }
 
 func openSource(ctx context.Context, path string) (_ *Store, err error) {
-	if path, err = filepath.Abs(path); err != nil {
+	s, err := openReaders(path, max(4, runtime.NumCPU()), openReadOnly)
+	if err != nil {
 		return nil, err
 	}
-	if err := checkOrphan(path); err != nil {
-		return nil, err
-	}
-	s := new(Store)
-	if s.writer, err = prepareWriter(path, &s.damage); err != nil {
-		return nil, err
-	}
-	if !s.writer.file.Mode().IsRegular() {
-		return nil, errNotRegular
-	}
-	s.writer.stopped = true
-	s.writer.setFailure(errSource)
-	s.readers, s.lookups = newPool(max(4, runtime.NumCPU()), &s.damage), newPool(1, &s.damage)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if err := s.fill(openReadOnly); err != nil {
-		return nil, err
-	}
 	if err := s.checkSchema(); errors.Is(err, errOldSchema) {
 		return nil, fmt.Errorf("%w first; run plantstore token list --db with this file", err)
 	} else if err != nil {
@@ -57,6 +43,44 @@ func openSource(ctx context.Context, path string) (_ *Store, err error) {
 	}
 	_, err = s.Tokens(ctx)
 	return s, err
+}
+
+// openReaders opens only the connections that read, which open opens.
+func openReaders(path string, n int, open func(path string) (*sqlite.Conn, error)) (_ *Store, err error) {
+	s := new(Store)
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	if _, _, err := findFile(path); err != nil {
+		return nil, err
+	}
+	if s.writer, err = prepareWriter(path, &s.damage); err != nil {
+		return nil, err
+	}
+	s.writer.stopped = true
+	s.writer.setFailure(errSource)
+	s.readers, s.lookups = newPool(n, &s.damage), newPool(1, &s.damage)
+	if err := s.fill(open); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// findFile returns the path of an existing database file without symbolic links.
+func findFile(path string) (target string, info os.FileInfo, err error) {
+	if target, err = filepath.EvalSymlinks(path); err != nil {
+		target = path
+	}
+	if err := checkOrphan(target); err != nil {
+		return "", nil, err
+	}
+	if info, err = os.Stat(target); err != nil {
+		return "", nil, withoutPath(err)
+	}
+	if !info.Mode().IsRegular() {
+		return "", nil, errNotRegular
+	}
+	return target, info, nil
 }
 
 // openReadOnly opens a connection that can't write to the file.

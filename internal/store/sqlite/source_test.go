@@ -123,7 +123,7 @@ func TestSourceIsRefused(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		file("missing", ""): "no such file or directory",
-		file("newer", "PRAGMA user_version = 99"): "its schema is version 99 and this program supports versions up to 2; " +
+		file("newer", "PRAGMA user_version = 99"): "its schema is version 99 and this program supports versions up to 3; " +
 			"start the newer program",
 		file("older", "PRAGMA user_version = 1"): "its schema must be migrated first; run plantstore token list --db with " +
 			"this file",

@@ -114,6 +114,20 @@ func (s *Store) checkRead(ctx context.Context) error {
 	return nil
 }
 
+// Stats implements store.Store. The sizes are those at the last write or check.
+func (s *Store) Stats() store.Stats {
+	conns, idle := cap(s.readers.idle), len(s.readers.idle)
+	return store.Stats{
+		Engine: "sqlite", Bytes: s.writer.fileSize.Load(), WALBytes: s.writer.walSize.Load(),
+		Stopped: s.writer.needsRestart.Load(), UsedConns: conns - idle, IdleConns: idle, MaxConns: conns,
+	}
+}
+
+// ObserveCheckpoints makes the writer call observe after every checkpoint.
+func (s *Store) ObserveCheckpoints(observe func(took time.Duration, err error)) {
+	s.writer.observeCheckpoint.Store(&observe)
+}
+
 // Close implements store.Store. Usually its last connection copies the WAL into the file and removes it.
 func (s *Store) Close() error {
 	return errors.Join(s.readers.close(), s.lookups.close(), s.writer.close())

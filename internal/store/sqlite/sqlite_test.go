@@ -78,7 +78,7 @@ func exec(t *testing.T, conn *engine.Conn, statements string) {
 func TestOpenRefuses(t *testing.T) {
 	for _, test := range []struct{ what, statements, want string }{
 		{"a newer schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 999", "newer program"},
-		{"the next schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 3", "newer program"},
+		{"the next schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 4", "newer program"},
 		{"another program's file", "CREATE TABLE notes (text)", "another program"},
 		{"another program's empty file", "PRAGMA application_id = 7; VACUUM", "another program"},
 		{"an existing table", "PRAGMA application_id = 0x504C4E54; CREATE TABLE plants (text)", "apply schema/0001"},
@@ -144,23 +144,37 @@ func TestOpenRefusesDamagedPages(t *testing.T) {
 	}
 }
 
-// Version 2 added rates: tokens of version 1 have none.
-func TestMigrateVersion1(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	first, err := os.ReadFile("schema/0001_plants_and_tokens.sql")
+// Version 2 added rates and version 3 the last use: tokens of earlier versions have none. A process of an earlier
+// version that runs meanwhile keeps working.
+func TestMigrate(t *testing.T) {
+	files, err := filepath.Glob("schema/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
+	script := ""
+	for i, file := range files[:len(files)-1] {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script += string(text) + ";"
+		t.Run(file, func(t *testing.T) { testMigrate(t, fmt.Sprintf("%s PRAGMA user_version = %d", script, i+1)) })
+	}
+}
+
+func testMigrate(t *testing.T, script string) {
+	path := filepath.Join(t.TempDir(), "x.db")
 	older := openOther(t, path)
-	exec(t, older, string(first)+"; PRAGMA user_version = 1")
+	exec(t, older, script)
 	const add = "INSERT INTO tokens (name, hash, store, scopes, tail, created)" +
 		" VALUES ('%[1]s', CAST('%[1]s' AS BLOB), 'main', 'plants:read', 'tail', 1)"
 	exec(t, older, fmt.Sprintf(add, "before"))
 	s := open(t, path)
 	exec(t, older, fmt.Sprintf(add, "after"))
 	all, err := s.Tokens(t.Context())
-	if err != nil || len(all) != 2 || all[0].Rate != (rate.Limit{}) || all[1].Rate != (rate.Limit{}) {
-		t.Errorf("Tokens() = %v, %v, want the two of version 1, without a rate", all, err)
+	if err != nil || len(all) != 2 || all[0].Rate != (rate.Limit{}) || all[1].Rate != (rate.Limit{}) ||
+		!all[0].LastUsed.IsZero() || !all[1].LastUsed.IsZero() {
+		t.Errorf("Tokens() = %v, %v, want the two of the earlier version, without a rate and a use", all, err)
 	}
 }
 

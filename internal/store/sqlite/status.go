@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -52,19 +51,9 @@ func ReadStatus(path string, count bool) (*Status, error) {
 
 // read counts the plants if the database has at most limit bytes.
 func (s *Status) read(path string, limit int64) error {
-	target, err := filepath.EvalSymlinks(path)
+	target, info, err := findFile(path)
 	if err != nil {
-		return withoutPath(err)
-	}
-	if err := checkOrphan(target); err != nil {
 		return err
-	}
-	info, err := os.Stat(target)
-	if err != nil {
-		return withoutPath(err)
-	}
-	if !info.Mode().IsRegular() {
-		return errNotRegular
 	}
 	s.Bytes, s.InMemory = info.Size(), InMemory(target)
 	if wal, err := os.Stat(target + walSuffix); err == nil {

@@ -13,37 +13,74 @@ import (
 
 const (
 	addToken = `
-		INSERT INTO tokens (name, hash, store, scopes, tail, created, expires, rate, burst)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-	tokenColumns = "SELECT name, hash, store, scopes, tail, created, expires, revoked, rate, burst FROM tokens"
+		INSERT INTO tokens (name, hash, store, scopes, tail, created, expires, rate, burst, last_used)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	tokenColumns = "SELECT name, hash, store, scopes, tail, created, expires, revoked, rate, burst, last_used FROM tokens"
 	tokenByHash  = tokenColumns + " WHERE hash = ?"
 	allTokens    = tokenColumns + " ORDER BY created, name"
 	revokeToken  = "UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE name = ?"
+	changeToken  = `
+		UPDATE tokens SET name = ?, scopes = ?, expires = ?, rate = ?, burst = ?
+		WHERE hash = ? AND name = ? AND scopes = ? AND expires IS ? AND rate IS ? AND burst IS ? AND revoked IS NULL`
+	recordUse = "UPDATE tokens SET last_used = ? WHERE hash = ? AND coalesce(last_used, 0) < ?"
 )
 
 // AddToken implements store.Tokens.
 func (s *Store) AddToken(_ context.Context, t token.Token) error {
+	return s.writer.tx(func() error { return s.writer.addToken(t) })
+}
+
+func (w *writer) addToken(t token.Token) error {
 	r := t.Row()
-	return s.writer.changeToken(token.ErrNameTaken, addToken,
-		r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, r.Expires, r.Rate, r.Burst)
+	return w.execOne(token.ErrNameTaken, addToken,
+		r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, r.Expires, r.Rate, r.Burst, r.LastUsed)
 }
 
 // RevokeToken implements store.Tokens.
 func (s *Store) RevokeToken(_ context.Context, name string, at time.Time) error {
-	return s.writer.changeToken(token.ErrUnknown, revokeToken, at.UnixMilli(), name)
+	return s.writer.tx(func() error {
+		return s.writer.execOne(token.ErrUnknown, revokeToken, at.UnixMilli(), name)
+	})
 }
 
-// changeToken runs a statement that changes one row, and returns errNone if it changed none.
-func (w *writer) changeToken(errNone error, statement string, args ...any) error {
-	return w.tx(func() error {
-		if err := exec(w.conn, statement, args...); err != nil {
-			return err
+// ChangeToken implements store.Tokens.
+func (s *Store) ChangeToken(_ context.Context, was, to token.Token, add *token.Token) error {
+	before, after := was.Row(), to.Row()
+	return s.writer.tx(func() error {
+		err := s.writer.execOne(token.ErrChanged, changeToken, after.Name, after.Scopes, after.Expires, after.Rate,
+			after.Burst, before.Hash, before.Name, before.Scopes, before.Expires, before.Rate, before.Burst)
+		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
+			return token.ErrNameTaken
 		}
-		if w.conn.Changes() == 0 {
-			return errNone
+		if err == nil && add != nil {
+			err = s.writer.addToken(*add)
+		}
+		return err
+	})
+}
+
+// RecordUses implements store.Tokens.
+func (s *Store) RecordUses(_ context.Context, uses []token.Use) error {
+	return s.writer.tx(func() error {
+		for _, use := range uses {
+			at := use.At.UnixMilli()
+			if err := exec(s.writer.conn, recordUse, at, use.Hash[:], at); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
+}
+
+// execOne runs a statement that changes one row, and returns errNone if it changed none.
+func (w *writer) execOne(errNone error, statement string, args ...any) error {
+	if err := exec(w.conn, statement, args...); err != nil {
+		return err
+	}
+	if w.conn.Changes() == 0 {
+		return errNone
+	}
+	return nil
 }
 
 // TokenByHash implements store.Tokens.
@@ -85,7 +122,7 @@ func tokenOf(row *sqlite.Stmt) (token.Token, error) {
 	r := token.Row{
 		Name: row.ColumnText(0), Hash: hash, Store: row.ColumnText(2), Scopes: row.ColumnText(3), Tail: row.ColumnText(4),
 		Created: row.ColumnInt64(5), Expires: intOrNil(row, 6), Revoked: intOrNil(row, 7),
-		Rate: textOrNil(row, 8), Burst: intOrNil(row, 9),
+		Rate: textOrNil(row, 8), Burst: intOrNil(row, 9), LastUsed: intOrNil(row, 10),
 	}
 	if err := store.CheckText(&r.Name, &r.Store, &r.Scopes, &r.Tail); err != nil {
 		return token.Token{}, err

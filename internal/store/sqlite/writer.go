@@ -19,7 +19,7 @@ import (
 // of the WAL into the file, health.go what is known about whether writes succeed.
 //
 // After a commit that may or may not be on disk (a failed fsync), it never writes again: the kernel may have
-// dropped the pages, so that a second fsync would succeed without them. See stop and dropPageCache.
+// dropped the pages, so that a second fsync would succeed without them. See stop and dropPageCaches.
 type writer struct {
 	path    string      // as given by the operator
 	target  string      // the path without symbolic links: SQLite creates the WAL next to it
@@ -28,6 +28,10 @@ type writer struct {
 	failure atomic.Pointer[error]     // why the last write failed; nil after one that succeeded
 	started atomic.Pointer[time.Time] // when the write in flight started; nil while there is none
 
+	fileSize, walSize atomic.Int64 // when they were last checked
+	needsRestart      atomic.Bool  // stop was called
+	observeCheckpoint atomic.Pointer[func(took time.Duration, err error)]
+
 	editLock chan struct{} // contains an element while an edit is in flight
 	lock     chan struct{} // contains an element while a write is in flight; guards the fields below
 	conn     *sqlite.Conn  // nil while the database is open for reading only
@@ -35,6 +39,7 @@ type writer struct {
 	wal, shm os.FileInfo   // the WAL and its index when conn was opened
 	checked  time.Time     // when checkWritable last ran
 	walBytes int64         // appended to the WAL since the last checkpoint, approximately
+	waited   time.Time     // when checkpoint last waited for readers that did not end
 	stopped  bool
 }
 
@@ -77,6 +82,7 @@ func (w *writer) open() (err error) {
 	if err != nil {
 		return errors.Join(withoutPath(err), w.disconnect())
 	}
+	w.missingFile()           // records the sizes
 	w.walBytes = w.wal.Size() // a killed process leaves its WAL
 	return nil
 }

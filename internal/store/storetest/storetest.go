@@ -43,6 +43,9 @@ func Run(t *testing.T, open Open) {
 		{"tokens", testTokens},
 		{"tokens in order", testTokenOrder},
 		{"revocation by another process", testRevocation},
+		{"changes of tokens", testChangeToken},
+		{"rotation of tokens", testRotation},
+		{"uses of tokens", testUses},
 		{"the end of the context does not stop a batch", testContext},
 		{"check", testCheck},
 	}

@@ -1,0 +1,50 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	"plantstore/internal/store/postgres/pgtest"
+)
+
+// diagnose returns the findings of Diagnose as lines.
+func diagnose(t *testing.T, address string) (lines string) {
+	t.Helper()
+	for _, f := range Diagnose(t.Context(), address) {
+		lines += f.Check + " " + f.Level + ": " + f.Text + "\n"
+	}
+	if strings.Contains(lines, pgtest.Password) {
+		t.Errorf("Diagnose() shows the password: %s", lines)
+	}
+	return lines
+}
+
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	wantFindings(t, diagnose(t, address), "schema warning: version 0 of ", "privileges ok: ", "durability ok: server ")
+	create(t, openStore(t, address), plantRecords(1)...)
+	lines := diagnose(t, address)
+	wantFindings(t, lines, "connection ok: postgres://", "clock ok: ", "privileges ok: ", "durability ok: server ",
+		"schema ok: ")
+	if strings.Contains(lines, "problem") || strings.Contains(lines, "warning") {
+		t.Errorf("Diagnose() = %s", lines)
+	}
+	wantFindings(t, diagnose(t, withParam(t, address, "synchronous_commit", "off")),
+		"durability problem: server ", "runs with synchronous_commit=off", "set it to on")
+	reader, _ := grant(t, address, "GRANT SELECT ON plants, tokens, plantstore_schema TO USER")
+	wantFindings(t, diagnose(t, reader),
+		"privileges problem: the user lacks INSERT ON plants, UPDATE ON plants, DELETE ON plants, INSERT ON tokens, ")
+	sqlQuery(t, address, "INSERT INTO plantstore_schema (version) VALUES (99)")
+	wantFindings(t, diagnose(t, address), "schema problem: version 99 is newer than this program; start the newer program")
+	wantFindings(t, diagnose(t, "postgres://u:x@127.0.0.1:1/d"), "connection problem: ")
+}
+
+func wantFindings(t *testing.T, lines string, wanted ...string) {
+	t.Helper()
+	for _, want := range wanted {
+		if !strings.Contains(lines, want) {
+			t.Errorf("Diagnose() = %s\nwant %q", lines, want)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"plantstore/internal/store"
+)
+
+const (
+	lowSpace  = 256 << 20   // free bytes below which an operator should act
+	firstYear = 2026        // of this program
+	leftover  = ".partial-" // in the name of a file of an interrupted backup or restore
+	moveAway  = "move the database to a local disk"
+)
+
+// Diagnose checks a database file, its folder and the machine. The database may be in use, or one that Open refuses.
+// It changes nothing, except that SQLite creates the index of a WAL that has none. With integrity it reads the whole
+// file.
+func Diagnose(ctx context.Context, path string, integrity bool) (found store.Findings) {
+	target, info, err := findFile(path)
+	switch {
+	case errors.Is(err, errNotRegular):
+		found.Add("file", "problem", "%s: %v", path, err)
+		return found
+	case err != nil:
+		target = path
+		found.Add("file", "problem", "%s: %v; check --db", path, err)
+	case info.Size() == 0:
+		found.Add("file", "warning", "%s is empty; serve creates a new database in it: if it had plants, restore a backup",
+			target)
+	default:
+		found.Passed("file", "%s", target)
+	}
+	if readable := diagnoseAccess(&found, target); readable && err == nil && info.Size() > 0 {
+		diagnoseContent(ctx, &found, target, integrity)
+	}
+	diagnoseFiles(&found, target)
+	diagnoseDisk(&found, filepath.Dir(target))
+	found.Passed("permissions", "only the owner can access the files")
+	if now := time.Now(); now.Year() < firstYear {
+		found.Add("clock", "problem", "the clock of this machine shows %s; set it", now.Format(time.DateTime))
+	}
+	found.Passed("clock", "no file has a time in the future")
+	return found
+}
+
+// diagnoseContent reads the database. It creates no file next to a database without a WAL.
+func diagnoseContent(ctx context.Context, found *store.Findings, target string, integrity bool) {
+	open := openReadOnly
+	if _, err := os.Stat(target + walSuffix); err != nil {
+		open = openImmutable
+	}
+	conn, err := open(target)
+	if err != nil {
+		found.Add("schema", "problem", "%v", translate(err))
+		return
+	}
+	defer conn.Close()
+	conn.SetInterrupt(ctx.Done())
+	steps, applied, err := schemaSteps(conn)
+	switch {
+	case err != nil:
+		found.Add("schema", "problem", "%v", translate(err))
+		return
+	case applied < len(steps):
+		found.Add("schema", "warning", "version %d of %d; serve migrates it: make a backup first", applied, len(steps))
+	}
+	found.Passed("schema", "version %d", applied)
+	found.Passed("durability", "serve writes with WAL and synchronous=FULL")
+	if !integrity {
+		return
+	}
+	if text, err := firstText(conn, "PRAGMA integrity_check(1)"); err != nil {
+		found.Add("integrity", "problem", "%v", translate(err))
+	} else if text != "ok" {
+		found.Add("integrity", "problem", "the database is damaged, restore a backup: %s", text)
+	}
+	found.Passed("integrity", "every page is intact")
+}
+
+// firstText returns the first column of the first row.
+func firstText(conn *sqlite.Conn, text string) (string, error) {
+	for row, err := range query(conn, text) {
+		if err != nil {
+			return "", err
+		}
+		return row.ColumnText(0), nil
+	}
+	return "", nil
+}
+
+// diagnoseFiles checks the files of the database, and those that are left next to them.
+func diagnoseFiles(found *store.Findings, target string) {
+	folder := filepath.Dir(target)
+	if info, err := os.Stat(folder); err == nil && info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0 {
+		found.Add("permissions", "problem", "other users can replace files in %s; run chmod go-w %[1]s", folder)
+	}
+	for _, suffix := range []string{"", walSuffix, shmSuffix, "-journal"} {
+		file := target + suffix
+		info, err := os.Stat(file)
+		if err != nil {
+			continue
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			found.Add("permissions", "warning", "other users can access %s; run chmod 600 %[1]s", file)
+		}
+		if ahead := time.Until(info.ModTime()); ahead > time.Minute {
+			found.Add("clock", "warning", "the time of %s is %v in the future; check the clock of this machine", file,
+				ahead.Round(time.Second))
+		}
+	}
+	entries, _ := os.ReadDir(folder)
+	for _, e := range entries {
+		if strings.Contains(e.Name(), leftover) {
+			found.Add("files", "warning", "%s is incomplete; remove it unless a backup or restore is running",
+				filepath.Join(folder, e.Name()))
+		}
+	}
+	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+		if err := CheckAbsent(target); err != nil {
+			found.Add("files", "problem", "the database is missing, but %v", err)
+		}
+	}
+	found.Passed("files", "no file is left from an interrupted command")
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package sqlite
+
+import "plantstore/internal/store"
+
+// diagnoseDisk checks the file system of a folder. It is implemented on Linux only.
+func diagnoseDisk(*store.Findings, string) {}
+
+// diagnoseAccess is implemented on Linux only.
+func diagnoseAccess(*store.Findings, string) (readable bool) { return true }
