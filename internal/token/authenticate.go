@@ -18,6 +18,8 @@ var (
 	ErrExpired   = errors.New("the token has expired")
 	ErrRevoked   = errors.New("the token has been revoked")
 	ErrScope     = errors.New("the token lacks the required scope")
+	ErrRejected  = errors.New("the token of the identity provider is invalid") // wrapped in a *Rejected
+	ErrKeys      = errors.New("the key of the token is not available from the identity provider; retry later")
 
 	// ErrFailures is wrapped in a *rate.Exceeded.
 	ErrFailures = errors.New("too many requests from this address had a wrong token")
@@ -26,6 +28,25 @@ var (
 // Lookup finds tokens by the hash of their credential. It returns ErrUnknown if there is none.
 type Lookup interface {
 	TokenByHash(ctx context.Context, hash Hash) (Token, error)
+}
+
+// Verifier verifies tokens of an identity provider: JWTs.
+type Verifier interface {
+	// Verify returns the token of a JWT, which may have expired, or ErrKeys or a *Rejected. It does not wait.
+	Verify(jwt string) (Token, error)
+}
+
+// Rejected is the reason why a token of an identity provider is invalid. The client sees it.
+type Rejected struct{ Reason string }
+
+func (e *Rejected) Error() string { return ErrRejected.Error() + ": " + e.Reason }
+func (e *Rejected) Unwrap() error { return ErrRejected }
+
+// maxJWT is the length of the longest JWT that is verified.
+const maxJWT = 8 << 10
+
+func isJWT(credential string) bool {
+	return strings.HasPrefix(credential, "eyJ") && len(credential) <= maxJWT && strings.Count(credential, ".") == 2
 }
 
 // Source is where a request comes from. Address is called only for unknown credentials.
@@ -49,6 +70,9 @@ func NewAuthenticator(lookup Lookup, fixed *Token, now func() time.Time) *Authen
 	return &Authenticator{fixed: fixed, now: now, tokens: newCache(lookup, now), unknown: newUnknownLimiter(now)}
 }
 
+// Accept also authenticates tokens of an identity provider. It must be called before Authenticate.
+func (a *Authenticator) Accept(v Verifier) { a.tokens.verifier = v }
+
 // Authenticate returns the token of a request's Authorization headers, one of the errors above, or the error of
 // the lookup. The caller must not change the token, which other requests share.
 func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from Source) (*Token, error) {
@@ -56,34 +80,45 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	if err != nil {
 		return nil, err
 	}
-	hash := HashOf(credential)
+	hash := a.tokens.hashOf(credential)
 	if a.fixed != nil && a.fixed.Hash == hash {
 		return a.fixed, nil
 	}
 	var t *Token
 	if e := a.tokens.get(hash); e != nil {
-		t, err = a.tokens.current(ctx, hash, e)
+		t, err = a.tokens.current(ctx, credential, hash, e)
 	} else {
 		t, err = a.lookUp(ctx, credential, hash, network(from.Address()))
 	}
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return nil, ErrInvalid
-	case errors.Is(err, ErrMistyped) || errors.Is(err, ErrFailures):
+	case errors.Is(err, ErrMistyped), errors.Is(err, ErrFailures), errors.Is(err, ErrRejected), errors.Is(err, ErrKeys):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("look up the token: %w", err)
-	case !t.Revoked.IsZero():
-		return nil, ErrRevoked
-	case !t.Expires.IsZero() && !a.now().Before(t.Expires):
-		return nil, ErrExpired
+	}
+	if err := t.check(a.now()); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
 
+// check returns an error if the token is revoked or has expired.
+func (t *Token) check(now time.Time) error {
+	switch {
+	case !t.Revoked.IsZero():
+		return ErrRevoked
+	case !t.Expires.IsZero() && !now.Before(t.Expires):
+		return ErrExpired
+	}
+	return nil
+}
+
 // lookUp looks up a credential that is not in the cache, within the limits for its address.
 func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash, from netip.Addr) (*Token, error) {
-	if err := a.unknown.check(credential, hash, from); err != nil {
+	plausible := WellFormed(credential) || a.tokens.isJWT(credential)
+	if err := a.unknown.check(plausible, hash, from); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
@@ -93,12 +128,12 @@ func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash
 	}
 	defer a.unknown.release()
 	if a.tokens.get(hash) == nil { // other requests from the address may have failed during the wait
-		if err := a.unknown.check(credential, hash, from); err != nil {
+		if err := a.unknown.check(plausible, hash, from); err != nil {
 			return nil, err
 		}
 	}
-	t, err := a.tokens.load(ctx, hash).wait(ctx)
-	if errors.Is(err, ErrUnknown) {
+	t, err := a.tokens.load(ctx, credential, hash).wait(ctx)
+	if isWrong(err) {
 		a.unknown.countFailure(from)
 	}
 	return t, err

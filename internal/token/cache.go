@@ -3,6 +3,7 @@ package token
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 )
@@ -11,6 +12,7 @@ const (
 	freshFor      = time.Second     // a revocation by any process takes effect within two seconds
 	lookupTimeout = 5 * time.Second // of a lookup, and of the wait for one
 	maxCached     = 10_000          // entries; beyond that a random one is dropped, which costs it a lookup
+	maxJWTs       = 1_000           // hashes of JWTs, which can be 8 KiB long
 )
 
 // cache keeps the tokens that were looked up. It looks up a hash once at a time, however many requests wait for it.
@@ -18,11 +20,14 @@ const (
 // An entry is used for freshFor. A stale one is kept, so that its credential is still known, and looked up again by
 // the next request. Only hashes that exist, or are being looked up, have an entry.
 type cache struct {
-	lookup Lookup
-	now    func() time.Time
+	lookup   Lookup
+	verifier Verifier // nil: JWTs are not accepted
+	now      func() time.Time
 
 	mu      sync.RWMutex
 	entries map[Hash]*entry
+	jwts    map[string]Hash    // of JWTs that were verified: computing them takes longer than all the rest
+	used    map[Hash]time.Time // since RecordUses last took them
 }
 
 type entry struct {
@@ -33,7 +38,22 @@ type entry struct {
 }
 
 func newCache(lookup Lookup, now func() time.Time) *cache {
-	return &cache{lookup: lookup, now: now, entries: map[Hash]*entry{}}
+	return &cache{
+		lookup: lookup, now: now, entries: map[Hash]*entry{}, jwts: map[string]Hash{}, used: map[Hash]time.Time{},
+	}
+}
+
+// hashOf returns the hash of a credential.
+func (c *cache) hashOf(credential string) Hash {
+	if c.isJWT(credential) {
+		c.mu.RLock()
+		hash, ok := c.jwts[credential]
+		c.mu.RUnlock()
+		if ok {
+			return hash
+		}
+	}
+	return HashOf(credential)
 }
 
 // get returns the entry of a hash, fresh or stale, or nil.
@@ -46,12 +66,12 @@ func (c *cache) get(hash Hash) *entry {
 // current returns the token of an entry, after another lookup if the entry is stale.
 //
 // A stale entry may still be loading: then the database is slow, and is not asked again before it has responded.
-func (c *cache) current(ctx context.Context, hash Hash, e *entry) (*Token, error) {
+func (c *cache) current(ctx context.Context, credential string, hash Hash, e *entry) (*Token, error) {
 	if c.isStale(e) {
 		if t, err := e.wait(ctx); err != nil {
 			return t, err
 		}
-		e = c.load(ctx, hash)
+		e = c.load(ctx, credential, hash)
 	}
 	return e.wait(ctx)
 }
@@ -62,7 +82,7 @@ func (c *cache) isStale(e *entry) bool { return c.now().Sub(e.started) > freshFo
 
 // load returns the entry of a hash: the present one if it is fresh or loading, otherwise a new one, once its
 // lookup has ended.
-func (c *cache) load(ctx context.Context, hash Hash) *entry {
+func (c *cache) load(ctx context.Context, credential string, hash Hash) *entry {
 	c.mu.Lock()
 	previous := c.entries[hash]
 	if previous != nil && !(previous.isDone() && c.isStale(previous)) {
@@ -89,9 +109,36 @@ func (c *cache) load(ctx context.Context, hash Hash) *entry {
 		}
 		close(e.done)
 	}()
-	e.token, e.err = c.lookup.TokenByHash(ctx, hash)
+	e.token, e.err = c.find(ctx, credential, hash, e.started)
 	return e
 }
+
+func (c *cache) find(ctx context.Context, credential string, hash Hash, at time.Time) (t Token, err error) {
+	if c.isJWT(credential) {
+		if t, err = c.verifier.Verify(credential); err == nil {
+			c.keepHash(credential, hash)
+		}
+		return t, err
+	}
+	if t, err = c.lookup.TokenByHash(ctx, hash); err == nil {
+		c.recordUse(&t, at)
+	}
+	return t, err
+}
+
+func (c *cache) keepHash(jwt string, hash Hash) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.jwts) >= maxJWTs {
+		clear(c.jwts)
+	}
+	c.jwts[strings.Clone(jwt)] = hash
+}
+
+func (c *cache) isJWT(credential string) bool { return c.verifier != nil && isJWT(credential) }
+
+// isWrong reports whether an error of a lookup is about the credential.
+func isWrong(err error) bool { return errors.Is(err, ErrUnknown) || errors.Is(err, ErrRejected) }
 
 // discard removes an entry whose lookup failed, so that the next request looks up again. An error of the database
 // does not concern the token: then the previous entry, if any, stays, and the credential is still known.
@@ -100,7 +147,7 @@ func (c *cache) discard(hash Hash, e, previous *entry) {
 	defer c.mu.Unlock()
 	switch {
 	case c.entries[hash] != e:
-	case previous != nil && !errors.Is(e.err, ErrUnknown):
+	case previous != nil && !isWrong(e.err):
 		c.entries[hash] = previous
 	default:
 		delete(c.entries, hash)

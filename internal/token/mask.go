@@ -7,7 +7,7 @@ import (
 )
 
 // Mask hides credentials in texts for the log and for responses: a client may have sent one in the wrong place, such as
-// the path. The zero Mask hides credentials of the form that Generate returns.
+// the path. The zero Mask hides credentials of the form that Generate returns, and JWTs.
 type Mask struct{ fixed string }
 
 // NewMask returns a Mask that also hides a fixed credential, which can have any form. "" means none.
@@ -16,12 +16,18 @@ func NewMask(fixed string) Mask { return Mask{fixed} }
 // minPart is the length of the shortest part of a fixed credential that is hidden: an excerpt may not have all of it.
 const minPart = 8
 
-var generated = regexp.MustCompile(prefix + `[0-9A-Za-z]{20,}`)
+var (
+	generated = regexp.MustCompile(prefix + `[0-9A-Za-z]{20,}`)
+	jwts      = regexp.MustCompile(`eyJ[\w-]{8,}(\.[\w-]*)*`)
+)
 
 // Hide returns text with "…" in place of each credential, and of each part of a fixed one, percent-encoded or not.
 func (m Mask) Hide(text string) string {
 	if strings.Contains(text, prefix) {
 		text = generated.ReplaceAllString(text, prefix+"…")
+	}
+	if strings.Contains(text, "eyJ") {
+		text = jwts.ReplaceAllString(text, "eyJ…")
 	}
 	if m.fixed == "" {
 		return text

@@ -14,11 +14,13 @@ type Row struct {
 	Store   string
 	Scopes  string // names, separated by spaces
 	Tail    string
-	Created int64  // milliseconds since 1970, like the two below
+	Created int64  // milliseconds since 1970, like LastUsed, Expires and Revoked
 	Expires *int64 // nil: never
 	Revoked *int64 // nil: not revoked
 	Rate    *string
 	Burst   *int64
+
+	LastUsed *int64 // nil: never
 }
 
 // Row returns the token in the form that a database keeps. Times are cut to the millisecond.
@@ -26,7 +28,7 @@ func (t Token) Row() Row {
 	return Row{
 		Name: t.Name, Hash: t.Hash[:], Store: t.Store, Scopes: t.Scopes.String(), Tail: t.Tail,
 		Created: t.Created.UnixMilli(), Expires: millis(t.Expires), Revoked: millis(t.Revoked),
-		Rate: orNull(t.Rate.String()), Burst: orNull(t.Rate.Burst),
+		Rate: orNull(t.Rate.String()), Burst: orNull(t.Rate.Burst), LastUsed: millis(t.LastUsed),
 	}
 }
 
@@ -35,6 +37,7 @@ func (r Row) Token() (Token, error) {
 	t := Token{
 		Name: r.Name, Store: r.Store, Scopes: StoredScopes(r.Scopes), Tail: r.Tail,
 		Created: time.UnixMilli(r.Created).UTC(), Expires: fromMillis(r.Expires), Revoked: fromMillis(r.Revoked),
+		LastUsed: fromMillis(r.LastUsed),
 	}
 	copy(t.Hash[:], r.Hash)
 	var err error

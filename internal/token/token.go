@@ -25,6 +25,13 @@ type Token struct {
 	Expires time.Time  // zero: never
 	Revoked time.Time  // zero: not revoked
 	Rate    rate.Limit // zero: the default of the service
+
+	LastUsed time.Time // cut to the minute, and written some time later; zero: never
+}
+
+// ExpiresWithin reports whether the token is valid and expires within a time from now.
+func (t *Token) ExpiresWithin(d time.Duration, now time.Time) bool {
+	return t.check(now) == nil && !t.Expires.IsZero() && t.Expires.Sub(now) < d
 }
 
 // Hash is the SHA-256 of a credential, which is what is stored and looked up.
@@ -111,6 +118,8 @@ func CheckName(kind, name string) error {
 var (
 	// ErrNameTaken means that another token has the name.
 	ErrNameTaken = errors.New("a token with this name exists")
+	// ErrChanged means that the token was changed, rotated or revoked meanwhile.
+	ErrChanged = errors.New("the token was changed by another command")
 	// ErrUnknown means that no token has the name or hash.
 	ErrUnknown = errors.New("no such token")
 )

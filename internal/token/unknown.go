@@ -43,8 +43,8 @@ func newUnknownLimiter(now func() time.Time) *unknownLimiter {
 
 // check returns nil if a credential may be looked up, ErrMistyped if it cannot be a token, or a rate.Exceeded
 // with ErrFailures.
-func (l *unknownLimiter) check(credential string, hash Hash, from netip.Addr) error {
-	limit, wellFormed := l.failures.Look(from, failureLimit), WellFormed(credential)
+func (l *unknownLimiter) check(wellFormed bool, hash Hash, from netip.Addr) error {
+	limit := l.failures.Look(from, failureLimit)
 	switch {
 	case !limit.OK && !wellFormed:
 		return &rate.Exceeded{Why: ErrFailures, Wait: limit.Wait}

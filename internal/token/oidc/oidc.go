@@ -1,0 +1,128 @@
+// Package oidc verifies tokens of an identity provider: JWTs that an OpenID Connect issuer has signed.
+package oidc
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"plantstore/internal/token"
+)
+
+// Config is what an operator sets.
+type Config struct {
+	Issuer     string // URL, as in the claim iss
+	Audience   string // this service in the claim aud
+	ScopeClaim string // has the scopes, as a list or separated by spaces
+	StoreClaim string // has the name of the store; "" for the default store
+	Log        *slog.Logger
+}
+
+const malformed = "it is malformed, or its algorithm is not supported"
+
+// skew is how far the clocks of the provider and of this machine may differ.
+const skew = time.Minute
+
+const maxExpiry = 253_402_214_400 // the last day of the year 9999, in seconds: later times have no form in JSON
+
+// Verifier implements token.Verifier with the keys that Run fetches.
+type Verifier struct {
+	cfg     Config
+	library *oidc.Config
+	client  *http.Client
+	keys    atomic.Pointer[keySet] // nil until they have been fetched
+	wanted  chan struct{}          // has an element if a JWT needs a key that is not there
+}
+
+// New returns a Verifier that rejects every JWT with token.ErrKeys until Run has fetched the keys.
+func New(cfg Config) (*Verifier, error) {
+	if err := checkURL(cfg.Issuer); err != nil {
+		return nil, err
+	}
+	library := &oidc.Config{SkipClientIDCheck: true, SkipIssuerCheck: true, SkipExpiryCheck: true}
+	for _, name := range algorithms {
+		library.SupportedSigningAlgs = append(library.SupportedSigningAlgs, string(name))
+	}
+	return &Verifier{cfg: cfg, library: library, client: newClient(), wanted: make(chan struct{}, 1)}, nil
+}
+
+// Verify implements token.Verifier.
+func (v *Verifier) Verify(jwt string) (token.Token, error) {
+	signature := &signature{Verifier: v}
+	// The library parses the JWT and calls signature. The claims are checked below, for reasons that it does not tell
+	// apart.
+	id, err := oidc.NewVerifier(v.cfg.Issuer, signature, v.library).Verify(context.Background(), jwt)
+	if signature.err != nil {
+		return token.Token{}, signature.err
+	}
+	var claims map[string]any
+	if err == nil {
+		err = id.Claims(&claims)
+	}
+	expiry, isTime := claims["exp"].(float64)
+	notBefore, isStart := claims["nbf"].(float64)
+	switch {
+	case err != nil:
+		return reject(malformed)
+	case id.Issuer != v.cfg.Issuer:
+		return reject("another issuer (iss) has signed it")
+	case !slices.Contains(id.Audience, v.cfg.Audience):
+		return reject("it is for another audience (aud)")
+	case id.Subject == "":
+		return reject("its subject (sub) is missing")
+	case claims["exp"] == nil:
+		return reject("its expiry (exp) is missing")
+	case !isTime:
+		return reject("its expiry (exp) is not a number")
+	case expiry < 1 || expiry > maxExpiry:
+		return reject("its expiry (exp) is out of range")
+	case claims["nbf"] != nil && !isStart:
+		return reject("its start (nbf) is not a number")
+	case notBefore > float64(time.Now().Add(skew).Unix()):
+		return reject("it is not valid yet (nbf)")
+	}
+	id.Expiry = time.Unix(int64(expiry), 0) // the library also reads it from Exp and from strings
+	return v.token(id, claims)
+}
+
+func reject(reason string) (token.Token, error) {
+	return token.Token{}, &token.Rejected{Reason: reason}
+}
+
+func (v *Verifier) token(id *oidc.IDToken, claims map[string]any) (token.Token, error) {
+	store := token.DefaultStore
+	if v.cfg.StoreClaim != "" {
+		store, _ = claims[v.cfg.StoreClaim].(string)
+		if token.CheckName("store", store) != nil {
+			return reject("its claim " + v.cfg.StoreClaim + " is not the name of a store")
+		}
+	}
+	scopes, _ := claims[v.cfg.ScopeClaim].(string)
+	list, _ := claims[v.cfg.ScopeClaim].([]any)
+	for _, element := range list {
+		scope, _ := element.(string)
+		scopes += " " + scope
+	}
+	return token.Token{
+		Name: "oidc:" + printable(id.Subject), Store: store, Scopes: token.StoredScopes(scopes),
+		// The short-lived tokens of a subject share a rate and the other limits. No credential has this hash.
+		Hash:    token.HashOf(id.Issuer + "\x00" + id.Subject),
+		Created: id.IssuedAt, Expires: id.Expiry.Add(skew),
+	}, nil
+}
+
+// printable returns a subject without characters that could be mistaken for something else in a log or a table.
+func printable(subject string) string {
+	return strings.Map(func(r rune) rune {
+		if r > '~' || r <= ' ' || strings.ContainsRune(`"'\=:`, r) {
+			return '_'
+		}
+		return r
+	}, subject[:min(len(subject), 64)])
+}
