@@ -78,6 +78,7 @@ func (l *Listener) acceptAll() {
 			pause, needFile = pollInterval, false
 		case isOutOfFiles(err), isTemporary(err):
 			needFile = isOutOfFiles(err)
+			l.counters.acceptErrors.Add(1)
 			l.cfg.Log("accept failed", "reason", err.Error(), "connections", l.count.Load())
 			time.Sleep(pause)
 			pause = min(2*pause, maxPause)
@@ -187,9 +188,12 @@ func (r *report) take(now time.Time) (due report) {
 // admit opens a connection of the accept queue if there is a slot for it. The caller holds admitting.
 func (l *Listener) admit(now time.Time, from ownerKey, open func() (net.Conn, error)) bool {
 	if l.isFull() && !l.evict(now, from) {
+		reason := hasItsShare
 		if !l.hasShare(from) {
+			reason = allInUse
 			l.refusing.set(now.Sub(l.start))
 		}
+		l.counters.refused[reason].Add(1)
 		return false
 	}
 	accepted, err := open()

@@ -172,13 +172,18 @@ func peek(c net.Conn) (unread, closed bool) {
 	if err != nil {
 		return false, true
 	}
-	var n int
+	var (
+		n    int
+		info [4]byte
+	)
 	if controlErr := raw.Control(func(fd uintptr) {
 		n, _, err = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		info, _ = syscall.GetsockoptInet4Addr(int(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO) // its first 4 bytes
 	}); controlErr != nil {
 		return false, true
 	}
-	return n > 0, n == 0 || err != nil && err != syscall.EAGAIN
+	const closeWait = 8 // TCP_CLOSE_WAIT; with TLS, the bytes of an alert are unread then
+	return n > 0, n == 0 || err != nil && err != syscall.EAGAIN || info[0] == closeWait
 }
 
 func isOutOfFiles(err error) bool {

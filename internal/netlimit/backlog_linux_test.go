@@ -336,7 +336,7 @@ func TestEvictUnread(t *testing.T) {
 		for range 2 {
 			c, client := acceptFrom(t, l)
 			io.WriteString(client, "GET / HTTP/1.1\r\n")
-			eventually(t, "bytes arrive", func() bool { unread, _ := peek(c.Conn); return unread })
+			eventually(t, "bytes arrive", func() bool { unread, _ := peek(c.socket); return unread })
 			c.move(test.phase, now.Add(-test.wait))
 		}
 		if got := l.evict(now, l.keyOf(netip.MustParseAddr(test.arriving))); got != test.want {
@@ -358,7 +358,7 @@ func TestUnreadResponseIsEvicted(t *testing.T) {
 	io.WriteString(client, get+"GET /long HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat(get, 1000))
 	<-handled
 	c := connOf(<-handled)
-	eventually(t, "bytes are unread", func() bool { unread, _ := peek(c.Conn); return unread })
+	eventually(t, "bytes are unread", func() bool { unread, _ := peek(c.socket); return unread })
 	l.admitting.Lock()
 	defer l.admitting.Unlock()
 	if l.evict(time.Now(), ownerKey{}) {

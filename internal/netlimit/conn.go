@@ -18,7 +18,8 @@ var errFraming = errors.New("ambiguous HTTP framing")
 // conn is an open connection. The goroutine of http.Server that serves it reads and writes it. Two other goroutines may
 // at the same time: one that evicts it writes a refusal and closes it, and net/http's background read calls Read.
 type conn struct {
-	net.Conn
+	net.Conn          // the socket, or TLS on it
+	socket   net.Conn // other goroutines use it: closing TLS can wait for the client
 	listener *Listener
 	state    atomic.Int64
 	checker  framing.Checker
@@ -26,6 +27,8 @@ type conn struct {
 
 	readDeadline, writeDeadline deadline
 	responseBy                  time.Time // the last write deadline of net/http
+
+	notTLS bool // the client does not use TLS, although it must
 
 	closeOnce sync.Once
 }
@@ -56,23 +59,23 @@ func (c *conn) move(to phase, since time.Time) bool {
 // nothing gets a refusal; any other might take a refusal for the response to a request that is being handled.
 func (c *conn) evict(was state, force bool) bool {
 	if !force && was.phase() != writing {
-		if unread, _ := peek(c.Conn); unread {
+		if unread, _ := peek(c.socket); unread {
 			return false
 		}
 	}
 	if !c.state.CompareAndSwap(int64(was), int64(newState(evicted, 0))) {
 		return false
 	}
-	switch was.phase() {
-	case fresh:
-		c.Conn.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)) // it never waits: nothing was written before
-		c.Conn.Write(c.listener.cfg.Refusal())
-	case writing:
-		if tcp, ok := c.Conn.(*net.TCPConn); ok {
+	switch {
+	case was.phase() == fresh && c.listener.cfg.TLS == nil:
+		c.socket.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)) // it never waits: nothing was written before
+		c.socket.Write(c.listener.cfg.Refusal())
+	case was.phase() == writing:
+		if tcp, ok := c.socket.(*net.TCPConn); ok {
 			tcp.SetLinger(0) // the kernel discards what the client has not read
 		}
 	}
-	c.Close()
+	c.abort()
 	return true
 }
 
@@ -110,7 +113,11 @@ func (l *Listener) connState(nc net.Conn, s http.ConnState) {
 		}
 		c.move(next, now)
 		l.pollInOverload(now)
-		if l.closeIdle.Load() || c.owner.isAnonymous() && l.overloaded.isSet() && l.isFull() {
+		overload := c.owner.isAnonymous() && l.overloaded.isSet() && l.isFull()
+		if overload {
+			l.counters.evicted[afterResponse].Add(1)
+		}
+		if overload || l.closeIdle.Load() {
 			c.Close()
 		}
 	}
@@ -127,6 +134,11 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	if c.checker.Broken() {
 		return 0, errFraming
+	}
+	if before == fresh {
+		if err := c.handshake(); err != nil {
+			return 0, err
+		}
 	}
 	if before == handling {
 		c.move(receivingBody, time.Time{})
@@ -163,13 +175,16 @@ func (c *conn) Write(b []byte) (int, error) {
 	const code = len("HTTP/1.1 ")
 	status, err := strconv.Atoi(string(b[min(code, len(b)):min(code+3, len(b))]))
 	if err != nil {
-		return c.Conn.Write(b)
+		return c.output().Write(b)
+	}
+	if c.notTLS {
+		status = http.StatusUpgradeRequired
 	}
 	response := c.listener.cfg.ErrorResponse(status, c.RemoteAddr())
 	if response == nil {
-		return c.Conn.Write(b)
+		return c.output().Write(b)
 	}
-	_, err = c.Conn.Write(response)
+	_, err = c.output().Write(response)
 	return len(b), err
 }
 
@@ -206,7 +221,7 @@ func (c *conn) writeResponse(b []byte) (n int, err error) {
 // waits for half a second, during which the connection may be evicted.
 func (c *conn) CloseWrite() error {
 	c.move(writing, time.Now())
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+	if half, ok := c.output().(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil
@@ -248,8 +263,14 @@ func (d *deadline) covers(t time.Time) bool {
 	return false
 }
 
-// Close closes the connection and frees its slot.
+// Close closes the connection and frees its slot. With TLS, it may wait for the client to receive what was sent.
 func (c *conn) Close() error {
 	c.closeOnce.Do(func() { c.listener.untrack(c) })
 	return c.Conn.Close()
+}
+
+// abort is Close without waiting for the client.
+func (c *conn) abort() {
+	c.closeOnce.Do(func() { c.listener.untrack(c) })
+	c.socket.Close()
 }

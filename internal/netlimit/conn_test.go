@@ -121,7 +121,7 @@ func TestBackgroundRead(t *testing.T) {
 	ctx := <-started
 	client.Close()
 	if runtime.GOOS == "linux" {
-		eventually(t, "the disconnect", func() bool { _, closed := peek(connOf(ctx).Conn); return closed })
+		eventually(t, "the disconnect", func() bool { _, closed := peek(connOf(ctx).socket); return closed })
 	}
 	if ctx.Err() != nil {
 		t.Error("the background read saw the disconnect: CancelOnDisconnect is not needed")

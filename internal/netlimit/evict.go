@@ -106,6 +106,7 @@ func (l *Listener) evictFirst(candidates []candidate, limit int, force bool) (ev
 		if !c.conn.evict(c.state, force && c.rank == overShare) {
 			continue
 		}
+		l.counters.evicted[c.rank].Add(1)
 		if evicted++; c.rank == overShare {
 			l.report.evicted++
 			l.report.from = c.address

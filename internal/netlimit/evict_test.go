@@ -135,6 +135,16 @@ func TestEvict(t *testing.T) {
 			if !slices.Equal(evicted, test.evicted) || did != (len(evicted) > 0) || l.overloaded.isSet() != did {
 				t.Errorf("evict() = %v and evicted %v, want %v", did, evicted, test.evicted)
 			}
+			var counted, open int64
+			for _, n := range l.Stats().Evicted {
+				counted += n
+			}
+			for _, n := range l.Stats().Open {
+				open += n
+			}
+			if counted != int64(len(evicted)) || open != int64(len(test.open)-len(evicted)) {
+				t.Errorf("Stats() = %+v after %d evictions of %d connections", l.Stats(), len(evicted), len(test.open))
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package netlimit
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -39,6 +40,7 @@ func (l *log) String() string {
 func testConfig(most int) (Config, *log) {
 	messages := new(log)
 	return Config{
+		TLS: transport,
 		Max: most, Setting: "--most", Log: messages.add,
 		Refusal:       func() []byte { return []byte("refused") },
 		ErrorResponse: func(status int, _ net.Addr) []byte { return fmt.Appendf(nil, "error %d", status) },
@@ -85,8 +87,14 @@ func dial(t *testing.T, l net.Listener) net.Conn {
 	}
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(waitLimit))
+	if transport != nil {
+		return tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+	}
 	return c
 }
+
+// transport is TLS of the servers and clients of the tests; nil for none.
+var transport *tls.Config
 
 // pair is a tracked connection of the system and its client, without a server.
 func pair(t *testing.T) (*conn, net.Conn) {

@@ -10,6 +10,9 @@
 // accept queue. While connections are refused, a token with more than half of them loses one every 8 ms. In an
 // overload, a connection without a token is closed after one response.
 //
+// With TLS, a connection counts from the moment it is accepted, and a handshake that hangs is a wait for the client.
+// What is read is checked after decryption.
+//
 // On shutdown no further connection is accepted, connections without a request are closed after 1 s, incomplete
 // requests of clients without a token after 2 s, and requests in flight get their response, which is the last of its
 // connection.
@@ -17,6 +20,7 @@ package netlimit
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"maps"
 	"net"
@@ -50,10 +54,14 @@ type Config struct {
 	// proxy. If Exempt is nil, no address is exempt.
 	Exempt func(netip.Addr) bool
 
-	// Refusal returns a whole response for a connection that is not admitted.
+	// TLS is used on every connection if it is not nil.
+	TLS *tls.Config
+
+	// Refusal returns a whole response for a connection that is not admitted. With TLS such a connection gets an alert.
 	Refusal func() []byte
 	// ErrorResponse returns the response to send in place of one with this status that net/http sends by itself,
-	// without calling a handler. If it returns nil, net/http's is sent.
+	// without calling a handler. If it returns nil, net/http's is sent. Status 426 means that a client does not use TLS
+	// and must.
 	ErrorResponse func(status int, client net.Addr) []byte
 
 	Log func(message string, attrs ...any)
@@ -82,12 +90,16 @@ type Listener struct {
 	owners  owners
 
 	lastShed atomic.Int64 // since start
+	counters counters
 }
 
 // New returns a Listener of the connections of l. Its Serve must be called, not Accept.
 func New(l net.Listener, cfg Config) *Listener {
 	if cfg.PerAddress == 0 {
 		cfg.PerAddress = defaultShare(cfg.Max)
+	}
+	if cfg.TLS != nil {
+		cfg.Refusal = func() []byte { return tlsRefusal }
 	}
 	limited := &Listener{
 		Listener: l, cfg: cfg, start: time.Now(), freed: make(chan struct{}, 1), accepted: make(chan *conn, cfg.Max),
@@ -137,7 +149,7 @@ func (l *Listener) Drain(ctx context.Context) (cut int) {
 		case now := <-time.After(lingerTime):
 			l.closeIdle.Store(true)
 			for _, c := range l.waiting(now) {
-				c.Close()
+				go c.Close()
 			}
 			continue
 		case <-ctx.Done():
@@ -146,7 +158,7 @@ func (l *Listener) Drain(ctx context.Context) (cut int) {
 			if c.phase().inRequest() {
 				cut++
 			}
-			c.Close()
+			c.abort()
 		}
 		return cut
 	}
@@ -162,7 +174,7 @@ func (l *Listener) waiting(now time.Time) (all []*conn) {
 		s := state(c.state.Load())
 		p := s.phase()
 		late := c.owner.isAnonymous() && p.waitsForClient() && s.overdue(now.Sub(l.start), lateRequest)
-		if unread, _ := peek(c.Conn); !unread && !p.inRequest() || p.inRequest() && late {
+		if unread, _ := peek(c.socket); !unread && !p.inRequest() || p.inRequest() && late {
 			all = append(all, c)
 		}
 	}
@@ -174,8 +186,7 @@ const disconnectCheck = 100 * time.Millisecond
 
 // CancelOnDisconnect returns a context that also ends when the client of the request whose context ctx is closes its
 // connection. net/http does that for every request, which is too expensive for a create: see conn.Read. Handlers
-// of long reads use it. A disconnect is not detected while bytes of the client are unread, such as those of a pipelined
-// request. Where disconnects can't be detected at all, the context ends only with ctx.
+// of long reads use it. Where disconnects can't be detected, the context ends only with ctx.
 func (l *Listener) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
 	c := connOf(ctx)
 	ctx, cancel := context.WithCancel(ctx)
@@ -186,7 +197,7 @@ func (l *Listener) CancelOnDisconnect(ctx context.Context) (context.Context, con
 		for {
 			select {
 			case <-time.After(disconnectCheck):
-				if _, closed := peek(c.Conn); closed {
+				if _, closed := peek(c.socket); closed {
 					cancel()
 				}
 			case <-ctx.Done():
@@ -206,7 +217,10 @@ func (l *Listener) open() []*conn {
 func (l *Listener) isFull() bool { return int(l.count.Load()) >= l.cfg.Max }
 
 func (l *Listener) track(accepted net.Conn) *conn {
-	c := &conn{Conn: accepted, listener: l}
+	c := &conn{Conn: accepted, socket: accepted, listener: l}
+	if l.cfg.TLS != nil {
+		c.Conn = tls.Server(accepted, l.cfg.TLS)
+	}
 	c.move(fresh, time.Now())
 	limitUnsent(accepted, maxUnsent)
 	key := l.keyOf(remoteAddress(accepted))

@@ -107,7 +107,11 @@ func (l *Listener) Identify(ctx context.Context, token [32]byte) (last bool) {
 		return false
 	}
 	now, then := int64(time.Since(l.start)), l.lastShed.Load()
-	return now-then >= int64(shedInterval) && l.lastShed.CompareAndSwap(then, now)
+	if now-then < int64(shedInterval) || !l.lastShed.CompareAndSwap(then, now) {
+		return false
+	}
+	l.counters.evicted[shed].Add(1)
+	return true
 }
 
 // hasMost reports whether an owner has more than half of all slots.
@@ -121,7 +125,7 @@ func (l *Listener) assign(c *conn, key ownerKey) {
 		return
 	}
 	if c.owner.isAnonymous() {
-		limitUnsent(c.Conn, 0)
+		limitUnsent(c.socket, 0)
 	}
 	l.owners.remove(c)
 	l.owners.add(c, key)

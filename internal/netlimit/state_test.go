@@ -177,7 +177,7 @@ func TestWriteAfterEviction(t *testing.T) {
 	for p := fresh; p < evicted; p++ {
 		c, client := pair(t)
 		inner := c.Conn
-		c.Conn = unclosed{inner} // as if the eviction had not closed it yet
+		c.Conn, c.socket = unclosed{inner}, unclosed{inner} // as if the eviction had not closed it yet
 		c.move(p, time.Now())
 		if !c.evict(state(c.state.Load()), false) {
 			t.Fatalf("%s: not evicted", phaseNames[p])
