@@ -14,6 +14,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,6 +69,7 @@ type Token struct {
 // Client calls one service with one token. It is safe for concurrent use.
 type Client struct {
 	base    *url.URL
+	plants  *url.URL // POST creates a plant
 	token   string
 	http    *http.Client
 	retries int
@@ -105,8 +107,9 @@ func New(baseURL, token string, options ...Option) (*Client, error) {
 	case token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("the token must consist of visible ASCII characters")
 	}
+	base = base.JoinPath("/") // so that the paths below it start with a slash
 	c := &Client{
-		base: base, token: token, http: &http.Client{Timeout: 30 * time.Second},
+		base: base, plants: base.JoinPath("plants"), token: token, http: &http.Client{Timeout: 30 * time.Second},
 		retries: 5, backoff: 100 * time.Millisecond,
 	}
 	if shared, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -134,17 +137,20 @@ func New(baseURL, token string, options ...Option) (*Client, error) {
 // If errors.Is(err, ErrUnknown), the plant may have been stored: call Create again. After any other
 // error it was not stored.
 func (c *Client) Create(ctx context.Context, p NewPlant) (Plant, error) {
-	body, err := encode(p, p.Plant)
+	body, err := encode(&p.ID, p.Plant)
 	if err != nil {
 		return Plant{}, err
 	}
 	req := request{
-		method: http.MethodPost, url: c.base.JoinPath("plants"), body: body,
+		method: http.MethodPost, url: c.plants, body: body,
 		success: http.StatusOK, idempotent: true,
 	}
 	resp, err := c.do(ctx, req)
 	if err != nil {
 		return Plant{}, err
+	}
+	if sent, _ := encode(nil, p.Plant); bytes.Equal(resp.body, sent) { // it usually is
+		return p.Plant, nil
 	}
 	var got plantJSON
 	if json.Unmarshal(resp.body, &got) != nil || got.Name == nil {
@@ -174,7 +180,7 @@ const Any = "*"
 // could overwrite a later change of another client. With the same ifMatch it cannot, but then 41201
 // may be caused by the first call's own change, and 40401 means only that the plant no longer exists.
 func (c *Client) Replace(ctx context.Context, id int64, to Plant, ifMatch string) (Stored, error) {
-	body, err := encode(to, to)
+	body, err := encode(nil, to)
 	if err == nil {
 		err = checkIfMatch(ifMatch)
 	}
@@ -359,11 +365,40 @@ type plantJSON struct {
 
 var errNotPlantStore = errors.New("the response is not from a Plant Store: check the base URL")
 
-// encode returns v as a request body. It refuses a plant whose text is not UTF-8, which
-// encoding/json would change silently.
-func encode(v any, p Plant) ([]byte, error) {
+// encode returns a plant as a request body, with its id unless that is nil. Only what JSON requires is escaped, so that
+// a plant that was read can be created again under the same limit of the service. It refuses text that is not UTF-8.
+func encode(id *int64, p Plant) ([]byte, error) {
 	if !utf8.ValidString(p.Name) || p.Tag != nil && !utf8.ValidString(*p.Tag) {
 		return nil, errors.New("the name and the tag must be valid UTF-8")
 	}
-	return json.Marshal(v)
+	b := make([]byte, 0, 64+len(p.Name))
+	b = append(b, '{')
+	if id != nil {
+		b = append(strconv.AppendInt(append(b, `"id":`...), *id, 10), ',')
+	}
+	b = appendString(append(b, `"name":`...), p.Name)
+	if p.Tag != nil {
+		b = appendString(append(b, `,"tag":`...), *p.Tag)
+	}
+	return append(b, '}'), nil
+}
+
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ':
+			short := strings.IndexByte("\b\f\n\r\t", c)
+			if short < 0 {
+				b = fmt.Appendf(b, `\u%04x`, c)
+			} else {
+				b = append(b, '\\', "bfnrt"[short])
+			}
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
 }

@@ -209,15 +209,17 @@ func (c *Client) send(ctx context.Context, req request) (response, error) {
 		GetConn: func(string) { wantedConn.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { gotConn.Store(true) },
 	})
-	r, err := http.NewRequestWithContext(traced, req.method, req.url.String(), bytes.NewReader(req.body))
+	r, err := http.NewRequestWithContext(traced, req.method, "", bytes.NewReader(req.body))
 	if err != nil {
 		return response{}, unsent{err}
 	}
+	r.URL, r.Host = req.url, req.url.Host
 	r.Header.Set("Authorization", "Bearer "+c.token)
-	for name, value := range map[string]string{"If-Match": req.ifMatch, "Prefer": req.prefer} {
-		if value != "" {
-			r.Header.Set(name, value)
-		}
+	if req.ifMatch != "" {
+		r.Header.Set("If-Match", req.ifMatch)
+	}
+	if req.prefer != "" {
+		r.Header.Set("Prefer", req.prefer)
 	}
 	if req.body != nil {
 		r.Header.Set("Content-Type", "application/json")

@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"plantstore/internal/token"
 )
@@ -71,7 +70,7 @@ func (c *copier) planTokens(ctx context.Context) (add, revoke []token.Token, err
 			return nil, nil, fmt.Errorf("token %s of the target is not the token of that name in the source, "+
 				"which would stop working; copy to an empty database", s.Name)
 		}
-		if exists && !equalButRevoked(s, t) {
+		if exists && !equalBesides(s, t) {
 			return nil, nil, fmt.Errorf("token %s has another store, scopes, expiry or rate in the target; "+
 				"copy to an empty database", s.Name)
 		}
@@ -90,7 +89,8 @@ func (c *copier) planTokens(ctx context.Context) (add, revoke []token.Token, err
 	return add, revoke, nil
 }
 
-func equalButRevoked(a, b token.Token) bool {
-	a.Revoked, b.Revoked = time.Time{}, time.Time{}
+// equalBesides compares tokens without what changes while they are used or when they are revoked.
+func equalBesides(a, b token.Token) bool {
+	a.Revoked, a.LastUsed = b.Revoked, b.LastUsed
 	return a == b
 }

@@ -62,6 +62,14 @@ type Report struct {
 	Tokens  int   // of the source, all of which the target has
 }
 
+// Plants is the number of plants in all stores.
+func (r Report) Plants() (n int64) {
+	for _, s := range r.Stores {
+		n += s.Plants
+	}
+	return n
+}
+
 // Store is the content of one store.
 type Store struct {
 	Name   string

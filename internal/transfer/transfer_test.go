@@ -75,6 +75,7 @@ func addTokens(t testing.TB, s store.Store) []token.Token {
 	plain, _ := token.New("plain", "main", token.AllScopes, start, time.Time{})
 	full, _ := token.New("full", "other", token.Create, start.Add(time.Second), start.Add(time.Hour))
 	full.Rate = rate.Limit{Count: 100, Per: time.Minute, Burst: 7}
+	full.LastUsed = start.Truncate(time.Minute)
 	revoked, _ := token.New("revoked", "main", token.Read, start.Add(time.Minute), time.Time{})
 	for _, tok := range []token.Token{plain, full, revoked} {
 		addToken(t, s, tok)
@@ -397,6 +398,11 @@ func TestTokenIsRevokedLater(t *testing.T) {
 	other, _ := token.New("other", "main", token.Read, start.Add(-time.Hour), time.Time{})
 	addToken(t, target, other)
 	addToken(t, target, tokens[2])
+	used := token.Use{Hash: tokens[2].Hash, At: start.Truncate(time.Minute)}
+	if err := target.RecordUses(t.Context(), []token.Use{used}); err != nil { // which is no conflict
+		t.Fatal(err)
+	}
+	tokens[2].LastUsed = used.At
 	_, err := transfer.Check(t.Context(), source, target, transfer.Options{})
 	wantSentence(t, err, "token plain is missing in the target")
 	if _, err := transfer.Copy(t.Context(), source, target, transfer.Options{}); err != nil {
