@@ -41,8 +41,7 @@ func ParseAccessLog(text string) (AccessLog, error) {
 // log writes the log record of a request: its route and method, its id and the address of the client, and nothing else
 // of the request. A client error is logged with its meaning in the catalogue, not with the message that the client
 // gets. The detail of a server error is only here; the request id in the response leads an operator to it.
-func (a *API) log(x *exchange, f Failure, err error) {
-	took := time.Since(x.start)
+func (a *API) log(x *exchange, f Failure, err error, took time.Duration) {
 	abandoned := errors.Is(err, context.Canceled) // a page that searches as its user types does so often
 	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && (err == nil || abandoned) && took < slowRequest {
 		return

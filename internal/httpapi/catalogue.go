@@ -111,6 +111,8 @@ var failures = []struct {
 	{token.ErrInvalid, Failure{40104, "The token is unknown.", "Use a token that was issued in this database."}},
 	{token.ErrExpired, Failure{40105, "The token has expired.", "Ask the operator for a new token."}},
 	{token.ErrRevoked, Failure{40106, "The token was revoked.", "Ask the operator for a new token."}},
+	{token.ErrRejected, Failure{40107, "The token of the identity provider is invalid; the message says why.",
+		"Request a token for this service from the identity provider."}},
 	{token.ErrScope, Failure{40301, "The token lacks the scope that the operation requires.",
 		"Ask the operator for a token with that scope."}},
 
@@ -139,6 +141,9 @@ var failures = []struct {
 		"Retry later; the operator sees the reason on /readyz."}},
 	{store.ErrStopping, Failure{50305, "The service is stopping. Nothing was stored.",
 		"Retry: another process may respond."}},
+	{token.ErrKeys, Failure{50306,
+		"The key that has signed the token is not available from the identity provider. Nothing was stored.",
+		"Retry after the time in Retry-After; the operator sees the reason in the log."}},
 	{errProtocol, Failure{50501, "The HTTP version is not supported.", "Use HTTP/1.1."}},
 }
 

@@ -42,8 +42,8 @@ const (
 	corsMaxAge = "86400"
 )
 
-// cors responds to preflight requests, which carry no credential, and sets the headers that let a page read the
-// other responses. It reports whether it wrote the response.
+// cors sets the headers that let a page read the response. It reports whether they are the response to a preflight
+// request, which has no credential.
 func (a *API) cors(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	h := w.Header()
@@ -68,6 +68,5 @@ func (a *API) cors(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Allow-Methods", methods)
 	h.Set("Access-Control-Allow-Headers", corsRequestHeaders)
 	h.Set("Access-Control-Max-Age", corsMaxAge)
-	w.WriteHeader(http.StatusNoContent)
 	return true
 }

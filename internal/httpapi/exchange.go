@@ -68,19 +68,41 @@ func (a *API) adapt(route Route) http.Handler {
 		var f Failure
 		if err != nil {
 			if x.status != 0 { // closing the connection shows the client that the response is incomplete
-				a.log(x, f, err)
+				a.finish(x, route, f, err)
 				x.memory.Release()
 				panic(http.ErrAbortHandler)
 			}
 			f = x.writeFailure(err)
 		}
-		a.log(x, f, err)
+		a.finish(x, route, f, err)
 
 		x.memory.Release()
 		x.ResponseWriter, x.request, x.token = nil, nil, nil
 		if cap(x.buf) <= maxKept {
 			exchanges.Put(x)
 		}
+	})
+}
+
+// finish reports a request whose response was written or cut off.
+func (a *API) finish(x *exchange, route Route, f Failure, err error) {
+	took := time.Since(x.start)
+	if a.deps.Observe != nil {
+		a.deps.Observe(Request{x.context(), route.Path, x.request.Method, x.status, f.Number, x.start, took})
+	}
+	a.log(x, f, err, took)
+}
+
+// observed reports the requests of a page, which has no credential and no errors, and is not logged.
+func (a *API) observed(route string, page http.Handler) http.Handler {
+	if a.deps.Observe == nil {
+		return page
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{ResponseWriter: w, api: a, start: time.Now()}
+		page.ServeHTTP(x, r)
+		status := cmp.Or(x.status, http.StatusOK)
+		a.deps.Observe(Request{r.Context(), route, r.Method, status, 0, x.start, time.Since(x.start)})
 	})
 }
 

@@ -43,6 +43,9 @@ func classify(err error) (Failure, string) {
 			if e, ok := errors.AsType[*rate.Exceeded](err); ok {
 				return f.Failure, e.Error() // with the time to wait
 			}
+			if e, ok := errors.AsType[*token.Rejected](err); ok {
+				return f.Failure, e.Error()
+			}
 			if e, ok := errors.AsType[*clientError](err); ok {
 				return f.Failure, e.message
 			}
@@ -89,12 +92,14 @@ func appendError(b []byte, number int32, message string) []byte {
 }
 
 // LibraryFailure returns the Error body in place of a response that net/http writes without calling our handlers.
-// It reports false for a status that net/http is not known to write.
+// It reports false for a status that net/http is not known to write. 426 stands for a client that does not use TLS.
 func LibraryFailure(status int) (f Failure, body []byte, ok bool) {
 	var err error
 	switch status {
 	case http.StatusBadRequest:
 		err = errMalformed
+	case http.StatusUpgradeRequired:
+		err = failf(errMalformed, "the service accepts only TLS; use https:// in place of http://")
 	case http.StatusNotFound:
 		err = errNoRoute
 	case http.StatusMethodNotAllowed:

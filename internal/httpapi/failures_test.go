@@ -38,6 +38,7 @@ func TestLibraryFailure(t *testing.T) {
 		404: `{"error":40402,"message":"the path does not exist"}`,
 		405: `{"error":40501,"message":"the path does not support this method"}`,
 		417: `{"error":40030,"message":"the Expect header must be absent or 100-continue"}`,
+		426: `{"error":40024,"message":"the service accepts only TLS; use https:// in place of http://"}`,
 		431: `{"error":43101,"message":"the request line and headers are too large; send fewer or shorter headers"}`,
 		501: `{"error":50101,"message":"Transfer-Encoding must be absent or chunked"}`,
 		505: `{"error":50501,"message":"the HTTP version is not supported; use HTTP/1.1"}`,

@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -71,7 +72,8 @@ type Dependencies struct {
 	Editor      Editor
 	Connections Connections
 	Log         *slog.Logger
-	Mask        token.Mask // hides credentials in the log and in responses
+	Mask        token.Mask    // hides credentials in the log and in responses
+	Observe     func(Request) // called at the end of every request; may be nil
 
 	Prefix      string // path under which the API is mounted: "" or "/some/prefix"
 	CreateQueue int    // creates that Creator queues; 0 does not divide them between tokens
@@ -81,11 +83,30 @@ type Dependencies struct {
 	Pages                            map[string]http.Handler // pages for browsers, by mux pattern
 }
 
+// Request is what is known at the end of a request, for metrics and traces.
+type Request struct {
+	Context context.Context
+	Route   string // path of the route without the prefix, or a word in place of a path: see the constants below
+	Method  string // as the client sent it
+	Status  int
+	Number  int32 // of the failure; 0 if there is none
+	Start   time.Time
+	Took    time.Duration
+}
+
+// The routes of requests that are not for a path of the service.
+const (
+	unmatched = "unmatched" // the path does not exist
+	preflight = "preflight" // a browser asks what a page may send
+)
+
 // API is the http.Handler of the service.
 type API struct {
 	cfg     Config
 	deps    Dependencies
 	mux     *http.ServeMux
+	noRoute http.Handler            // for paths that do not exist
+	allowed http.Handler            // for preflight requests
 	methods map[string]string       // Allow header of each path pattern
 	rates   *rate.Table[token.Hash] // what each token has used of its rate
 	creates share.Pool[token.Hash]  // creates in flight
@@ -156,15 +177,18 @@ func New(cfg Config, deps Dependencies) *API {
 		}
 	}
 	for pattern, page := range a.deps.Pages {
-		a.mux.Handle(pattern, page)
-		methods[strings.TrimPrefix(pattern, "GET ")] = []string{http.MethodGet, http.MethodHead}
+		path := strings.TrimPrefix(pattern, "GET ")
+		a.mux.Handle(pattern, a.observed(a.withoutPrefix(path), page))
+		methods[path] = []string{http.MethodGet, http.MethodHead}
 	}
 	for pattern, allowed := range methods {
 		slices.Sort(allowed)
 		a.methods[pattern] = strings.Join(allowed, ", ")
-		a.mux.Handle(pattern, a.adapt(Route{handle: notAllowed(a.methods[pattern])}))
+		a.mux.Handle(pattern, a.adapt(Route{Path: a.withoutPrefix(pattern), handle: notAllowed(a.methods[pattern])}))
 	}
-	a.mux.Handle("/", a.adapt(Route{handle: notFound}))
+	a.allowed = a.observed(preflight, http.HandlerFunc(noContent))
+	a.noRoute = a.adapt(Route{Path: unmatched, handle: notFound})
+	a.mux.Handle("/", a.noRoute)
 	return a
 }
 
@@ -178,11 +202,16 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case a.cors(w, r):
+		a.allowed.ServeHTTP(w, r)
 	case !isClean(r.URL.Path): // the mux would redirect, with a page of its own
-		a.adapt(Route{handle: notFound}).ServeHTTP(w, r)
+		a.noRoute.ServeHTTP(w, r)
 	default:
 		a.mux.ServeHTTP(w, r)
 	}
+}
+
+func (a *API) withoutPrefix(pattern string) string {
+	return cmp.Or(strings.TrimPrefix(pattern, a.deps.Prefix), "/")
 }
 
 // methodsOf lists the methods of the path of r, or returns "" for an unknown path.
@@ -206,6 +235,8 @@ func notAllowed(allow string) handler {
 		return failf(errMethod, "the path does not support the method %.16q; use %s", x.request.Method, allow)
 	}
 }
+
+func noContent(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
 func static(contentType string, content []byte) handler {
 	return func(x *exchange) error {

@@ -22,6 +22,43 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// Every request is observed once, with its route whatever the prefix is.
+func TestObserve(t *testing.T) {
+	var seen []Request
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) })
+	empty := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	a, _ := newAPI(Config{Origins: Origins{any: true}}, Dependencies{
+		Reader: ferns(), Prefix: "/v", Observe: func(r Request) { seen = append(seen, r) },
+		Pages: map[string]http.Handler{"GET /v/console": page, "GET /v": empty},
+	})
+	for _, test := range []struct {
+		method, target string
+		want           Request
+	}{
+		{"GET", "/v/plants", Request{Route: "/plants", Status: 200}},
+		{"GET", "/v/plants/x", Request{Route: "/plants/{id}", Status: 400, Number: 40025}},
+		{"PATCH", "/v/plants", Request{Route: "/plants", Status: 405, Number: 40501}},
+		{"BREW", "/v/console", Request{Route: "/console", Status: 405, Number: 40501}},
+		{"GET", "/v/console", Request{Route: "/console", Status: 304}},
+		{"GET", "/v", Request{Route: "/", Status: 200}},
+		{"GET", "/plants", Request{Route: "unmatched", Status: 404, Number: 40402}},
+		{"GET", "/v/../plants", Request{Route: "unmatched", Status: 404, Number: 40402}},
+		{"OPTIONS", "/v/plants", Request{Route: "preflight", Status: 204}},
+	} {
+		seen = nil
+		send(a, test.method, test.target, nil, "Origin", "https://other.example", "Access-Control-Request-Method", "GET")
+		if len(seen) != 1 || seen[0].Context == nil || seen[0].Start.IsZero() || seen[0].Took <= 0 {
+			t.Errorf("%s %s: observed %+v", test.method, test.target, seen)
+			continue
+		}
+		got := seen[0]
+		got.Context, got.Start, got.Took = nil, test.want.Start, test.want.Took
+		if test.want.Method = test.method; got != test.want {
+			t.Errorf("%s %s: observed %+v, want %+v", test.method, test.target, got, test.want)
+		}
+	}
+}
+
 func TestRouting(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("page")) })
 	a, _ := newAPI(Config{}, Dependencies{

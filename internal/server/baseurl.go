@@ -8,9 +8,18 @@ import (
 	"strings"
 )
 
-// baseURL parses the public address and removes a slash at the end of its path.
-func baseURL(text string, listening net.Addr) (*url.URL, error) {
-	if text == "" {
+// CheckBaseURL returns an error if Run would refuse Config.BaseURL.
+func CheckBaseURL(text string) error {
+	_, err := baseURL(text, new(net.TCPAddr), false)
+	return err
+}
+
+// baseURL parses the public address and removes a slash at the end of its path. If text is empty, it is the address
+// that the service listens on.
+func baseURL(text string, listening net.Addr, secure bool) (*url.URL, error) {
+	if text == "" && secure {
+		text = "https://" + listening.String()
+	} else if text == "" {
 		text = "http://" + listening.String()
 	}
 	u, err := url.Parse(text)

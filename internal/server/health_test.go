@@ -73,6 +73,37 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 	}
 }
 
+// While the database hangs, /metrics has everything that is known without it.
+func TestMetricsWhileTheDatabaseHangs(t *testing.T) {
+	database := hanging{openStore(t), make(chan struct{})}
+	s := start(t, server.Config{Version: "v1.2.3"}, database)
+	defer close(database.end)
+	if status, err := s.send(t.Context(), "POST", "/plants", `{"id":1,"name":"Fern"}`); err != nil || status != 200 {
+		t.Fatal(status, err)
+	}
+	has := func(line string) bool {
+		response, err := http.Get(s.health + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		return err == nil && response.StatusCode == http.StatusOK && strings.Contains(string(text), line+"\n")
+	}
+	deadline := time.Now().Add(waitLimit)
+	for _, line := range []string{
+		"plantstore_ready 0", `plantstore_creates_total{outcome="created"} 1`, "plantstore_queue_limit 4096",
+		`plantstore_connections_refused_total{reason="limit"} 0`, "plantstore_writes_stopped 0",
+		`version="v1.2.3"} 1`,
+	} {
+		for !has(line) {
+			if time.Now().After(deadline) {
+				t.Fatalf("/metrics has no %s", line)
+			}
+		}
+	}
+}
+
 // probe returns the response, headers included, after the server has closed the connection.
 func probe(address, path string) string {
 	c, err := net.Dial("tcp", address)

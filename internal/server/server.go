@@ -3,6 +3,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -27,20 +28,28 @@ import (
 
 // Config is what an operator sets. Zero values are not defaults: the command line has those.
 type Config struct {
-	Listen    string        // address of the service
-	OpsListen string        // address of health; "off" for none
-	BaseURL   string        // public address; its path is the prefix of the API; "" for that of Listen
-	Drain     time.Duration // how long requests in flight may take after the signal to stop
-	MaxConns  int           // open connections; 0 for what the machine allows
-	PerAddr   int           // connections without a token that an address keeps when all are in use; 0: MaxConns/16
-	Token     string        // one fixed credential with every scope on the store "main"; "" for none
-	TokenFrom string        // the file or variable that Token is from, for the log
+	Listen    string         // address of the service
+	OpsListen string         // address of health, metrics and profiles; "off" for none
+	BaseURL   string         // public address; its path is the prefix of the API; "" for that of Listen
+	Drain     time.Duration  // how long requests in flight may take after the signal to stop
+	MaxConns  int            // open connections; 0 for what the machine allows
+	PerAddr   int            // connections without a token that an address keeps when all are in use; 0: MaxConns/16
+	Token     string         // one fixed credential with every scope on the store "main"; "" for none
+	TokenFrom string         // the file or variable that Token is from, for the log
+	JWTs      token.Verifier // of tokens of an identity provider; nil for none
+	Version   string         // of the program, for metrics
 	Commit    commit.Options
 	httpapi.Config
+	TLS               *tls.Config      // of the service; nil for plain HTTP
+	CertificateExpiry func() time.Time // of TLS; the zero time without a certificate
 
 	Public, Ops net.Listener // used in place of the addresses if not nil; see netlimit.Inherit
 
-	Started func() // called when the service accepts requests; may be nil
+	Tracer *telemetry.Tracer // nil for no traces; closed by Run
+
+	// Started is called when the service accepts requests, with the URL of /livez, or "" if OpsListen is "off". It may
+	// be nil.
+	Started func(livez string)
 
 	Out io.Writer // gets the address, a first token and an example
 	Log *slog.Logger
@@ -61,7 +70,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 		return err
 	}
 	if cfg.Started != nil {
-		cfg.Started()
+		cfg.Started(s.livez)
 	}
 	select {
 	case err := <-s.failed:
@@ -73,10 +82,13 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 
 // service is what Run runs.
 type service struct {
-	cfg    Config
-	store  store.Store
-	health *telemetry.Health
-	conns  *netlimit.Listener
+	cfg       Config
+	store     store.Store
+	metrics   *telemetry.Metrics // nil if there is no port for them
+	health    *telemetry.Health
+	conns     *netlimit.Listener
+	livez     string // its URL, or ""
+	committer *commit.Committer
 
 	cleanup    []func()       // called in reverse order
 	background sync.WaitGroup // goroutines that end after cleanup
@@ -84,6 +96,7 @@ type service struct {
 }
 
 func (s *service) start(ctx context.Context) error {
+	s.startTracer(ctx)
 	public, err := listen(s.cfg.Public, "--listen", s.cfg.Listen)
 	if err != nil {
 		return err
@@ -92,10 +105,12 @@ func (s *service) start(ctx context.Context) error {
 	if s.cfg.MaxConns == 0 {
 		s.cfg.MaxConns = netlimit.DefaultMax(limits)
 	}
+	s.startMetrics()
 	s.conns = s.limit(public, netlimit.Config{
 		Max: s.cfg.MaxConns, Setting: "--max-conns", PerAddress: s.cfg.PerAddr, Exempt: s.cfg.Proxies.Trusts,
-	})
-	base, err := baseURL(s.cfg.BaseURL, public.Addr())
+		TLS: s.cfg.TLS,
+	}, s.metrics)
+	base, err := baseURL(s.cfg.BaseURL, public.Addr(), s.cfg.TLS != nil)
 	if err != nil {
 		return err
 	}
@@ -105,17 +120,19 @@ func (s *service) start(ctx context.Context) error {
 	}
 	bodies := maxBodies(limits.Memory, s.cfg.MaxBody)
 	tuneCollector(limits.Memory, bodies, s.cfg.MaxConns)
-	committer := s.startCommitter(ctx)
+	s.startCommitter(ctx)
+	auth := s.startAuthenticator(ctx, fixed)
 	handler := httpapi.New(s.cfg.Config, httpapi.Dependencies{
-		Auth:            token.NewAuthenticator(s.store, fixed, time.Now),
-		Creator:         committer,
+		Auth:            auth,
+		Creator:         s.committer,
 		Reader:          s.store,
 		Editor:          s.store,
 		Connections:     s.conns,
 		Log:             s.cfg.Log,
+		Observe:         observeRequests(s.metrics, s.cfg.Tracer),
 		Mask:            token.NewMask(s.cfg.Token),
 		Prefix:          base.Path,
-		CreateQueue:     committer.Queue(),
+		CreateQueue:     s.committer.Queue(),
 		MaxMemory:       bodies,
 		DescriptionJSON: api.JSON(base.String()),
 		DescriptionYAML: api.YAML(base.String()),
@@ -127,7 +144,7 @@ func (s *service) start(ctx context.Context) error {
 	if err := welcome(ctx, s.cfg, s.store, base, fixed != nil); err != nil {
 		return err
 	}
-	s.serve(s.conns, handler)
+	s.serve(s.conns, s.traced(handler))
 	s.cfg.Log.Info("serving", "address", base.String(), "listening", public.Addr().String(), "connections", s.cfg.MaxConns)
 	s.background.Go(func() {
 		if err := s.store.Check(ctx); err != nil && ctx.Err() == nil {
@@ -138,14 +155,24 @@ func (s *service) start(ctx context.Context) error {
 }
 
 // startCommitter starts group commit. It outlives ctx: requests in flight at the signal to stop are still committed.
-func (s *service) startCommitter(ctx context.Context) *commit.Committer {
+func (s *service) startCommitter(ctx context.Context) {
 	options := s.cfg.Commit
-	options.Lanes, options.Shard = s.store.Lanes(), s.store.Shard
-	committer := commit.New(s.store, options)
+	options.Lanes, options.Shard, options.Observe = s.store.Lanes(), s.store.Shard, observeCommits(s.metrics)
+	options.ObserveCreate = observeCreates(s.cfg.Tracer)
+	s.committer = commit.New(s.store, options)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cleanup = append(s.cleanup, cancel)
-	s.background.Go(func() { committer.Run(ctx) })
-	return committer
+	s.background.Go(func() { s.committer.Run(ctx) })
+}
+
+// startAuthenticator starts recording uses of tokens. Those of the requests in flight at the signal to stop are too.
+func (s *service) startAuthenticator(ctx context.Context, fixed *token.Token) *token.Authenticator {
+	auth := token.NewAuthenticator(s.store, fixed, time.Now)
+	auth.Accept(s.cfg.JWTs)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.cleanup = append(s.cleanup, cancel)
+	s.background.Go(func() { auth.RecordUses(ctx, s.store, s.cfg.Log) })
+	return auth
 }
 
 func (s *service) startOps() error {
@@ -157,16 +184,24 @@ func (s *service) startOps() error {
 	if err != nil {
 		return err
 	}
-	limited := s.limit(l, netlimit.Config{Max: netlimit.HealthMax(machine.Read().Files), Setting: "the health port"})
-	s.serve(limited, healthOnly(s.health.Handler(), s.logRequest()))
-	s.cfg.Log.Info("health", "address", "http://"+l.Addr().String())
+	limited := s.limit(l, netlimit.Config{Max: netlimit.HealthMax(machine.Read().Files), Setting: "the health port"}, nil)
+	s.serve(limited, only(s.opsPaths(), s.logRequest()))
+	address := "http://" + l.Addr().String()
+	s.livez = address + "/livez"
+	s.cfg.Log.Info("health", "address", address)
 	return nil
 }
 
-// limit bounds the connections of l.
-func (s *service) limit(l net.Listener, cfg netlimit.Config) *netlimit.Listener {
+// limit bounds the connections of l. Metrics may be nil.
+func (s *service) limit(l net.Listener, cfg netlimit.Config, metrics *telemetry.Metrics) *netlimit.Listener {
 	cfg.Log, cfg.Refusal = s.logRequest(), httpapi.Refusal
-	cfg.ErrorResponse = func(status int, client net.Addr) []byte { return errorResponse(status, client, cfg.Log) }
+	cfg.ErrorResponse = func(status int, client net.Addr) []byte {
+		f, response := errorResponse(status, client, cfg.Log)
+		if metrics != nil && response != nil {
+			metrics.ProtocolError(f.Number)
+		}
+		return response
+	}
 	limited := netlimit.New(l, cfg)
 	s.cleanup = append(s.cleanup, func() { limited.Close() })
 	return limited

@@ -46,7 +46,7 @@ func TestBaseURL(t *testing.T) {
 		"https://plants.example/a/../b": "must have a path of plain segments",
 		"https://plants.example//a":     "must have a path of plain segments",
 	} {
-		got, err := baseURL(text, listening)
+		got, err := baseURL(text, listening, false)
 		if strings.HasPrefix(want, "must") {
 			if err == nil || !strings.HasPrefix(err.Error(), "base URL \""+text+"\" "+want) {
 				t.Errorf("baseURL(%q) = %v, %v, want an error", text, got, err)
@@ -174,10 +174,10 @@ func TestTuneCollector(t *testing.T) {
 	}
 }
 
-// Only GET and HEAD requests for the two paths reach the health handler.
-func TestHealthOnly(t *testing.T) {
+// Only GET and HEAD requests for the paths of a port reach their handlers.
+func TestOnly(t *testing.T) {
 	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	h := healthOnly(health, func(string, ...any) {})
+	h := only(map[string]http.Handler{"/livez": health, "/readyz": health}, func(string, ...any) {})
 	for request, want := range map[string]string{
 		"GET /livez": "418 ", "GET /readyz": "418 ", "HEAD /livez": "418 ", "HEAD /readyz?a=b": "418 ",
 		"POST /livez": "405 GET, HEAD", "OPTIONS /readyz": "405 GET, HEAD",

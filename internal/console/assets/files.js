@@ -164,14 +164,20 @@ async function* jsonLines(input) {
 
 async function* csv(input) {
   const separator = await csvSeparator(input);
-  const head = (await csvRow(input, separator)).map(({ text }) => text.trim().toLowerCase());
+  const first = await csvRow(input, separator);
+  const head = first.map(({ text }) => text.trim().toLowerCase());
   const column = Object.fromEntries(['id', 'name', 'tag'].map((name) => [name, head.indexOf(name)]));
-  if (column.id < 0 || column.name < 0) {
+  if (first.misquoted || column.id < 0 || column.name < 0) {
     throw new Unreadable('This is not a JSON array, NDJSON or CSV. The first line of a CSV file names the columns id, name and tag.');
   }
   while ((await input.look()) !== '') {
     const { line } = input;
     const row = await csvRow(input, separator);
+    if (row.misquoted) {
+      const problem = `A quote is opened, and text follows the closing quote on line ${row.misquoted}. Nothing up to the end of that line is imported.`;
+      yield { line, problem };
+      continue;
+    }
     if (row.length === 1 && row[0].text === '' && !row[0].quoted) continue; // a blank line
     if (row.length !== head.length) {
       yield { line, problem: `This line has ${row.length} fields, but the first line has ${head.length}.` };
@@ -192,7 +198,8 @@ async function csvSeparator(input) {
   return /^[^\n]*?([,;\t])/.exec(input.rest())?.[1] ?? ',';
 }
 
-// csvRow reads one row: the text of each field, and whether it was in quotes.
+// csvRow reads one row: the text of each field, and whether it was in quotes. A row
+// with text after a closing quote ends with that line, which is row.misquoted.
 async function csvRow(input, separator) {
   const { line } = input;
   const row = [];
@@ -206,9 +213,11 @@ async function csvRow(input, separator) {
         text = await csvQuoted(input, line);
       } else if (c !== '\r' || (await input.look()) !== '\n') {
         text += c + input.take(/[\r\n,;\t]/g);
+        if (quoted) row.misquoted = input.line;
       }
     }
     row.push({ text, quoted });
+    while (row.misquoted && !['', '\n'].includes(await input.look())) await input.next();
     if ((await input.next()) !== separator) return row;
   }
 }

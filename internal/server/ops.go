@@ -1,0 +1,180 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	profiles "runtime/pprof"
+	"strconv"
+	"time"
+
+	"plantstore/internal/commit"
+	"plantstore/internal/httpapi"
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/telemetry"
+)
+
+// startMetrics sets s.metrics, unless the port that serves them is off.
+func (s *service) startMetrics() {
+	if s.cfg.OpsListen == "off" {
+		return
+	}
+	s.metrics = telemetry.NewMetrics(s.cfg.Version, s.sample)
+	if st, ok := s.store.(interface {
+		ObserveCheckpoints(func(took time.Duration, err error))
+	}); ok {
+		st.ObserveCheckpoints(func(took time.Duration, err error) { s.metrics.Checkpoint(result(err), took) })
+	}
+}
+
+// observeRequests returns nil without metrics and traces.
+func observeRequests(metrics *telemetry.Metrics, tracer *telemetry.Tracer) func(httpapi.Request) {
+	if metrics == nil && tracer == nil {
+		return nil
+	}
+	return func(r httpapi.Request) {
+		if metrics != nil {
+			metrics.Request(r.Route, r.Method, r.Status, r.Number, r.Took)
+		}
+		if tracer != nil {
+			tracer.Request(r.Context, r.Route, r.Method, r.Status, r.Number)
+		}
+	}
+}
+
+// observeCommits returns nil without metrics.
+func observeCommits(m *telemetry.Metrics) func(commit.Commit) {
+	if m == nil {
+		return nil
+	}
+	return func(c commit.Commit) {
+		m.Commit(c.Plants, result(c.Err), c.Took)
+		var counts [plant.Taken + 1]int
+		for _, o := range c.Outcomes {
+			counts[min(o, plant.Taken)]++
+		}
+		for o, n := range counts {
+			if n > 0 {
+				m.Creates(n, plant.Outcome(o).String())
+			}
+		}
+	}
+}
+
+func result(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, store.ErrUnknown):
+		return "unknown"
+	}
+	return "failed"
+}
+
+// sample sets the metrics that are read for each scrape. It waits for the database no longer than /readyz does.
+func (s *service) sample(set telemetry.Set) {
+	set("plantstore_ready", number(s.health.Ready() == nil))
+	set("plantstore_queue_plants", float64(s.committer.Waiting()))
+	set("plantstore_queue_limit", float64(s.committer.Queue()))
+	conns := s.conns.Stats()
+	each(set, "plantstore_connections", conns.Open)
+	set("plantstore_connections_limit", float64(conns.Max))
+	each(set, "plantstore_connections_evicted_total", conns.Evicted)
+	each(set, "plantstore_connections_refused_total", conns.Refused)
+	set("plantstore_accept_errors_total", float64(conns.AcceptErrors))
+	database := s.store.Stats()
+	if database.Bytes > 0 {
+		set("plantstore_database_bytes", float64(database.Bytes))
+	}
+	if database.WALBytes >= 0 {
+		set("plantstore_wal_bytes", float64(database.WALBytes))
+	}
+	set("plantstore_writes_stopped", number(database.Stopped))
+	set("db_client_connection_count", float64(database.UsedConns), database.Engine, "used")
+	set("db_client_connection_count", float64(database.IdleConns), database.Engine, "idle")
+	set("db_client_connection_max", float64(database.MaxConns), database.Engine)
+	each(set, "plantstore_nodes", database.Nodes)
+	if s.cfg.TLS != nil {
+		if expiry := s.cfg.CertificateExpiry(); !expiry.IsZero() {
+			set("plantstore_tls_certificate_expiry_timestamp_seconds", float64(expiry.Unix()))
+		}
+	}
+}
+
+// each sets a metric for every value of its label.
+func each(set telemetry.Set, name string, counts map[string]int64) {
+	for label, n := range counts {
+		set(name, float64(n), label)
+	}
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// opsPaths returns the handlers of the ops port by their paths. /debug/pprof/cmdline is not served, because the command
+// line can have the password of a database.
+func (s *service) opsPaths() map[string]http.Handler {
+	health, log := s.health.Handler(), slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn)
+	paths := map[string]http.Handler{
+		"/livez": health, "/readyz": health, "/metrics": s.metrics.Handler(log),
+		"/debug/pprof/": http.HandlerFunc(pprof.Index), "/debug/pprof/symbol": http.HandlerFunc(pprof.Symbol),
+	}
+	running := make(chan struct{}, maxProfiles)
+	profile := func(name string, h http.Handler) { paths["/debug/pprof/"+name] = limitProfiles(running, h) }
+	profile("profile", http.HandlerFunc(pprof.Profile))
+	profile("trace", http.HandlerFunc(pprof.Trace))
+	for _, p := range profiles.Profiles() {
+		profile(p.Name(), pprof.Handler(p.Name()))
+	}
+	return paths
+}
+
+// Profiles can't use up the connections of the ops port, which health checks need too.
+const (
+	maxProfiles       = 2 // at a time
+	maxProfileSeconds = 60
+)
+
+func limitProfiles(running chan struct{}, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n, _ := strconv.ParseFloat(r.FormValue("seconds"), 64); n > maxProfileSeconds {
+			http.Error(w, fmt.Sprintf("seconds must be at most %d", maxProfileSeconds), http.StatusBadRequest)
+			return
+		}
+		select {
+		case running <- struct{}{}:
+			defer func() { <-running }()
+			h.ServeHTTP(w, r)
+		default:
+			http.Error(w, "other profiles are in progress; retry when they have ended", http.StatusServiceUnavailable)
+		}
+	})
+}
+
+// only passes GET and HEAD requests for the paths on to their handlers. Others get an Error, where http.ServeMux would
+// send a redirect, text, or no body.
+func only(paths map[string]http.Handler, log logFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, status := w.Header(), http.StatusNotFound
+		if handler := paths[r.URL.Path]; handler != nil {
+			if r.Method == http.MethodGet || r.Method == http.MethodHead {
+				handler.ServeHTTP(w, r)
+				return
+			}
+			h.Set("Allow", "GET, HEAD")
+			status = http.StatusMethodNotAllowed
+		}
+		f, body, _ := httpapi.LibraryFailure(status)
+		h.Set("Content-Type", "application/json")
+		h.Set("X-Request-Id", logFailure(f, r.RemoteAddr, log))
+		w.WriteHeader(f.Status())
+		w.Write(body)
+	})
+}
