@@ -22,16 +22,24 @@ func (env environment) commands() *cobra.Command {
 	handlers := map[string]func(*cobra.Command){
 		"serve":          leaf(env, serve),
 		"health":         leaf(env, health),
+		"config":         leaf(env, printConfig),
+		"doctor":         leaf(env, doctor),
 		"token issue":    leaf(env, tokenIssue),
 		"token list":     leaf(env, tokenList),
 		"token show":     calls(env, tokenShow),
+		"token update":   leaf(env, tokenUpdate),
+		"token rotate":   leaf(env, tokenRotate),
 		"token revoke":   leaf(env, tokenRevoke),
 		"plants create":  calls(env, plantsCreate),
 		"plants get":     calls(env, plantsGet),
 		"plants list":    calls(env, plantsList),
 		"plants replace": calls(env, plantsReplace),
 		"plants remove":  calls(env, plantsRemove),
+		"plants import":  calls(env, plantsImport),
+		"plants export":  calls(env, plantsExport),
 		"copy":           leaf(env, copyDatabase),
+		"backup":         leaf(env, backup),
+		"restore":        leaf(env, restore),
 		"db status":      leaf(env, dbStatus),
 		"db distribute":  leaf(env, dbDistribute),
 		"version":        leaf(env, printVersion),
@@ -112,12 +120,15 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func versionText() string {
-	v := version
-	if info, ok := debug.ReadBuildInfo(); ok && v == "" {
-		v = info.Main.Version
+func versionName() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		return info.Main.Version
 	}
-	return fmt.Sprintf("%s %s %s/%s", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return version
+}
+
+func versionText() string {
+	return fmt.Sprintf("%s %s %s/%s", versionName(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 type noOptions struct{}

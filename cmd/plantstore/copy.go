@@ -49,7 +49,7 @@ func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
-	hideProgress := showProgress(env.stderr, opts.Progress)
+	hideProgress := showProgress(env.stderr, opts.Progress.Now)
 	report, err := env.transfer(ctx, o, opts)
 	hideProgress()
 	if ctx.Err() != nil && err != nil {
@@ -59,7 +59,9 @@ func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
 	if err != nil {
 		return err
 	}
-	return printCopy(env, report, time.Since(start), o.json)
+	return printReport(env, report, &report.Created, time.Since(start), o.json, fmt.Sprintf(
+		"The target has all plants (%d) and tokens (%d) of the source; this run created %d",
+		report.Plants(), report.Tokens, report.Created))
 }
 
 // transfer opens both databases and copies or compares them.
@@ -125,7 +127,10 @@ func isSameDatabase(a, b string) bool {
 	return a == b || errA == nil && errB == nil && os.SameFile(fileA, fileB)
 }
 
-func printCopy(env environment, report transfer.Report, took time.Duration, asJSON bool) error {
+// printReport prints the content of each store, and ends with a sentence on standard error.
+func printReport(
+	env environment, report transfer.Report, created *int64, took time.Duration, asJSON bool, sentence string,
+) error {
 	type row struct {
 		Store  string `json:"store"`
 		Plants int64  `json:"plants"`
@@ -133,19 +138,18 @@ func printCopy(env environment, report transfer.Report, took time.Duration, asJS
 		Others int64  `json:"others,omitzero"`
 	}
 	rows := []row{}
-	plants := int64(0)
 	for _, s := range report.Stores {
 		rows = append(rows, row{s.Name, s.Plants, s.Hash.String(), s.Others})
-		plants += s.Plants
 	}
+	took = took.Round(time.Millisecond)
 	if asJSON {
 		return env.printJSON(struct {
 			Stores  []row   `json:"stores"`
 			Plants  int64   `json:"plants"`
-			Created int64   `json:"created"`
+			Created *int64  `json:"created,omitzero"`
 			Tokens  int     `json:"tokens"`
 			Seconds float64 `json:"seconds"`
-		}{rows, plants, report.Created, report.Tokens, took.Round(time.Millisecond).Seconds()})
+		}{rows, report.Plants(), created, report.Tokens, took.Seconds()})
 	}
 	w := env.table(env.stdout, 0)
 	fmt.Fprintln(w, "STORE\tPLANTS\tSHA-256")
@@ -155,22 +159,22 @@ func printCopy(env environment, report transfer.Report, took time.Duration, asJS
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(env.stderr, "The target has all plants (%d) and tokens (%d) of the source; this run created %d in %v.\n",
-		plants, report.Tokens, report.Created, took.Round(time.Millisecond))
+	fmt.Fprintf(env.stderr, "%s in %v.\n", sentence, took)
 	return nil
 }
 
 const (
 	barInterval  = 200 * time.Millisecond
 	lineInterval = 10 * time.Second
+	clearLine    = "\r\x1b[K" // on a terminal
 )
 
 // showProgress writes the progress to w until the returned function is called: a bar on a terminal, and otherwise a
 // line every lineInterval.
-func showProgress(w io.Writer, progress *transfer.Progress) (hide func()) {
+func showProgress(w io.Writer, progress func() (transfer.Phase, int64)) (hide func()) {
 	interval, before, after := lineInterval, "", "\n"
 	if telemetry.IsTerminal(w) {
-		interval, before, after = barInterval, "\r\x1b[K", ""
+		interval, before, after = barInterval, clearLine, ""
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -181,7 +185,7 @@ func showProgress(w io.Writer, progress *transfer.Progress) (hide func()) {
 		for {
 			select {
 			case now := <-tick.C:
-				phase, done := progress.Now()
+				phase, done := progress()
 				fmt.Fprint(w, before, meter.line(phase, done, now), after)
 			case <-stop:
 				fmt.Fprint(w, before)
@@ -193,4 +197,20 @@ func showProgress(w io.Writer, progress *transfer.Progress) (hide func()) {
 		close(stop)
 		<-stopped
 	}
+}
+
+// showBar is showProgress on a terminal, and shows nothing elsewhere.
+func (env environment) showBar(progress func() (transfer.Phase, int64)) (hide func()) {
+	if !telemetry.IsTerminal(env.stderr) {
+		return func() {}
+	}
+	return showProgress(env.stderr, progress)
+}
+
+// printAbove prints a line to standard error, on a terminal in place of the progress, which is shown below it again.
+func (env environment) printAbove(text string) {
+	if telemetry.IsTerminal(env.stderr) {
+		text = clearLine + text
+	}
+	fmt.Fprint(env.stderr, text+"\n")
 }

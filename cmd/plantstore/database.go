@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	"plantstore/internal/store"
@@ -15,6 +16,7 @@ import (
 // database adds the flag --db, which means the same in every command.
 func (f *flags) database(db *string) {
 	f.StringVar(db, "db", "plantstore.db", "database: the `path` of a file, or a postgres:// URL")
+	f.variable("db", "PLANTSTORE_DB", "PLANTSTORE_DB_FILE") // a URL may contain a password
 }
 
 // databaseOptions are those of a command that prints something of a database.
@@ -30,16 +32,34 @@ func (o *databaseOptions) declare(f *flags) {
 
 func isURL(db string) bool { return strings.Contains(db, "://") }
 
-// openStore opens the engine that the value of --db selects.
-func openStore(ctx context.Context, db string, unsafeDurability bool) (store.Store, error) {
+// mistypedURL matches addresses of servers that are not URLs, and may contain a password.
+var mistypedURL = regexp.MustCompile(`(?i)^postgres(ql)?:|password\s*=`)
+
+// checkDatabase returns an error if a value of --db selects no engine.
+func checkDatabase(db string) error {
 	switch {
 	case db == "":
-		return nil, errors.New("--db is empty: use the path of a file or a postgres:// URL")
+		return errors.New("--db is empty: use the path of a file or a postgres:// URL")
 	case postgres.IsURL(db):
-		return postgres.Open(ctx, db, postgres.Options{UnsafeDurability: unsafeDurability})
+		if err := postgres.CheckURL(db); err != nil {
+			return fmt.Errorf("--db: %w", err)
+		}
 	case isURL(db):
 		scheme, _, _ := strings.Cut(db, "://")
-		return nil, fmt.Errorf("--db has the scheme %q: use the path of a file or a postgres:// URL", scheme)
+		return fmt.Errorf("--db has the scheme %q: use the path of a file or a postgres:// URL", scheme)
+	case mistypedURL.MatchString(db):
+		return errors.New("--db is the address of a server: use a URL such as postgres://user:password@host:port/database")
+	}
+	return nil
+}
+
+// openStore opens the engine that the value of --db selects.
+func openStore(ctx context.Context, db string, unsafeDurability bool) (store.Store, error) {
+	if postgres.IsURL(db) {
+		return postgres.Open(ctx, db, postgres.Options{UnsafeDurability: unsafeDurability})
+	}
+	if err := checkDatabase(db); err != nil {
+		return nil, err
 	}
 	return sqlite.Open(ctx, db)
 }
@@ -47,8 +67,8 @@ func openStore(ctx context.Context, db string, unsafeDurability bool) (store.Sto
 // mustExist returns an error if db is a path without a file. A command that only reads or changes tokens
 // calls it, because opening a mistyped path would create a database there.
 func mustExist(db string) error {
-	if isURL(db) {
-		return nil
+	if err := checkDatabase(db); err != nil || isURL(db) {
+		return err
 	}
 	if _, err := os.Stat(db); err != nil {
 		return fmt.Errorf("--db must be an existing database: %w", err)

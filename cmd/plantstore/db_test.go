@@ -32,7 +32,7 @@ func TestDistributeUsage(t *testing.T) {
 
 const statusOfFile = `database         \S+plants.db
 engine           SQLite 3\.\d+\.\d+
-schema           version 2
+schema           version 3
 plants           0
 tokens           1
 journal mode     wal

@@ -41,7 +41,7 @@ func leaf[O any, P interface {
 		o.declare(f)
 		f.VisitAll(f.finish)
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if err := f.readVariables(); err != nil {
+			if err := cmp.Or(env.checkVariables(cmd.Root()), f.readVariables()); err != nil {
 				return err
 			}
 			if f.argument == "" && len(args) > 0 || f.argument != "" && len(args) != 1 {
@@ -63,8 +63,9 @@ func (f *flags) takes(name string, set func(string) error) { f.argument, f.set =
 
 const variableKey = "variable"
 
-// variable sets the environment variable of a flag whose name means something else in other commands.
-func (f *flags) variable(flag, name string) { f.SetAnnotation(flag, variableKey, []string{name}) }
+// variable sets the environment variable of a flag whose name means something else in other commands, and optionally
+// another that names a file with the value.
+func (f *flags) variable(flag string, names ...string) { f.SetAnnotation(flag, variableKey, names) }
 
 // finish adds the environment variable of a flag to its help text, and disables the completion of file names unless the
 // value is one.
@@ -72,7 +73,7 @@ func (f *flags) finish(fl *pflag.Flag) {
 	if fl.Annotations[variableKey] == nil {
 		f.variable(fl.Name, "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_")))
 	}
-	fl.Usage += "\n(" + fl.Annotations[variableKey][0] + ")"
+	fl.Usage += "\n(" + strings.Join(fl.Annotations[variableKey], " or ") + ")"
 	value, _ := pflag.UnquoteUsage(fl)
 	if _, ok := f.cmd.GetFlagCompletionFunc(fl.Name); !ok && value != "path" && value != "database" {
 		f.cmd.RegisterFlagCompletionFunc(fl.Name, cobra.NoFileCompletions)
@@ -86,13 +87,33 @@ func (f *flags) readVariables() (err error) {
 		if variable == nil || fl.Changed || err != nil {
 			return
 		}
-		if value := f.env.getenv(variable[0]); value != "" {
+		var value string
+		if value, err = f.valueOf(variable); err == nil && value != "" {
 			if e := fl.Value.Set(value); e != nil {
 				err = invalidValue(variable[0], value, fl, e)
 			}
 		}
 	})
 	return err
+}
+
+// valueOf returns the value of a variable or, if a second name is given, of the file that the second variable names.
+func (f *flags) valueOf(variable []string) (string, error) {
+	value := f.env.getenv(variable[0])
+	if len(variable) == 1 || f.env.getenv(variable[1]) == "" {
+		return value, nil
+	}
+	if value != "" {
+		return "", usagef("%s and %s are both set: use one of them", variable[0], variable[1])
+	}
+	text, err := os.ReadFile(f.env.getenv(variable[1]))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", variable[1], err)
+	}
+	if value = strings.TrimSpace(string(text)); value == "" {
+		return "", fmt.Errorf("%s: the file %s is empty", variable[1], f.env.getenv(variable[1]))
+	}
+	return value, nil
 }
 
 // flagError returns the error of a command line that cobra cannot parse.
@@ -155,8 +176,8 @@ func (env environment) secret(variable, file string) (value, from string, err er
 
 const maxLifetimeDays = 36500
 
-// parseLifetime parses a positive duration, with d for days: 90d, 12h, 30m.
-func parseLifetime(text string) (time.Duration, error) {
+// parseLifetime parses the positive duration of a flag, with d for days: 90d, 12h, 30m.
+func parseLifetime(flag, text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		var n int
@@ -164,7 +185,7 @@ func parseLifetime(text string) (time.Duration, error) {
 		d = time.Duration(max(0, min(n, maxLifetimeDays+1))) * 24 * time.Hour
 	}
 	if err != nil || d <= 0 || d > maxLifetimeDays*24*time.Hour {
-		return 0, fmt.Errorf("--expires is %q: use a lifetime such as 90d, 12h or 30m, at most %dd", text, maxLifetimeDays)
+		return 0, fmt.Errorf("--%s is %q: use a time such as 90d, 12h or 30m, at most %dd", flag, text, maxLifetimeDays)
 	}
 	return d, nil
 }

@@ -23,7 +23,10 @@ import (
 	"plantstore/internal/token"
 )
 
-func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr, os.Getenv)) }
+func main() {
+	env := environment{os.Stdout, os.Stderr, os.Getenv, openStore, os.Environ()}
+	os.Exit(env.run(context.Background(), os.Args[1:]))
+}
 
 // version is set by the build.
 var version string
@@ -33,10 +36,7 @@ type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	openStore      func(ctx context.Context, db string, unsafeDurability bool) (store.Store, error)
-}
-
-func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
-	return environment{stdout, stderr, getenv, openStore}.run(ctx, args)
+	environ        []string // of the process, to find unknown variables
 }
 
 // run runs the command that args name and returns the exit code.

@@ -36,8 +36,18 @@ type result struct {
 func plantstore(t *testing.T, v variables, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), args, &stdout, &stderr, v.get)
+	code := run(t, v, &stdout, &stderr, args...)
 	return result{stdout.String(), stderr.String(), code}
+}
+
+// run runs the program with variables.
+func run(t *testing.T, v variables, stdout, stderr io.Writer, args ...string) int {
+	t.Helper()
+	var environ []string
+	for name, value := range v {
+		environ = append(environ, name+"="+value)
+	}
+	return environment{stdout, stderr, v.get, openStore, environ}.run(t.Context(), args)
 }
 
 // want compares the exit code and the whole output.
@@ -55,7 +65,7 @@ func withStore(t *testing.T, st store.Store, openErr error, args ...string) resu
 	var stdout, stderr bytes.Buffer
 	env := environment{&stdout, &stderr, variables{}.get, func(context.Context, string, bool) (store.Store, error) {
 		return st, openErr
-	}}
+	}, nil}
 	return result{code: env.run(t.Context(), args), stdout: stdout.String(), stderr: stderr.String()}
 }
 
@@ -114,21 +124,25 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-const helpOfTokenList = `List tokens, oldest first, without their secrets.
+const helpOfTokenList = `List tokens, oldest first, without their secrets. LAST USED is written about once a minute.
+EXPIRES says which tokens have expired, and which will within 14 days.
 
 Usage:
   plantstore token list [flags]
 
 Examples:
   plantstore token list
+  plantstore token list --expiring 30d
   plantstore token list --db /var/lib/plantstore/plants.db --json
 
 Flags:
-      --db path   database: the path of a file, or a postgres:// URL
-                  (PLANTSTORE_DB) (default "plantstore.db")
-  -h, --help      help for list
-      --json      print JSON, and errors as JSON
-                  (PLANTSTORE_JSON)
+      --db path         database: the path of a file, or a postgres:// URL
+                        (PLANTSTORE_DB or PLANTSTORE_DB_FILE) (default "plantstore.db")
+      --expiring time   only valid tokens that expire within this time, such as 30d
+                        (PLANTSTORE_EXPIRING)
+  -h, --help            help for list
+      --json            print JSON, and errors as JSON
+                        (PLANTSTORE_JSON)
 `
 
 // eachCommand calls do for every command of the tree that commands.md describes.
@@ -159,7 +173,8 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%q: %+v", args, got)
 			}
 			cmd.Flags().VisitAll(func(fl *pflag.Flag) {
-				if !regexp.MustCompile(` --` + fl.Name + ` (?s:.*)\n +\(PLANTSTORE_[A-Z_]+\)`).MatchString(got.stdout) {
+				variable := regexp.MustCompile(` --` + fl.Name + ` (?s:.*)\n +\(PLANTSTORE_[A-Z_]+( or PLANTSTORE_[A-Z_]+)?\)`)
+				if !variable.MatchString(got.stdout) {
 					t.Errorf("%q lacks --%s and its variable:\n%s", args, fl.Name, got.stdout)
 				}
 			})
@@ -303,7 +318,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errFullDisk }
 func toFullDisk(t *testing.T, v variables, args ...string) {
 	t.Helper()
 	var stderr bytes.Buffer
-	code := run(t.Context(), args, io.Writer(fullDisk{}), &stderr, v.get)
+	code := run(t, v, fullDisk{}, &stderr, args...)
 	if code != 1 || !regexp.MustCompile(`\bno space left on device(","exit":1})?\n$`).MatchString(stderr.String()) {
 		t.Errorf("%q to a full disk: exit %d, %q", args, code, stderr.String())
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,6 +139,7 @@ func withAdvice(err error, advice string) error {
 type serviceOptions struct {
 	url, token, tokenFile string
 	json                  bool
+	retries               int // 0 for the default
 }
 
 func (o *serviceOptions) declare(f *flags) {
@@ -150,7 +152,9 @@ func (o *serviceOptions) declare(f *flags) {
 
 const tokenVariable = "PLANTSTORE_TOKEN"
 
-func (o *serviceOptions) open(env environment) (*client.Client, error) {
+func (o *serviceOptions) open(env environment) (*client.Client, error) { return o.openWith(env) }
+
+func (o *serviceOptions) openWith(env environment, options ...client.Option) (*client.Client, error) {
 	credential := o.token
 	if credential == "" || credential == env.getenv(tokenVariable) { // it was not set on the command line
 		var err error
@@ -161,7 +165,8 @@ func (o *serviceOptions) open(env environment) (*client.Client, error) {
 	if credential == "" {
 		return nil, usagef("a token is required: set PLANTSTORE_TOKEN or --token-file")
 	}
-	c, err := client.New(o.url, credential, client.WithRetries(3, 100*time.Millisecond))
+	options = append(options, client.WithRetries(cmp.Or(o.retries, 3), 100*time.Millisecond))
+	c, err := client.New(o.url, credential, options...)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -332,8 +332,8 @@ func TestCommandEnds(t *testing.T) {
 		<-r.Context().Done()
 	})
 	var stderr strings.Builder
-	code := run(ctx, []string{"plants", "get", "7", "--url", s.URL}, io.Discard, &stderr,
-		variables{"PLANTSTORE_TOKEN": fixedToken}.get)
+	env := environment{io.Discard, &stderr, variables{"PLANTSTORE_TOKEN": fixedToken}.get, openStore, nil}
+	code := env.run(ctx, []string{"plants", "get", "7", "--url", s.URL})
 	if code != 1 || !strings.Contains(stderr.String(), context.Canceled.Error()) {
 		t.Errorf("exit %d, %s", code, stderr.String())
 	}

@@ -13,6 +13,7 @@ import (
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
 	"plantstore/internal/store/sqlite"
+	"plantstore/internal/systemd"
 	"plantstore/internal/telemetry"
 )
 
@@ -27,6 +28,8 @@ type serveOptions struct {
 	access, cors, proxies string
 	defaultRate           rateFlags
 	tokenFile             string
+	tls                   tlsFlags
+	oidc                  oidcFlags
 }
 
 func serve(ctx context.Context, o *serveOptions, env environment) error {
@@ -34,11 +37,34 @@ func serve(ctx context.Context, o *serveOptions, env environment) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := o.tls.untilSignal(ctx)
 	defer stop()
 	started := make(chan struct{})
-	cfg.Out, cfg.Log, cfg.Started = env.stdout, telemetry.NewLogger(env.stderr), func() { close(started) }
+	cfg.Out, cfg.Log = env.stdout, telemetry.NewLogger(env.stderr)
+	manager, err := systemd.Connect(env.getenv)
+	if err != nil {
+		return err
+	}
+	keepCertificates, err := o.tls.configure(&cfg)
+	if err != nil {
+		return err
+	}
+	cfg.Started = func(livez string) {
+		close(started)
+		go keepCertificates(ctx)
+		manager.Ready("serving")
+		go manager.Watchdog(context.WithoutCancel(ctx), livez) // until the process ends
+	}
+	context.AfterFunc(ctx, func() { manager.Stopping("completing the requests in flight") })
+	cfg.Version = versionName()
+	if cfg.JWTs, err = o.oidc.verifier(ctx, cfg.Log); err != nil {
+		return err
+	}
+	cfg.BaseURL = cmp.Or(cfg.BaseURL, o.tls.baseURL(cfg.Listen))
 	warnAboutToken(env.getenv, cfg)
+	if cfg.Tracer, err = telemetry.NewTracer(ctx, env.getenv, cfg.Version, cfg.Log); err != nil {
+		return usageError{err}
+	}
 	return endHungStart(ctx, started, func() error { return openAndServe(ctx, env, cfg, o.db, o.unsafe) })
 }
 
@@ -74,9 +100,10 @@ func warnAboutFile(log *slog.Logger, db string) {
 func (o *serveOptions) declare(f *flags) {
 	f.database(&o.db)
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "`address` of the service")
-	f.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:8081", "`address` of /livez and /readyz, or off")
+	f.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:8081",
+		"`address` of /livez, /readyz, /metrics and\n/debug/pprof/, or off")
 	f.StringVar(&o.BaseURL, "base-url", "",
-		"public `URL`; its path is the prefix of every route\n(default: http:// and the address)")
+		"public `URL`; its path is the prefix of every route\n(default: http:// or https:// and the address)")
 	f.DurationVar(&o.Drain, "drain", 10*time.Second, "time for requests in flight to complete\nafter a signal to stop")
 	f.Int64Var(&o.MaxBody, "max-body", 64<<10, "largest request body in `bytes`")
 	f.IntVar(&o.Commit.Queue, "queue", 4096, "maximum `number` of creates waiting for a commit;\nothers get 503")
@@ -97,6 +124,8 @@ func (o *serveOptions) declare(f *flags) {
 	f.BoolVar(&o.unsafe, "unsafe-durability", false, "accept a PostgreSQL server that can lose\nconfirmed plants")
 	f.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with one fixed token,\ninstead of "+fixedTokenVariable)
 	f.variable("token-file", fixedTokenVariable+"_FILE")
+	o.tls.declare(f)
+	o.oidc.declare(f)
 }
 
 // config returns what the options configure.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -144,8 +145,8 @@ func startService(t *testing.T, db string) (url string, log *buffer, stop func()
 	ctx, cancel := context.WithCancel(context.Background())
 	stdout, log, code := new(buffer), new(buffer), make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"}, stdout, log,
-			variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get)
+		env := environment{stdout, log, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get, openStore, nil}
+		code <- env.run(ctx, []string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"})
 	}()
 	stop = sync.OnceValue(func() int { cancel(); return <-code })
 	t.Cleanup(func() { stop() })
@@ -176,7 +177,11 @@ func TestServe(t *testing.T) {
 
 // A signal stops the service, which closes its database.
 func TestServeSignal(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // it is if the tests run under nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	for _, signal := range signals {
 		db := filepath.Join(t.TempDir(), "plants.db")
 		_, log, stop := startService(t, db)
 		if err := syscall.Kill(syscall.Getpid(), signal); err != nil {
@@ -237,7 +242,7 @@ func TestServeStartFails(t *testing.T) {
 			func(_ context.Context, db string, u bool) (store.Store, error) {
 				unsafe = u
 				return st, test.openErr
-			}}
+			}, nil}
 		code := env.run(test.ctx, []string{"serve", "--listen", "127.0.0.1:0", "--ops-listen", "off", "--unsafe-durability"})
 		if code != test.code || !strings.Contains(stderr.String(), test.stderr) || st.closed != test.closed || !unsafe {
 			t.Errorf("%s: exit %d, closed %d times, unsafe %v\n%s", test.what, code, st.closed, unsafe, stderr.String())

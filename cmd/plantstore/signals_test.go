@@ -63,7 +63,7 @@ func TestServeHangs(t *testing.T) {
 			func(context.Context, string, bool) (store.Store, error) {
 				<-end
 				return nil, store.ErrUnavailable
-			}}
+			}, nil}
 		code := env.run(ctx, []string{"serve"})
 		want := "plantstore serve: context canceled before the service was ready, and the database has not responded for 5s\n"
 		if code != 1 || stderr.String() != want {

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,13 +38,9 @@ func tokenIssue(ctx context.Context, o *issueOptions, env environment) error {
 	granted, err := token.ParseScopes(o.scopes)
 	allowed, rateErr := rate.Parse(o.rate.limit, o.rate.burst)
 	err = errors.Join(token.CheckName("token", o.name), token.CheckName("store", o.store), err, rateErr)
-	now, end := time.Now(), time.Time{}
-	if o.expires != "" && err == nil {
-		var lifetime time.Duration
-		lifetime, err = parseLifetime(o.expires)
-		end = now.Add(lifetime)
-	}
-	if err != nil {
+	now := time.Now()
+	end, expiresErr := expiry(cmp.Or(o.expires, "never"), now)
+	if err = cmp.Or(err, expiresErr); err != nil {
 		return usageError{err}
 	}
 	t, credential := token.New(o.name, o.store, granted, now, end)
@@ -56,11 +52,30 @@ func tokenIssue(ctx context.Context, o *issueOptions, env environment) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(env.stdout, credential)
-	return err
+	return env.printCredential("issued", o.name, credential)
 }
 
-func tokenList(ctx context.Context, o *databaseOptions, env environment) error {
+// expiry returns the end of a lifetime that starts now, or the zero time for "never".
+func expiry(text string, now time.Time) (time.Time, error) {
+	if text == "never" {
+		return time.Time{}, nil
+	}
+	lifetime, err := parseLifetime("expires", text)
+	return now.Add(lifetime), err
+}
+
+type tokenListOptions struct {
+	databaseOptions
+	expiring string
+}
+
+func (o *tokenListOptions) declare(f *flags) {
+	o.databaseOptions.declare(f)
+	f.StringVar(&o.expiring, "expiring", "", "only valid tokens that expire within this `time`, such as 30d")
+}
+
+func tokenList(ctx context.Context, o *tokenListOptions, env environment) error {
+	now := time.Now()
 	if err := mustExist(o.db); err != nil {
 		return err
 	}
@@ -72,38 +87,64 @@ func tokenList(ctx context.Context, o *databaseOptions, env environment) error {
 	if err != nil {
 		return err
 	}
+	if o.expiring != "" {
+		within, err := parseLifetime("expiring", o.expiring)
+		if err != nil {
+			return usageError{err}
+		}
+		all = slices.DeleteFunc(all, func(t token.Token) bool { return !t.ExpiresWithin(within, now) })
+	}
 	if o.json {
 		return printTokensJSON(env, all)
 	}
 	w := env.table(env.stdout, 0, 1, 2)
-	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tBURST\tCREATED\tEXPIRES\tREVOKED\tLAST 4")
+	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tCREATED\tLAST USED\tEXPIRES\tREVOKED\tLAST 4")
 	for _, t := range all {
-		limit, burst := "-", "-"
+		limit := "-"
 		if t.Rate != (rate.Limit{}) {
-			limit, burst = t.Rate.String(), strconv.FormatInt(t.Rate.Burst, 10)
+			limit = fmt.Sprintf("%s, burst %d", t.Rate, t.Rate.Burst)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t…%s\n", t.Name, t.Store, t.Scopes, limit, burst,
-			timestamp(t.Created), timestamp(t.Expires), timestamp(t.Revoked), t.Tail)
+		used := strings.TrimSuffix(timestamp(t.LastUsed), ":00") // it has no seconds
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t…%s\n", t.Name, t.Store, t.Scopes, limit,
+			t.Created.UTC().Format(time.DateOnly), used, timestamp(t.Expires)+untilExpiry(t, now), timestamp(t.Revoked), t.Tail)
 	}
 	return w.Flush()
 }
 
+// untilExpiry returns what the table adds to the expiry of a token that has expired or will soon.
+func untilExpiry(t token.Token, now time.Time) string {
+	left := t.Expires.Sub(now)
+	switch {
+	case t.Expires.IsZero() || !t.Revoked.IsZero():
+		return ""
+	case left <= 0:
+		return " (expired)"
+	case !t.ExpiresWithin(token.ExpiresSoon, now):
+		return ""
+	case left < 48*time.Hour:
+		return fmt.Sprintf(" (in %d h)", left/time.Hour)
+	}
+	return fmt.Sprintf(" (in %d days)", left/(24*time.Hour))
+}
+
 func printTokensJSON(env environment, all []token.Token) error {
 	type row struct {
-		Name    string    `json:"name"`
-		Store   string    `json:"store"`
-		Scopes  []string  `json:"scopes"`
-		Rate    string    `json:"rate,omitzero"`
-		Burst   int64     `json:"burst,omitzero"`
-		Created time.Time `json:"created"`
-		Expires time.Time `json:"expires,omitzero"`
-		Revoked time.Time `json:"revoked,omitzero"`
-		Tail    string    `json:"lastFour"`
+		Name     string    `json:"name"`
+		Store    string    `json:"store"`
+		Scopes   []string  `json:"scopes"`
+		Rate     string    `json:"rate,omitzero"`
+		Burst    int64     `json:"burst,omitzero"`
+		Created  time.Time `json:"created"`
+		LastUsed time.Time `json:"lastUsed,omitzero"`
+		Expires  time.Time `json:"expires,omitzero"`
+		Revoked  time.Time `json:"revoked,omitzero"`
+		Tail     string    `json:"lastFour"`
 	}
 	rows := make([]row, len(all))
 	for i, t := range all {
 		rows[i] = row{
-			t.Name, t.Store, t.Scopes.Names(), t.Rate.String(), t.Rate.Burst, t.Created, t.Expires, t.Revoked, t.Tail,
+			t.Name, t.Store, t.Scopes.Names(), t.Rate.String(), t.Rate.Burst,
+			t.Created, t.LastUsed, t.Expires, t.Revoked, t.Tail,
 		}
 	}
 	return env.printJSON(rows)
@@ -142,7 +183,7 @@ func tokenRevoke(ctx context.Context, o *revokeOptions, env environment) error {
 	}
 	err := env.withStore(ctx, o.db, func(st store.Store) error { return st.RevokeToken(ctx, o.name, time.Now()) })
 	if errors.Is(err, token.ErrUnknown) {
-		return fmt.Errorf("%w: %q; see plantstore token list", err, o.name)
+		return errUnknownToken(o.name)
 	}
 	return err
 }

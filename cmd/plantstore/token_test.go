@@ -118,6 +118,7 @@ const tokenListJSON = `[
     "rate": "30/m",
     "burst": 4,
     "created": "2026-01-02T04:04:05Z",
+    "lastUsed": "2026-01-02T05:06:00Z",
     "expires": "2026-01-04T03:04:05Z",
     "revoked": "2026-01-03T03:04:05Z",
     "lastFour": "abcd"
@@ -135,7 +136,8 @@ func TestTokenList(t *testing.T) {
 	for _, add := range []token.Token{
 		{Name: "ci", Hash: token.HashOf("1"), Store: "main", Scopes: token.AllScopes, Tail: "wxyz", Created: created},
 		{Name: "old", Hash: token.HashOf("2"), Store: "s", Scopes: token.Read, Tail: "abcd", Created: created.Add(time.Hour),
-			Expires: created.Add(48 * time.Hour), Rate: rate.Limit{Count: 30, Per: time.Minute, Burst: 4}},
+			Expires: created.Add(48 * time.Hour), Rate: rate.Limit{Count: 30, Per: time.Minute, Burst: 4},
+			LastUsed: time.Date(2026, 1, 2, 5, 6, 0, 0, time.UTC)},
 	} {
 		if err := st.AddToken(t.Context(), add); err != nil {
 			t.Fatal(err)
@@ -145,12 +147,12 @@ func TestTokenList(t *testing.T) {
 		t.Fatal(err)
 	}
 	plantstore(t, variables{"PLANTSTORE_DB": db}, "token", "list").want(t, "token list", 0, ""+
-		"NAME  STORE  SCOPES                                  RATE  BURST  CREATED              "+
-		"EXPIRES              REVOKED              LAST 4\n"+
-		"ci    main   plants:create plants:read plants:write  -     -      2026-01-02 03:04:05  "+
-		"-                    -                    …wxyz\n"+
-		"old   s      plants:read                             30/m  4      2026-01-02 04:04:05  "+
-		"2026-01-04 03:04:05  2026-01-03 03:04:05  …abcd\n", "")
+		"NAME  STORE  SCOPES                                  RATE           CREATED     "+
+		"LAST USED         EXPIRES              REVOKED              LAST 4\n"+
+		"ci    main   plants:create plants:read plants:write  -              2026-01-02  "+
+		"-                 -                    -                    …wxyz\n"+
+		"old   s      plants:read                             30/m, burst 4  2026-01-02  "+
+		"2026-01-02 05:06  2026-01-04 03:04:05  2026-01-03 03:04:05  …abcd\n", "")
 	got := plantstore(t, nil, "token", "list", "--db", db, "--json")
 	got.want(t, "token list --json", 0, tokenListJSON, "")
 	if !json.Valid([]byte(got.stdout)) {
@@ -177,7 +179,7 @@ func TestTokenRevoke(t *testing.T) {
 // A mistyped --db is an error for a command that needs existing tokens, and creates no database.
 func TestMistypedDatabase(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "typo.db")
-	for _, args := range [][]string{{"list"}, {"revoke", "ci"}} {
+	for _, args := range [][]string{{"list"}, {"update", "ci", "--rate", "1/s"}, {"rotate", "ci"}, {"revoke", "ci"}} {
 		command := "token " + args[0]
 		got := plantstore(t, variables{"PLANTSTORE_DB": db}, append([]string{"token"}, args...)...)
 		got.want(t, command, 1, "", "plantstore "+command+": --db must be an existing database: stat "+db+
@@ -205,8 +207,13 @@ type failingStore struct {
 	closed        int
 }
 
-func (s *failingStore) AddToken(context.Context, token.Token) error          { return s.err }
-func (s *failingStore) Tokens(context.Context) ([]token.Token, error)        { return nil, s.err }
+func (s *failingStore) AddToken(context.Context, token.Token) error { return s.err }
+func (s *failingStore) Tokens(context.Context) ([]token.Token, error) {
+	return []token.Token{{Name: "ci"}}, s.err
+}
+func (s *failingStore) ChangeToken(context.Context, token.Token, token.Token, *token.Token) error {
+	return s.err
+}
 func (s *failingStore) RevokeToken(context.Context, string, time.Time) error { return s.err }
 func (s *failingStore) TokenByHash(context.Context, token.Hash) (t token.Token, err error) {
 	return t, s.err
@@ -216,7 +223,9 @@ func (s *failingStore) Close() error { s.closed++; return s.closeErr }
 func TestTokenCommandsFail(t *testing.T) {
 	db := tempFile(t, "")
 	broken := errors.New("cannot close")
-	for _, args := range [][]string{{"issue", "--name", "ci"}, {"list"}, {"revoke", "ci"}} {
+	for _, args := range [][]string{
+		{"issue", "--name", "ci"}, {"list"}, {"update", "ci", "--rate", "1/s"}, {"rotate", "ci"}, {"revoke", "ci"},
+	} {
 		name := "token " + args[0]
 		args = append([]string{"token", args[0], "--db", db}, args[1:]...)
 		for _, test := range []struct {

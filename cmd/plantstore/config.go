@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"plantstore/internal/server"
+)
+
+type configOptions struct {
+	serveOptions
+	json  bool
+	flags *flags
+}
+
+func (o *configOptions) declare(f *flags) {
+	o.serveOptions.declare(f)
+	o.flags = f
+	f.BoolVar(&o.json, "json", false, "print JSON, and errors as JSON")
+}
+
+// printConfig prints the settings that serve would have with the same flags and variables.
+func printConfig(_ context.Context, o *configOptions, env environment) error {
+	cfg, err := o.config(env)
+	if err == nil {
+		err = o.check(cfg)
+	}
+	if err != nil {
+		return err
+	}
+	type setting struct {
+		Name   string `json:"name"`
+		Value  string `json:"value"`
+		Source string `json:"source"`
+	}
+	var all []setting
+	o.flags.VisitAll(func(fl *pflag.Flag) {
+		if fl.Annotations[variableKey] != nil && fl.Name != "json" {
+			value := passwordInUser.ReplaceAllString(fl.Value.String(), "$1:***@")
+			if fl.Name == "db" {
+				value = maskDatabase(fl.Value.String())
+			}
+			all = append(all, setting{fl.Name, value, o.flags.source(fl)})
+		}
+	})
+	if cfg.Token != "" {
+		fixed := setting{"fixed token", "***", "file"}
+		if cfg.TokenFrom == fixedTokenVariable {
+			fixed.Source = "variable"
+		}
+		all = append(all, fixed)
+	}
+	if o.json {
+		return env.printJSON(all)
+	}
+	w := env.table(env.stdout, 1)
+	fmt.Fprintln(w, "NAME\tVALUE\tSOURCE")
+	for _, s := range all {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, cell(s.Value), s.Source)
+	}
+	return w.Flush()
+}
+
+// check makes the checks of serve after those of config that need neither a file nor the network.
+func (o *configOptions) check(cfg server.Config) error {
+	if err := o.tls.check(); err != nil {
+		return err
+	}
+	if _, err := o.oidc.config(); err != nil {
+		return err
+	}
+	if err := checkDatabase(o.db); err != nil {
+		return err
+	}
+	for i, address := range []string{cfg.Listen, cfg.OpsListen} {
+		flag := []string{"--listen", "--ops-listen"}[i]
+		_, port, err := net.SplitHostPort(address)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		if err != nil && (flag != "--ops-listen" || address != "off") {
+			return fmt.Errorf("%s %s: %w", flag, address, err)
+		}
+	}
+	return server.CheckBaseURL(cfg.BaseURL)
+}
+
+// source returns where the value of a flag is from.
+func (f *flags) source(fl *pflag.Flag) string {
+	if fl.Changed {
+		return "flag"
+	}
+	for i, variable := range fl.Annotations[variableKey] {
+		if f.env.getenv(variable) != "" {
+			return []string{"variable", "file"}[i]
+		}
+	}
+	return "default"
+}
+
+var (
+	passwordInUser = regexp.MustCompile(`(://[^:/?#]*):.*@`)
+	maybeAddress   = regexp.MustCompile(`(?i)^postgres(ql)?:|://|passw|[@=]`)
+	shownSettings  = regexp.MustCompile(`^(host|port|user|dbname|sslmode|sslrootcert|target_session_attrs|` +
+		`connect_timeout|application_name|synchronous_commit|(statement|lock)_timeout|pool_\w+)=[\w.,:/%-]*$`)
+)
+
+// maskDatabase replaces what may be secret in a value of --db: all but the path of a file, or of a URL its user, hosts,
+// database and the settings that are known to be no secrets.
+func maskDatabase(db string) string {
+	if !maybeAddress.MatchString(db) {
+		return db
+	}
+	u, err := url.Parse(db)
+	if err != nil || u.Host == "" && u.Path == "" || u.Opaque != "" || u.Fragment != "" || !isURL(db) ||
+		strings.Contains(u.Path+u.RawQuery, "@") {
+		return "***"
+	}
+	user := ""
+	if u.User != nil {
+		user = url.User(u.User.Username()).String() + "@"
+		if _, ok := u.User.Password(); ok {
+			user = strings.TrimSuffix(user, "@") + ":***@"
+		}
+	}
+	shown := u.Scheme + "://" + user + u.Host + u.EscapedPath()
+	for i, setting := range strings.Split(u.RawQuery, "&") {
+		if !shownSettings.MatchString(setting) && setting != "" {
+			name, _, _ := strings.Cut(setting, "=")
+			setting = name + "=***"
+		}
+		shown += []string{"?", "&"}[min(i, 1)] + setting
+	}
+	return strings.TrimSuffix(shown, "?")
+}
+
+// otherVariables match variables that are not settings: those of tests, and those that Kubernetes sets for Services
+// whose names are plantstore or start with plantstore-.
+var otherVariables = regexp.MustCompile(`^PLANTSTORE_(TEST_.*|NOT_TESTED=.*|` +
+	`([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=.*|` +
+	`PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*))$`)
+
+// checkVariables returns an error that names the nearest known variable if one is unknown, probably a mistyped one.
+func (env environment) checkVariables(root *cobra.Command) error {
+	known := map[string]bool{"PLANTSTORE_TOKEN": true, fixedTokenVariable: true}
+	var add func(*cobra.Command)
+	add = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(fl *pflag.Flag) {
+			for _, name := range fl.Annotations[variableKey] {
+				known[name] = true
+			}
+		})
+		for _, child := range cmd.Commands() {
+			add(child)
+		}
+	}
+	add(root)
+	for _, variable := range env.environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "PLANTSTORE_") && value != "" && !known[name] && !otherVariables.MatchString(variable) {
+			return usagef("unknown environment variable %s; did you mean %s?", name, nearest(name, known))
+		}
+	}
+	return nil
+}
+
+// nearest returns the known name that a command of this name would be suggested for.
+func nearest(name string, known map[string]bool) string {
+	var names cobra.Command
+	for _, k := range slices.Sorted(maps.Keys(known)) {
+		names.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+	}
+	for ; ; names.SuggestionsMinimumDistance++ {
+		if similar := names.SuggestionsFor(name); len(similar) > 0 {
+			return similar[0]
+		}
+	}
+}

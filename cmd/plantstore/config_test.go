@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestConfig(t *testing.T) {
+	v := variables{"PLANTSTORE_QUEUE": "7", "PLANTSTORE_MAX_BODY": "8", "PLANTSTORE_FIXED_TOKEN": "Secret-1"}
+	got := plantstore(t, v, "config", "--json", "--listen", ":1", "--max-body", "9",
+		"--db", "postgres://u:Secret-2@h/d?password=Secret-3&sslpassword=Secret-4&sslmode=require")
+	var settings []struct{ Name, Value, Source string }
+	if err := json.Unmarshal([]byte(got.stdout), &settings); err != nil || got.code != 0 || got.stderr != "" {
+		t.Fatalf("config: %+v, %v", got, err)
+	}
+	want := map[string]string{
+		"db":     "postgres://u:***@h/d?password=***&sslpassword=***&sslmode=require flag",
+		"listen": ":1 flag", "queue": "7 variable", "max-body": "9 flag", "ops-listen": "127.0.0.1:8081 default",
+		"drain": "10s default", "default-rate": " default", "fixed token": "*** variable",
+	}
+	for _, s := range settings {
+		if w, ok := want[s.Name]; ok && w != s.Value+" "+s.Source {
+			t.Errorf("%s is %s from %s, want %s", s.Name, s.Value, s.Source, w)
+		}
+		delete(want, s.Name)
+	}
+	if len(want) > 0 || strings.Contains(got.stdout, "Secret") {
+		t.Errorf("config lacks %v, or shows a secret:\n%s", want, got.stdout)
+	}
+	file := tempFile(t, "Secret-5")
+	got = plantstore(t, variables{"PLANTSTORE_FIXED_TOKEN_FILE": file}, "config")
+	if !regexp.MustCompile(`(?s)^NAME +VALUE +SOURCE\n.*\nfixed token +\*\*\* +file\n$`).MatchString(got.stdout) ||
+		got.code != 0 || strings.Contains(got.stdout, "Secret") {
+		t.Errorf("config with a token file: %+v", got)
+	}
+	url := tempFile(t, "postgres://u:Secret-6@h/d\n")
+	got = plantstore(t, variables{"PLANTSTORE_DB_FILE": url}, "config")
+	if !regexp.MustCompile(`\ndb +postgres://u:\*\*\*@h/d +file\n`).MatchString(got.stdout) || got.code != 0 {
+		t.Errorf("config with a database file: %+v", got)
+	}
+	for args, want := range map[string]string{
+		"--tls-cert x": "--tls-cert and --tls-key must be set together",
+		"--tls-cert x --tls-key x --acme-domain a.example": "--tls-cert and --acme-domain are both set",
+		"--acme-domain bad_domain!":                        "--acme-domain is ",
+		"--oidc-issuer https://x":                          "--oidc-issuer and --oidc-audience must be set together",
+		"--oidc-issuer x --oidc-audience a":                "--oidc-issuer ",
+		"--db mysql://a/b":                                 "--db has the scheme ",
+		"--db postgres://u:Secret@Secret@h/d":              "--db: the URL is invalid",
+		"--db postgres:u:Secret@h/d":                       "--db is the address of a server",
+		"--listen nonsense":                                "--listen nonsense: ",
+		"--listen off":                                     "--listen off: ",
+		"--listen :99999":                                  "--listen :99999: ",
+		"--ops-listen nonsense":                            "--ops-listen nonsense: ",
+		"--base-url nonsense":                              "base URL ",
+	} {
+		got := plantstore(t, nil, append([]string{"config"}, strings.Fields(args)...)...)
+		if got.code == 0 || !strings.HasPrefix(got.stderr, "plantstore config: "+want) ||
+			strings.Contains(got.stderr, "Secret") {
+			t.Errorf("config %s: %+v, want %q", args, got, want)
+		}
+	}
+	got = plantstore(t, nil, "doctor", "--db", "user=u password=Secret")
+	if got.code != 1 || !strings.Contains(got.stderr, "--db is the address of a server") ||
+		strings.Contains(got.stdout+got.stderr, "Secret") {
+		t.Errorf("doctor of an address that is not a URL: %+v", got)
+	}
+	plantstore(t, nil, "config", "--queue", "0").want(t, "what serve refuses", 2, "",
+		"plantstore config: --queue is 0: use 1 or more\n")
+}
+
+func TestMaskDatabase(t *testing.T) {
+	for value, want := range map[string]string{
+		"plants.db":                                 "plants.db",
+		"postgres://u@h:5432/d":                     "postgres://u@h:5432/d",
+		"postgres://h:5432/d":                       "postgres://h:5432/d",
+		"postgres://u:secret@h1:1,h2:2/d":           "postgres://u:***@h1:1,h2:2/d",
+		"postgres://u:a@b@h/d":                      "postgres://u:***@h/d",
+		"postgres://u:a/b?c#d@h/d":                  "***",
+		"postgres://u:1/b@h/d":                      "***",
+		"postgres://u:@h/d":                         "postgres://u:***@h/d",
+		"postgres:///d?user=u&password=a%20b":       "postgres:///d?user=u&password=***",
+		"postgres://h/d?password=s3 cr3t":           "postgres://h/d?password=***",
+		"postgres://h/d?password='s3'cr3t":          "postgres://h/d?password=***",
+		"postgres://h/d?pass%77ord=s3cr3t":          "postgres://h/d?pass%77ord=***",
+		"postgres://h/d?sslmode=disable;password=x": "postgres://h/d?sslmode=***",
+		"postgres:u:s3cr3t@h/db":                    "***",
+		"postgres:s3cr3t":                           "***",
+		"host=h password=secret user=u":             "***",
+		"PASSWORD secret":                           "***",
+	} {
+		if got := maskDatabase(value); got != want {
+			t.Errorf("maskDatabase(%q) = %q, want %q", value, got, want)
+		}
+	}
+}
+
+func TestUnknownVariables(t *testing.T) {
+	for name, nearest := range map[string]string{
+		"PLANTSTORE_LISEN":         "PLANTSTORE_LISTEN",
+		"PLANTSTORE_OPSLISTEN":     "PLANTSTORE_OPS_LISTEN",
+		"PLANTSTORE_TOKENS":        "PLANTSTORE_TOKEN",
+		"PLANTSTORE_TOKENFILE":     "PLANTSTORE_TOKEN_FILE",
+		"PLANTSTORE_DATABASE":      "PLANTSTORE_",
+		"PLANTSTORE_FIXEDTOKEN":    "PLANTSTORE_FIXED_TOKEN",
+		"PLANTSTORE_":              "PLANTSTORE_",
+		"PLANTSTORE_SERVICE":       "PLANTSTORE_",
+		"PLANTSTORE_listen":        "PLANTSTORE_",
+		"PLANTSTORE_PORT":          "PLANTSTORE_",
+		"PLANTSTORE_PORT_TYPO":     "PLANTSTORE_",
+		"PLANTSTORE_SERVICE_PORTX": "PLANTSTORE_",
+		"PLANTSTORE_HEALTH__URL":   "PLANTSTORE_HEALTH_URL",
+	} {
+		for _, args := range []string{"serve", "version", "token list", "plants get 1", "config", "backup --to x"} {
+			got := plantstore(t, variables{name: "x", "PLANTSTORE_URL": "http://127.0.0.1:1"}, strings.Fields(args)...)
+			if got.code != 2 || got.stdout != "" ||
+				!strings.Contains(got.stderr, ": unknown environment variable "+name+"; did you mean "+nearest) {
+				t.Errorf("%s=x plantstore %s: %+v, want a suggestion of %s", name, args, got, nearest)
+			}
+		}
+	}
+	v := variables{
+		"PLANTSTORE_TEST_X": "x", "PLANTSTORE_NOT_TESTED": "x", "PLANTSTORE_TYPO": "", "PLANTSTORESQUE": "x", "HOME": "x",
+		"PLANTSTORE_SERVICE_HOST": "10.0.0.1", "PLANTSTORE_SERVICE_PORT": "80", "PLANTSTORE_SERVICE_PORT_HTTP": "80",
+		"PLANTSTORE_PORT": "tcp://10.0.0.1:80", "PLANTSTORE_PORT_80_TCP_ADDR": "10.0.0.1",
+		"PLANTSTORE_PORT_80_TCP": "tcp://10.0.0.1:80", "PLANTSTORE_OPS_SERVICE_HOST": "10.0.0.1",
+		"PLANTSTORE_OPS_SERVICE_PORT": "81", "PLANTSTORE_OPS_PORT": "tcp://10.0.0.1:81",
+		"PLANTSTORE_OPS_PORT_81_TCP_PORT": "81",
+		"PLANTSTORE_DB":                   "x", "PLANTSTORE_TOKEN": "x", "PLANTSTORE_HEALTH_URL": "x", "PLANTSTORE_TO": "x",
+	}
+	if got := plantstore(t, v, "version"); got.code != 0 {
+		t.Errorf("version with known variables: %+v", got)
+	}
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
+)
+
+// examine runs doctor --json and returns the findings of a check.
+func examine(t *testing.T, code int, args ...string) (found store.Findings, of func(check string) string) {
+	t.Helper()
+	got := plantstore(t, nil, append([]string{"doctor", "--json"}, args...)...)
+	err := json.Unmarshal([]byte(got.stdout), &found)
+	if err != nil || got.code != code || (got.stderr == "") != (code == 0) {
+		t.Fatalf("doctor %q: %+v, %v, want exit %d", args, got, err, code)
+	}
+	return found, func(check string) (text string) {
+		for _, f := range found {
+			if f.Check == check {
+				text += f.Level + ": " + f.Text + "\n"
+			}
+		}
+		return text
+	}
+}
+
+// disk is a folder that is not in memory.
+func disk(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp(".", "doctor-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	return folder
+}
+
+func TestDoctor(t *testing.T) {
+	folder := filepath.Join(disk(t), "a[b]")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db := filepath.Join(folder, "plants.db")
+	plain := func(name string) { // a database that is not in use
+		t.Helper()
+		from := fileWith(t, storetest.Record("main", 1, "Fern", "-"))
+		content, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(name, content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain(db)
+	before := listFolder(t, folder)
+	found, of := examine(t, 0, "--db", db, "--integrity")
+	for _, check := range []string{
+		"file", "schema", "durability", "integrity", "permissions", "files", "file system", "space", "clock",
+	} {
+		if !strings.HasPrefix(of(check), "ok: ") && check != "file system" && check != "space" {
+			t.Errorf("%s: %q in %v", check, of(check), found)
+		}
+	}
+	if after := listFolder(t, folder); !slices.Equal(after, before) {
+		t.Errorf("doctor changed the folder from %q to %q", before, after)
+	}
+	later := time.Now().Add(time.Hour)
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(folder, "x.partial-1"), nil, 0o600), os.Chmod(db, 0o644), os.Chtimes(db, later, later),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, of = examine(t, 0, "--db", db)
+	for check, want := range map[string]string{
+		"permissions": "warning: other users can access ", "files": "warning: ", "clock": "warning: ", "integrity": "",
+	} {
+		if !strings.HasPrefix(of(check), want) || want == "" && of(check) != "" {
+			t.Errorf("%s: %q, want %q", check, of(check), want)
+		}
+	}
+	got := plantstore(t, nil, "doctor", "--db", db)
+	if !strings.Contains(got.stdout, "\nwarning  files ") || got.code != 0 {
+		t.Errorf("doctor: %+v", got)
+	}
+	if err := os.Chmod(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	_, of = examine(t, 1, "--db", db)
+	if !strings.HasPrefix(of("permissions"), "problem: other users can replace files in ") {
+		t.Errorf("permissions: %q", of("permissions"))
+	}
+}
+
+func listFolder(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, e.Name()+" "+info.Mode().String()+" "+info.ModTime().String())
+	}
+	return names
+}
+
+// Databases that serve refuses.
+func TestDoctorOfDamage(t *testing.T) {
+	folder := disk(t)
+	at := func(name string) string { return filepath.Join(folder, name) }
+	content, err := os.ReadFile(fileWith(t, storetest.Record("main", 1, "Fern", "-")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer, damaged := slices.Clone(content), slices.Clone(content)
+	newer[63] = 99 // user_version
+	clear(damaged[4096+8 : 4096+100])
+	for name, text := range map[string][]byte{
+		"text": []byte(strings.Repeat("hello", 1000)), "newer": newer, "damaged": damaged, "orphan-wal": []byte("x"),
+	} {
+		if err := os.WriteFile(at(name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"none":    "file: problem: " + at("none") + ": no such file or directory; check --db\n",
+		"text":    "schema: problem: the database is unavailable: it is damaged or is not a SQLite database; ",
+		"newer":   "schema: problem: its schema is version 99 and this program supports versions up to ",
+		"damaged": "integrity: problem: ",
+		"orphan":  "file: problem: " + at("orphan") + ": the file is missing or empty, but its WAL ",
+	} {
+		check, text, _ := strings.Cut(want, ": ")
+		if found, of := examine(t, 1, "--db", at(name), "--integrity"); !strings.HasPrefix(of(check), text) {
+			t.Errorf("%s: %v, want %q", name, found, want)
+		}
+	}
+	found, of := examine(t, 1, "--db", folder)
+	if len(found) != 1 || !strings.HasPrefix(of("file"), "problem: "+folder+": it is not a regular file") {
+		t.Errorf("doctor of a folder: %v", found)
+	}
+	if err := os.WriteFile(at("empty"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, of = examine(t, 0, "--db", at("empty"))
+	if !strings.Contains(of("file"), "is empty; serve creates a new database") || of("schema") != "" {
+		t.Errorf("doctor of an empty file: %v", found)
+	}
+	got := plantstore(t, nil, "doctor", "--db", "mysql://x")
+	if got.code != 1 || !strings.Contains(got.stderr, "scheme") {
+		t.Errorf("doctor of another URL: %+v", got)
+	}
+	_, of = examine(t, 1, "--db", "postgres://u:Secret@127.0.0.1:1/x")
+	if !strings.HasPrefix(of("connection"), "problem: ") || strings.Contains(of("connection"), "Secret") {
+		t.Errorf("doctor of a server that does not respond: %q", of("connection"))
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"plantstore/client"
+	"plantstore/internal/telemetry"
+	"plantstore/internal/transfer"
+)
+
+const (
+	maxParallel   = 256
+	importRetries = 10 // for about 20 s, so that an import outlasts a restart of the service
+	maxSilence    = time.Minute
+)
+
+type importOptions struct {
+	serviceOptions
+	name, conflict string
+	parallel       int
+	transport      responsive
+}
+
+func (o *importOptions) declare(f *flags) {
+	f.takes("FILE", func(name string) error { o.name = name; return nil })
+	f.cmd.ValidArgsFunction = nil // complete file names
+	f.StringVar(&o.conflict, "on-conflict", "fail",
+		"`action` if the id belongs to a plant with a different name or tag:\n"+
+			"fail (list the line) or skip (keep the stored plant)")
+	f.values("on-conflict", "fail", "skip")
+	f.IntVar(&o.parallel, "parallel", 64, fmt.Sprintf("`requests` in flight, at most %d", maxParallel))
+	o.retries = importRetries
+	o.serviceOptions.declare(f)
+}
+
+// open returns a client whose connections are cheap, unless they need a proxy or TLS.
+func (o *importOptions) open(env environment) (*client.Client, error) {
+	general := http.DefaultTransport.(*http.Transport).Clone()
+	general.MaxIdleConns, general.MaxIdleConnsPerHost = maxParallel, maxParallel
+	h := &http.Client{Transport: &o.transport, Timeout: maxSilence / 2}
+	o.transport.RoundTripper = general
+	if u, err := url.Parse(o.url); err == nil && u.Scheme == "http" {
+		if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy == nil {
+			o.transport.RoundTripper, h.Timeout = new(transfer.Connections), 0 // they have their own
+		}
+	}
+	return o.openWith(env, client.WithHTTPClient(h))
+}
+
+// responsive calls end when requests have failed for maxSilence without any response.
+type responsive struct {
+	http.RoundTripper
+	response atomic.Int64 // the time of the last one, in ns
+	failing  atomic.Int64 // the start of the first request that failed after it, or 0
+	end      context.CancelCauseFunc
+}
+
+func (t *responsive) RoundTrip(r *http.Request) (*http.Response, error) {
+	start := time.Now().UnixNano()
+	resp, err := t.RoundTripper.RoundTrip(r)
+	now := time.Now().UnixNano()
+	if err == nil {
+		t.response.Store(now)
+		t.failing.Store(0)
+		return resp, nil
+	}
+	t.failing.CompareAndSwap(0, start)
+	if now-max(t.failing.Load(), t.response.Load()) >= int64(maxSilence) {
+		t.end(&url.Error{Op: "Post", URL: r.URL.String(), Err: fmt.Errorf("no response for %v", maxSilence)})
+	}
+	return nil, err
+}
+
+// importer imports one file.
+type importer struct {
+	*importOptions
+	env                  environment
+	create               func(context.Context, client.NewPlant) (client.Plant, error)
+	file                 *os.File
+	stored, skipped, bad atomic.Int64
+}
+
+func plantsImport(ctx context.Context, c *client.Client, o *importOptions, env environment) (err error) {
+	switch {
+	case o.conflict != "fail" && o.conflict != "skip":
+		return usagef("--on-conflict is %q: use fail or skip", o.conflict)
+	case o.parallel < 1 || o.parallel > maxParallel:
+		return usagef("--parallel is %d: use 1 to %d", o.parallel, maxParallel)
+	}
+	im := &importer{importOptions: o, env: env, create: c.Create, file: os.Stdin}
+	if o.name != "-" {
+		if im.file, err = os.Open(o.name); err != nil {
+			return err
+		}
+		defer im.file.Close()
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	ctx, o.transport.end = context.WithCancelCause(ctx)
+	defer o.transport.end(nil)
+	debug.SetGCPercent(800) // of a heap of a few MiB
+	start := time.Now()
+	hide := env.showBar(im.progress)
+	line, err := transfer.Each(ctx, transfer.NewReader(im.file), o.parallel, im.one)
+	hide()
+	if err != nil {
+		return fmt.Errorf("%w; the plants before line %d of %s are in the store or listed; run the same command again to "+
+			"continue: plants that are already in the store stay as they are", err, line, o.name)
+	}
+	return im.summarize(time.Since(start).Round(time.Millisecond))
+}
+
+// one imports a row. It returns an error if the import must end.
+func (im *importer) one(ctx context.Context, row transfer.Row) error {
+	err := row.Err
+	for err == nil {
+		_, err = im.create(ctx, client.NewPlant{ID: row.Plant.ID, Plant: client.Plant(row.Plant.Plant)})
+		e, isResponse := errors.AsType[*client.Error](err)
+		switch {
+		case err == nil:
+			im.stored.Add(1)
+			return nil
+		case !isResponse || ctx.Err() != nil:
+			return err
+		case e.Number == 40009 && im.conflict == "skip":
+			im.skipped.Add(1)
+			return nil
+		case e.Status == http.StatusTooManyRequests: // for longer than the client waits
+			select {
+			case <-ctx.Done():
+			case <-time.After(cmp.Or(e.RetryAfter, time.Second)):
+				err = nil
+			}
+		case e.Status != http.StatusBadRequest:
+			return err
+		}
+	}
+	im.bad.Add(1)
+	text := telemetry.Escape(oneLine(fmt.Sprintf("line %d: %v", row.Line, err)))
+	if im.json {
+		quoted, _ := json.Marshal(map[string]any{"line": row.Line, "message": err.Error()}, json.Deterministic(true))
+		text = string(quoted)
+	}
+	im.env.printAbove(text)
+	return nil
+}
+
+// progress estimates the number of plants from the part of the file that was read.
+func (im *importer) progress() (transfer.Phase, int64) {
+	phase, done := transfer.Phase{Name: "importing"}, im.stored.Load()+im.skipped.Load()+im.bad.Load()
+	at, err := im.file.Seek(0, io.SeekCurrent)
+	if info, e := im.file.Stat(); err == nil && e == nil && at > 0 && info.Mode().IsRegular() {
+		phase.Total = int64(float64(done) * max(1, float64(info.Size())/float64(at)))
+	}
+	return phase, done
+}
+
+func (im *importer) summarize(took time.Duration) (err error) {
+	stored, skipped, bad := im.stored.Load(), im.skipped.Load(), im.bad.Load()
+	if im.json {
+		err = im.env.printJSON(struct {
+			Stored  int64   `json:"stored"`
+			Skipped int64   `json:"skipped"`
+			Failed  int64   `json:"failed"`
+			Seconds float64 `json:"seconds"`
+		}{stored, skipped, bad, took.Seconds()})
+	} else {
+		fmt.Fprintf(im.env.stderr, "plants of %s: %d in the store, %d skipped, %d not imported; %v\n",
+			im.name, stored, skipped, bad, took)
+	}
+	if bad > 0 {
+		err = errors.Join(err, fmt.Errorf("plants of %s that were not imported: %d", im.name, bad))
+	}
+	return err
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"plantstore/internal/token"
+	"plantstore/internal/token/oidc"
+)
+
+// oidcFlags are the flags of serve for tokens of an identity provider.
+type oidcFlags struct{ oidc.Config }
+
+func (o *oidcFlags) declare(f *flags) {
+	f.StringVar(&o.Issuer, "oidc-issuer", "",
+		"`URL` of an OpenID Connect identity provider whose tokens (JWTs)\nare accepted too")
+	f.StringVar(&o.Audience, "oidc-audience", "", "`name` of this service in the claim aud of its tokens")
+	f.StringVar(&o.ScopeClaim, "oidc-scope-claim", "scope", "`claim` with the scopes of its tokens")
+	f.StringVar(&o.StoreClaim, "oidc-store-claim", "",
+		"`claim` with the store of its tokens\n(default: the store "+token.DefaultStore+")")
+}
+
+// verifier returns the verifier of JWTs, or nil without --oidc-issuer. Until ctx ends, its keys are kept up to date.
+func (o *oidcFlags) verifier(ctx context.Context, log *slog.Logger) (token.Verifier, error) {
+	o.Log = log
+	v, err := o.config()
+	if v == nil || err != nil {
+		return nil, err
+	}
+	go v.Run(ctx)
+	return v, nil
+}
+
+// config returns a verifier that has no keys yet, or nil without --oidc-issuer.
+func (o *oidcFlags) config() (*oidc.Verifier, error) {
+	if o.Issuer == "" && o.Audience == "" && o.StoreClaim == "" {
+		return nil, nil
+	}
+	if o.Issuer == "" || o.Audience == "" {
+		return nil, usagef("--oidc-issuer and --oidc-audience must be set together")
+	}
+	v, err := oidc.New(o.Config)
+	if err != nil {
+		return nil, usagef("--oidc-issuer %w", err)
+	}
+	return v, nil
+}
