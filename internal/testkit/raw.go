@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,12 +17,30 @@ import (
 // Dial opens a connection to the API. Every read and write on it ends by the deadline of a test.
 func (s *Server) Dial(t testing.TB) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	c := s.DialPlain(t)
+	if strings.HasPrefix(s.URL, "https:") {
+		config := ClientTLS()
+		config.ServerName = "127.0.0.1"
+		return tls.Client(c, config)
+	}
+	return c
+}
+
+// DialPlain is Dial without TLS.
+func (s *Server) DialPlain(t testing.TB) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.SetDeadline(time.Now().Add(Deadline))
 	return c
+}
+
+// Address is the host and port of the API.
+func (s *Server) Address() string {
+	_, address, _ := strings.Cut(s.URL, "://")
+	return address
 }
 
 // Raw writes bytes to a new connection and returns everything up to its end.

@@ -13,7 +13,7 @@ import (
 // HTTP is the client that requests are sent with.
 var HTTP = &http.Client{
 	Timeout:   Deadline,
-	Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+	Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true, TLSClientConfig: ClientTLS()},
 }
 
 // ContentJSON is a header for Do.

@@ -26,12 +26,12 @@ type Server struct {
 	Stderr *Output
 	Ended  chan struct{} // closed when the process has ended and its output is complete
 
-	t   *testing.T
+	t   testing.TB
 	err error // from Wait, once ended
 }
 
 // Start starts the product on free ports and waits until it serves. It is killed at the end of the test.
-func Start(t *testing.T, db string, args ...string) *Server {
+func Start(t testing.TB, db string, args ...string) *Server {
 	t.Helper()
 	s := Launch(t, Serve(db, args...))
 	s.WaitServing()
@@ -74,7 +74,7 @@ func Serve(db string, args ...string) *exec.Cmd {
 }
 
 // Launch starts a command and does not wait for it to serve. It is killed at the end of the test.
-func Launch(t *testing.T, cmd *exec.Cmd) *Server {
+func Launch(t testing.TB, cmd *exec.Cmd) *Server {
 	t.Helper()
 	watchSources()
 	s := &Server{t: t, Cmd: cmd, Stdout: new(Output), Stderr: new(Output), Ended: make(chan struct{})}

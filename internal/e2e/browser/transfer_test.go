@@ -76,6 +76,11 @@ func TestImport(t *testing.T) {
 		{"open.csv", "id,name,tag\n-9223372036854775808,least,\"a, \"\"b\"\"\nc\"\n2,,\"\"\n" +
 			"9223372036854775807,\"most, [with] {brackets} \\ and \"\"quotes\"\"\",\n3,\"open\n4,x\n5,y\n",
 			[]badLine{{"6", "A quote is opened and not closed. The lines from here are not imported."}}},
+		{"misquoted.csv", "id,name,tag\n1,\"Fern,shade\n2,Ivy,sun\n3,\"Rose\",sun\n" +
+			"-9223372036854775808,\"least\",\"a, \"\"b\"\"\nc\"\r\n2,,\"\"\r\n" +
+			"9223372036854775807,\"most, [with] {brackets} \\ and \"\"quotes\"\"\",\n",
+			[]badLine{{"2", "A quote is opened, and text follows the closing quote on line 4. " +
+				"Nothing up to the end of that line is imported."}}},
 		{"cut.json", "[" + want[0] + "," + want[2] + "," + want[3] + ",{\"id\":8,\"na",
 			[]badLine{{"1", "The file ends before the list does: the plant of line 1 is not complete."}}},
 	} {
@@ -228,6 +233,11 @@ func TestRoundTrip(t *testing.T) {
 	p.click("#export")
 	for _, format := range []string{"JSON", "NDJSON", "CSV"} {
 		content := export("all", format, len(want))
+		environment := []string{"PLANTSTORE_URL=" + s.URL, "PLANTSTORE_TOKEN=" + s.Token}
+		same, errs, _ := testkit.Run(t, environment, "plants", "export", "--format", strings.ToLower(format))
+		if same != content {
+			t.Errorf("plants export writes %q, %s; the console writes %q", same, errs, content)
+		}
 		into := serve(t)
 		other := openConsole(t, into)
 		other.drop("exported", content)

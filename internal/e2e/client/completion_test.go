@@ -91,7 +91,7 @@ func TestCompletion(t *testing.T) {
 			}
 			for _, test := range []struct{ words, want string }{
 				{"pl", "plants"},
-				{"token ", "issue list revoke show"},
+				{"token ", "issue list revoke rotate show update"},
 				{"plants re", "remove replace"},
 				{"token revoke --db " + db + " ", "ci laptop"},
 				{"token revoke --db " + none + " ", ""},

@@ -40,6 +40,23 @@ func TestShellInREADME(t *testing.T) {
 	}
 }
 
+// The README's commands for operators work while the service runs.
+func TestOperateInREADME(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "plantstore.db")
+	s := testkit.Start(t, db)
+	s.Create(t, `{"id":1,"name":"Fern"}`)
+	script := strings.NewReplacer("\n$ ", "\n", "bin/plantstore", testkit.Binary).
+		Replace("\n" + block(t, "## Operate", "console"))
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "PLANTSTORE_DB="+db, "PLANTSTORE_URL="+s.URL, "PLANTSTORE_TOKEN="+s.Token)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	restored := testkit.StartAgain(t, s, filepath.Join(cmd.Dir, "restored.db"))
+	testkit.WantResponse(t, "a restored plant", restored.Do(t, "GET", "/plants/1", ""), 200, `{"id":1,"name":"Fern"}`)
+}
+
 // The README's program builds in a module of its own next to the checkout, and runs.
 func TestGoInREADME(t *testing.T) {
 	s := testkit.Start(t, testkit.Engines[0].Database(t))

@@ -50,18 +50,62 @@ func TestUnit(t *testing.T) {
 	folder := t.TempDir()
 	socket := filepath.Join(folder, "plantstore.socket")
 	file := filepath.Join(folder, "plantstore.service")
-	for path, text := range map[string]string{
+	files := map[string]string{
 		file:   testkit.ReplaceOnce(t, unit, "/usr/local/bin/plantstore", testkit.Binary),
 		socket: testkit.DeployFile(t, "plantstore.socket"),
-	} {
+	}
+	writeUnits(t, files)
+	analyze := func(args ...string) {
+		t.Helper()
+		out, err := exec.Command(program, args...).CombinedOutput()
+		if err != nil || args[0] == "verify" && strings.Contains(string(out), "plantstore.") {
+			t.Errorf("systemd-analyze %s: %v\n%s", args[0], err, out)
+		}
+	}
+	analyze("verify", file, socket)
+	analyze("security", "--offline=true", "--threshold=15", file)
+
+	// With the examples of the documentation.
+	examples := dropIns(t)
+	if len(examples) < 2 {
+		t.Fatalf("%d examples of drop-ins", len(examples))
+	}
+	for name, text := range examples {
+		writeUnits(t, map[string]string{filepath.Join(folder, "plantstore.service.d", name): text})
+	}
+	analyze("verify", file, socket)
+	wrong := filepath.Join(folder, "plantstore.service.d", "wrong.conf") // to show that drop-ins are read
+	writeUnits(t, map[string]string{wrong: "[Service]\nTyp=x\n"})
+	if out, _ := exec.Command(program, "verify", file).CombinedOutput(); !strings.Contains(string(out), "wrong.conf") {
+		t.Errorf("drop-ins are not verified: %s", out)
+	}
+}
+
+func writeUnits(t *testing.T, files map[string]string) {
+	t.Helper()
+	for path, text := range files {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.Command(program, "verify", file, socket).CombinedOutput()
-	if err != nil || strings.Contains(string(out), "plantstore.") {
-		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+}
+
+// dropIns returns the text of each drop-in of the unit in the documentation, by its file name.
+func dropIns(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	all := map[string]string{}
+	block := regexp.MustCompile("(?s)```ini\n# /etc/systemd/system/plantstore.service.d/(\\S+)\n(.*?)```")
+	for _, m := range block.FindAllStringSubmatch(string(page), -1) {
+		all[m[1]] = m[2]
+	}
+	return all
 }
 
 // The socket unit has the default address and a name that serve knows, and serve accepts a socket from systemd.

@@ -20,43 +20,49 @@ import (
 // A request that has started when SIGTERM arrives gets its response: one with part of its headers or of its body sent,
 // on a new connection or on a used one, or pipelined after another request.
 func TestDrain(t *testing.T) {
-	testkit.OnEachEngine(t, func(t *testing.T, s *testkit.Server) {
-		partial := startRequests(t, s)
-		idle := s.Dial(t)
-		defer idle.Close()
-		waitRead(t, s)
-		s.Signal(syscall.SIGTERM)
-		waitStopping(t, s)
-		testkit.WaitFor(t, "/readyz to report that the server is stopping", func() bool {
-			status, body := s.Health(t, "/readyz")
-			return status == 503 && strings.Contains(body, "stopping")
-		})
-		testkit.WaitFor(t, "new connections to be refused", func() bool {
-			c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
-			if err == nil {
-				c.Close()
-			}
-			return err != nil
-		})
-		if n, err := idle.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-			t.Errorf("a connection without a request while stopping: %d bytes, %v, want EOF", n, err)
-		}
-		for _, p := range partial {
-			if _, err := io.WriteString(p.conn, p.rest); err != nil {
-				t.Errorf("%s: %v", p.what, err)
-				continue
-			}
-			response, err := http.ReadResponse(bufio.NewReader(p.conn), nil)
-			if err != nil || response.StatusCode != 200 {
-				t.Errorf("%s: %v, %v", p.what, response, err)
-			} else if !response.Close {
-				t.Errorf("%s: the response has no Connection: close", p.what)
-			}
-		}
-		if code := s.WaitExit(); code != 0 {
-			t.Errorf("exit %d\n%s", code, s.Stderr)
-		}
+	testkit.OnEachEngine(t, wantDrain)
+	t.Run("TLS", func(t *testing.T) {
+		wantDrain(t, testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), testkit.TLS(t)...))
 	})
+}
+
+func wantDrain(t *testing.T, s *testkit.Server) {
+	t.Helper()
+	partial := startRequests(t, s)
+	idle := s.Dial(t)
+	defer idle.Close()
+	waitRead(t, s)
+	s.Signal(syscall.SIGTERM)
+	waitStopping(t, s)
+	testkit.WaitFor(t, "/readyz to report that the server is stopping", func() bool {
+		status, body := s.Health(t, "/readyz")
+		return status == 503 && strings.Contains(body, "stopping")
+	})
+	testkit.WaitFor(t, "new connections to be refused", func() bool {
+		c, err := net.Dial("tcp", s.Address())
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	if n, err := idle.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("a connection without a request while stopping: %d bytes, %v, want EOF", n, err)
+	}
+	for _, p := range partial {
+		if _, err := io.WriteString(p.conn, p.rest); err != nil {
+			t.Errorf("%s: %v", p.what, err)
+			continue
+		}
+		response, err := http.ReadResponse(bufio.NewReader(p.conn), nil)
+		if err != nil || response.StatusCode != 200 {
+			t.Errorf("%s: %v, %v", p.what, response, err)
+		} else if !response.Close {
+			t.Errorf("%s: the response has no Connection: close", p.what)
+		}
+	}
+	if code := s.WaitExit(); code != 0 {
+		t.Errorf("exit %d\n%s", code, s.Stderr)
+	}
 }
 
 // partialRequest is a request of which a part has been sent.
@@ -66,11 +72,11 @@ type partialRequest struct {
 	rest string
 }
 
-// startRequests sends parts of requests.
+// startRequests sends parts of requests. Those without a token are last, since a drain does not wait long for them.
 func startRequests(t *testing.T, s *testkit.Server) (all []partialRequest) {
 	t.Helper()
-	for i, cut := range []int{10, 60, len(s.RawCreate(1)) - 5} {
-		for n, before := range []string{"nothing", "a request", "a request in the same packet"} {
+	for n, before := range []string{"a request", "a request in the same packet", "nothing"} {
+		for i, cut := range []int{10, 60, len(s.RawCreate(1)) - 5} {
 			c := s.Dial(t)
 			t.Cleanup(func() { c.Close() })
 			text, complete := s.RawCreate(10*i+n), s.RawCreate(100+i)

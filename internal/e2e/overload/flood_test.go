@@ -4,6 +4,7 @@ package overload
 
 import (
 	"bufio"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"io"
@@ -35,16 +36,33 @@ var attacks = []struct {
 	sent      []string
 	reopen    int // connections that are replaced each second, with -hostile
 	addresses int
+	tls       bool
 }{
-	{"idle", []string{""}, 1000, 1},
-	{"incomplete headers", []string{incompleteHead}, 1000, 1},
-	{"incomplete bodies", []string{incompleteBody}, 1000, 1},
-	{"unread responses", []string{strings.Repeat(script, 8)}, 300, 1},
-	{"incomplete headers, often reopened", []string{incompleteHead}, 4000, 1},
-	{"all of these, often reopened", []string{"", incompleteHead, incompleteBody, strings.Repeat(script, 8)}, 4000, 1},
-	{"large bodies, often reopened", []string{largeBody}, 4000, 1},
-	{"incomplete headers from 1,000 addresses", []string{incompleteHead}, 4000, 1000},
+	{"idle", []string{""}, 1000, 1, false},
+	{"incomplete headers", []string{incompleteHead}, 1000, 1, false},
+	{"incomplete bodies", []string{incompleteBody}, 1000, 1, false},
+	{"unread responses", []string{strings.Repeat(script, 8)}, 300, 1, false},
+	{"incomplete headers, often reopened", []string{incompleteHead}, 4000, 1, false},
+	{"all of these, often reopened", []string{"", incompleteHead, incompleteBody, strings.Repeat(script, 8)}, 4000, 1,
+		false},
+	{"large bodies, often reopened", []string{largeBody}, 4000, 1, false},
+	{"incomplete headers from 1,000 addresses", []string{incompleteHead}, 4000, 1000, false},
+	{"incomplete handshakes of TLS", []string{"", clientHello[:100], clientHello}, 4000, 1, true},
+	{"incomplete handshakes of TLS from 1,000 addresses", []string{"", clientHello[:100], clientHello}, 4000, 1000, true},
 }
+
+// clientHello is the first message of a TLS handshake.
+var clientHello = func() string {
+	client, server := net.Pipe()
+	defer server.Close()
+	go tls.Client(client, &tls.Config{ServerName: "plants.example"}).Handshake()
+	b := make([]byte, 4096)
+	n, err := server.Read(b)
+	if err != nil {
+		panic(err)
+	}
+	return string(b[:n])
+}()
 
 // Thousands of connections without a token do not keep others out: a client at another address is served on its new
 // connections, clients with a token keep their connections even at the hostile address, and health checks succeed.
@@ -60,11 +78,14 @@ func TestFlood(t *testing.T) {
 					rate = 200
 				}
 			}
+			if attack.tls {
+				args = append(args, testkit.TLS(t)...)
+			}
 			s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), args...)
 			keepAlive := startKeepAlive(s, 10)
 			stop := make(chan struct{})
 			var attackers sync.WaitGroup
-			open := flood(&attackers, stop, s.URL, conns, rate, attack.addresses, attack.sent)
+			open := flood(&attackers, stop, "http://"+s.Address(), conns, rate, attack.addresses, attack.sent)
 			flood(&attackers, stop, s.Ops, 300, 300, 1, attack.sent)
 			testkit.WaitFor(t, "the hostile connections", func() bool { return open.Load() >= int64(conns) })
 
@@ -158,11 +179,18 @@ func reset(c net.Conn) {
 // dialFrom opens a connection from a loopback address.
 func dialFrom(ip, url string) (net.Conn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: testkit.Deadline}
-	c, err := d.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err == nil {
-		c.SetDeadline(time.Now().Add(testkit.Deadline))
+	scheme, address, _ := strings.Cut(url, "://")
+	c, err := d.Dial("tcp", address)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	c.SetDeadline(time.Now().Add(testkit.Deadline))
+	if scheme == "https" {
+		config := testkit.ClientTLS()
+		config.ServerName = "127.0.0.1"
+		return tls.Client(c, config), nil
+	}
+	return c, nil
 }
 
 // exchangeOn sends a request on an open connection. It returns 0 if there is no response.

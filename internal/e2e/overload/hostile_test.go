@@ -160,8 +160,10 @@ var refusedRequests = []struct {
 
 // A valid request that follows on the connection of one that cannot be parsed is never executed. One that follows on
 // the connection of a refused request gets its own response.
-func TestHostileRequests(t *testing.T) {
-	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--access-log", "all")
+func TestHostileRequests(t *testing.T) { testkit.OnEachTransport(t, testHostileRequests) }
+
+func testHostileRequests(t *testing.T, args []string) {
+	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), append(args, "--access-log", "all")...)
 	smuggled := p.RawCreate(canary)
 	for _, test := range closingRequests {
 		request := strings.ReplaceAll(test.request, "TOKEN", p.Token)
@@ -236,8 +238,10 @@ func wantCleanLog(t *testing.T, p *testkit.Server) {
 
 // Pipelined requests get their responses in order, even if the last is invalid. After a chunked body the connection is
 // closed, since a proxy may disagree about its end.
-func TestPipelines(t *testing.T) {
-	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"))
+func TestPipelines(t *testing.T) { testkit.OnEachTransport(t, testPipelines) }
+
+func testPipelines(t *testing.T, args []string) {
+	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), args...)
 	var all strings.Builder
 	for id := range 20 {
 		all.WriteString(p.RawCreate(id))
