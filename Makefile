@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: help run build release clean check test lint compat generate man needs vet lines prepare product
-.PHONY: fuzz linear soak cluster test-postgres restarts slow hostile overload mutate bench profile screenshot
+.PHONY: fuzz linear soak cluster test-postgres restarts backup-rate litestream slow hostile overload mutate bench profile screenshot
 
 help:
 	@awk 'BEGIN { FS = ": *[^#]*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
@@ -74,8 +74,9 @@ lint: vet lines ## vet, staticcheck, govulncheck, line lengths
 lines:
 	@.ci/lines
 
-generate: ## regenerate docs/errors.md, the error table in api/openapi.yaml, and api/openapi.json
-	go test ./api -run TestGenerated -update
+generate: ## regenerate docs/errors.md, the error table in api/openapi.yaml, api/openapi.json and the tables of flags
+	go test -pgo=off ./api -run TestGenerated -update
+	go test -pgo=off ./cmd/plantstore -run TestFlagReference -update
 
 screenshot: ## write docs/console.png from the real page, in about a minute
 	go test ./internal/e2e/browser -count=1 -run 'TestScreenshot$$' -screenshot $(CURDIR)/docs/console.png
@@ -134,6 +135,12 @@ test-postgres: ## run the tests of the store and of replicas on PostgreSQL 17 an
 
 restarts: needs ## restart the service 50 times under 500 requests a second, on each engine
 	go test ./internal/e2e/lifecycle -count=1 -v -run 'TestRollingRestart$$' -restarts 50
+
+backup-rate: ## compare the rate of creates with and without backups, 5 rounds, 2 minutes, on an idle machine
+	go test ./internal/e2e/transfer -count=1 -v -run 'TestRateDuringBackup$$' -backup-rate 5
+
+litestream: ## follow the database of a service under load with Litestream, kill and restore, about a minute after its build
+	go test ./internal/e2e/transfer -count=1 -v -run 'TestLitestream$$' -litestream
 
 slow: needs ## connect slow clients and wait until the server disconnects them, about 2 minutes
 	go test ./internal/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s

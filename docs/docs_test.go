@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,15 +35,33 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
+// Every link leads to a file, and to a heading in it if it names one.
 func TestLinks(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)
+	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 	for page, text := range pages(t) {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join("..", filepath.Dir(page), m[1])); err != nil {
+			target := filepath.Join("..", page)
+			if m[1] != "" {
+				target = filepath.Join("..", filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
+			} else if m[2] != "" && !slices.Contains(anchors(read(t, target)), m[2]) {
+				t.Errorf("%s links to %s%s, a heading that does not exist", page, m[1], m[2])
 			}
 		}
 	}
+}
+
+// anchors returns the anchors of the headings of a page.
+func anchors(page string) (all []string) {
+	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	dropped := regexp.MustCompile(`[^a-z0-9 _-]`)
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		text := dropped.ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, "#"+strings.ReplaceAll(text, " ", "-"))
+	}
+	return all
 }
 
 // The path of a create and the walk through a change name files in plain text too.
@@ -57,22 +76,9 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-func TestFlags(t *testing.T) {
-	serve := read(t, "../cmd/plantstore/serve.go") + read(t, "../cmd/plantstore/database.go")
-	rows := regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(read(t, "../README.md"), -1)
-	if len(rows) < 10 {
-		t.Fatalf("README has %d rows of flags", len(rows))
-	}
-	for _, m := range rows {
-		if !strings.Contains(serve, `"`+m[1]+`"`) {
-			t.Errorf("README names --%s, which serve does not have", m[1])
-		}
-	}
-}
-
 // Every test that a document names as evidence exists. After -run, or before …, a name is the start of several.
 func TestEvidence(t *testing.T) {
-	source := testSource(t)
+	source := sourceFiles(t, true)
 	name := regexp.MustCompile(`(-run )?\b((?:Test|Fuzz)[A-Z]\w+)(…)?`)
 	for page, text := range pages(t) {
 		for _, m := range name.FindAllStringSubmatch(text, -1) {
@@ -99,12 +105,12 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// testSource returns the source of every test in the repository.
-func testSource(t *testing.T) string {
+// sourceFiles returns the source of every test in the repository, or of everything else.
+func sourceFiles(t *testing.T, tests bool) string {
 	t.Helper()
 	var all strings.Builder
 	err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, "_test.go") {
+		if err == nil && strings.HasSuffix(path, ".go") && strings.HasSuffix(path, "_test.go") == tests {
 			all.WriteString(read(t, path))
 		}
 		return err
@@ -113,4 +119,31 @@ func testSource(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return all.String()
+}
+
+// Every message that the runbook quotes is one that the program prints, and it has every alert.
+func TestRunbook(t *testing.T) {
+	rules := read(t, "../deploy/prometheus/plantstore.rules.yml")
+	source := rules + regexp.MustCompile(`" ?\+\s*"`).ReplaceAllString(sourceFiles(t, false), "")
+	quoted := regexp.MustCompile("`([^`]+)`")
+	n := 0
+	for line := range strings.Lines(read(t, "runbook.md")) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		for _, m := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			if n++; !strings.Contains(source, m[1]) {
+				t.Errorf("runbook.md quotes %q, which is not in the code", m[1])
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("runbook.md quotes %d messages", n)
+	}
+	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
+		if !strings.Contains(read(t, "runbook.md"), "`"+m[1]+"`") {
+			t.Errorf("runbook.md does not have the alert %s", m[1])
+		}
+	}
 }
