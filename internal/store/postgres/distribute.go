@@ -26,6 +26,10 @@ const minShards = 2
 // so many shards make small batches; with fewer shards than nodes, some nodes have no plants.
 func defaultShards(nodes int) int { return max(minShards, nodes) }
 
+// distributePatience is the factor of the timeouts of connections: no client waits for this command, and a node that
+// is busy with moving shards may take seconds to accept a connection.
+const distributePatience = 10
+
 // Distribute distributes plants over the nodes of the Citus cluster of a database and copies the other tables to
 // every node, in one transaction that locks them. It migrates the schema first, moves the rows that are there and
 // changes a distribution that differs from want. It calls report with sentences for the operator.
@@ -33,6 +37,9 @@ func Distribute(ctx context.Context, address string, want Distribution, report f
 	config, err := parseURL(address)
 	if err != nil {
 		return err
+	}
+	if config.ConnConfig.ConnectTimeout == connectTimeout {
+		config.ConnConfig.ConnectTimeout *= distributePatience
 	}
 	err = distribute(ctx, config.ConnConfig, want, report)
 	if errors.Is(err, context.Canceled) {
@@ -105,6 +112,7 @@ func checkCluster(ctx context.Context, conn *pgx.Conn) (nodes []node, err error)
 			"shared_preload_libraries = 'citus', restart the servers and run CREATE EXTENSION citus in each database")
 	}
 	nodesConn := newNodeConn(conn.Config())
+	nodesConn.patience = distributePatience
 	defer nodesConn.close()
 	all, err := nodesConn.nodes(ctx)
 	if err != nil {

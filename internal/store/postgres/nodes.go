@@ -68,12 +68,13 @@ const (
 // request.
 type nodeConn struct {
 	config   *pgx.ConnConfig
-	conn     *pgx.Conn // nil, or open
-	warnings []string  // that the server has sent since the last query
+	conn     *pgx.Conn     // nil, or open
+	warnings []string      // that the server has sent since the last query
+	patience time.Duration // factor of the timeouts
 }
 
 func newNodeConn(config *pgx.ConnConfig) *nodeConn {
-	c := &nodeConn{config: config.Copy()}
+	c := &nodeConn{config: config.Copy(), patience: 1}
 	takeSettings(c.config) // none is needed, and a pooler refuses them
 	c.config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if n.SeverityUnlocalized == "WARNING" {
@@ -93,9 +94,9 @@ func (c *nodeConn) close() {
 }
 
 // nodes reads the settings of every node of the cluster. The result is nil if the database does not use Citus.
-// It returns within nodeCheckTimeout, also if nodes hang.
+// It returns within nodeCheckTimeout × patience, also if nodes hang.
 func (c *nodeConn) nodes(ctx context.Context) (nodes []node, err error) {
-	ctx, cancel := context.WithTimeout(ctx, nodeCheckTimeout)
+	ctx, cancel := context.WithTimeout(ctx, nodeCheckTimeout*c.patience)
 	defer cancel()
 	for range 2 {
 		reused := c.conn != nil
@@ -135,7 +136,7 @@ func (c *nodeConn) readNodes(ctx context.Context) (nodes []node, err error) {
 	if isCanceled(err) { // a node accepts connections and then hangs: query one after the other to find it
 		for i := range nodes {
 			if err = c.readSettings(ctx, nodes[i:i+1]); isCanceled(err) {
-				nodes[i].reason, err = fmt.Sprintf("no response within %v", nodeQueryTimeout), nil
+				nodes[i].reason, err = fmt.Sprintf("no response within %v", nodeQueryTimeout*c.patience), nil
 			}
 			if err != nil {
 				break
@@ -216,7 +217,7 @@ func shortReason(warning string) string {
 // transaction runs do in a transaction with timeouts for connections to other nodes and for queries.
 func (c *nodeConn) transaction(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
-		connect, query := milliseconds(nodeConnectTimeout), milliseconds(nodeQueryTimeout)
+		connect, query := milliseconds(nodeConnectTimeout*c.patience), milliseconds(nodeQueryTimeout*c.patience)
 		if _, err := tx.Exec(ctx, setNodeTimeouts, pgx.QueryExecModeExec, connect, query); err != nil {
 			return err
 		}
