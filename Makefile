@@ -136,7 +136,7 @@ test-postgres: ## run the tests of the store and of replicas on PostgreSQL 17 an
 restarts: needs ## restart the service 50 times under 500 requests a second, on each engine
 	go test ./internal/e2e/lifecycle -count=1 -v -run 'TestRollingRestart$$' -restarts 50
 
-backup-rate: ## compare the rate of creates with and without backups, 5 rounds, 2 minutes, on an idle machine
+backup-rate: ## compare the rate of creates with and without backups, 5 rounds, 5 minutes, on an idle machine
 	go test ./internal/e2e/transfer -count=1 -v -run 'TestRateDuringBackup$$' -backup-rate 5
 
 litestream: ## follow the database of a service under load with Litestream, kill and restore, about a minute after its build

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // A backup is a database file, followed by one line with the SHA-256 of the bytes before it. SQLite ignores the line.
@@ -21,6 +22,17 @@ const (
 	checksumFormat = "\nplantstore backup, SHA-256 %x\n"
 	checksumSize   = int64(len(checksumFormat) - len("%x") + 2*sha256.Size)
 	syncBytes      = 8 << 20 // are written between two syncs, so that the sync of a commit waits for little
+)
+
+// A backup must leave the disk and the processors to the service next to it. A low priority does not suffice: beside a
+// process that runs only on an idle processor, creates fell to 0.7 of their rate. So a backup rests these times as long
+// as it works: less while it copies, because the WAL can't restart meanwhile.
+const (
+	copyRest    = 3
+	verifyRest  = 7
+	workTime    = 5 * time.Millisecond   // at least, between two rests
+	maxRest     = 100 * time.Millisecond // so that an interrupt is seen soon
+	pacedPlants = 1000                   // are read between two checks of the time
 )
 
 // PartialSuffix matches what is appended to the name of a file until it is complete.
@@ -50,13 +62,13 @@ func Backup(
 ) (report Report, err error) {
 	err = create(ctx, to, engine, func(w io.Writer) error {
 		sum := sha256.New()
-		if err := content(ctx, io.MultiWriter(w, sum)); err != nil {
+		if err := content(ctx, io.MultiWriter(&pacer{Writer: w, rest: copyRest}, sum)); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(w, checksumFormat, sum.Sum(nil))
 		return err
 	}, func(temporary string) error {
-		report, err = Verify(ctx, temporary, engine)
+		report, err = verify(ctx, temporary, engine, verifyRest)
 		if err != nil && ctx.Err() == nil { // the temporary name is of no use: the file is removed
 			err = fmt.Errorf("%w: %s", ErrCopy, strings.ReplaceAll(err.Error(), temporary, "the copy"))
 		}
@@ -70,14 +82,18 @@ func Backup(
 
 // Verify reads a whole backup, reports what it contains, and returns an error if a bit of it has changed.
 func Verify(ctx context.Context, path string, engine Engine) (report Report, err error) {
-	if _, _, err := checksum(ctx, path); err != nil {
+	return verify(ctx, path, engine, 0)
+}
+
+func verify(ctx context.Context, path string, engine Engine, rest time.Duration) (report Report, err error) {
+	if _, _, err := checksum(ctx, path, rest); err != nil {
 		return report, err
 	}
 	db, err := engine.Open(path)
 	if err != nil {
 		return report, fmt.Errorf("open %s: %w", path, err)
 	}
-	report, err = inspect(ctx, db)
+	report, err = inspect(ctx, db, rest)
 	if err = errors.Join(err, db.Close()); err != nil {
 		err = fmt.Errorf("read %s: %w", path, cmp.Or(context.Cause(ctx), err))
 	}
@@ -85,7 +101,7 @@ func Verify(ctx context.Context, path string, engine Engine) (report Report, err
 }
 
 // inspect checks the integrity of a database and reports what it contains.
-func inspect(ctx context.Context, db Database) (report Report, err error) {
+func inspect(ctx context.Context, db Database, rest time.Duration) (report Report, err error) {
 	if err := db.CheckIntegrity(ctx); err != nil {
 		return report, err
 	}
@@ -94,9 +110,12 @@ func inspect(ctx context.Context, db Database) (report Report, err error) {
 		return report, err
 	}
 	for _, name := range names {
-		h, plants := newHasher(), read(ctx, db, "backup", name)
+		h, plants, pace := newHasher(), read(ctx, db, "backup", name), pacer{rest: rest}
 		for p := plants.next(); p != nil; p = plants.next() {
 			h.add(p)
+			if h.plants%pacedPlants == 0 {
+				pace.pause()
+			}
 		}
 		if plants.err != nil {
 			return report, plants.err
@@ -112,7 +131,7 @@ func Restore(ctx context.Context, path, to string, engine Engine) (report Report
 	if report, err = Verify(ctx, path, engine); err != nil {
 		return report, err
 	}
-	sum, size, err := checksum(ctx, path)
+	sum, size, err := checksum(ctx, path, 0)
 	if err != nil {
 		return report, err
 	}
@@ -133,7 +152,7 @@ func Restore(ctx context.Context, path, to string, engine Engine) (report Report
 }
 
 // checksum returns the checksum of a backup and the size of its database, or an error if the checksum is wrong.
-func checksum(ctx context.Context, path string) (sum []byte, size int64, err error) {
+func checksum(ctx context.Context, path string, rest time.Duration) (sum []byte, size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, 0, err
@@ -145,7 +164,7 @@ func checksum(ctx context.Context, path string) (sum []byte, size int64, err err
 	}
 	size = max(0, info.Size()-checksumSize)
 	h := sha256.New()
-	if _, err := io.CopyN(&syncer{ctx: ctx, Writer: h}, f, size); err != nil {
+	if _, err := io.CopyN(&pacer{Writer: &syncer{ctx: ctx, Writer: h}, rest: rest}, f, size); err != nil {
 		return nil, 0, err
 	}
 	line, err := io.ReadAll(f)
@@ -240,4 +259,27 @@ func (s *syncer) Write(b []byte) (int, error) {
 		err = s.sync()
 	}
 	return n, err
+}
+
+// pacer is a Writer that rests: rest times as long as the work since the last rest took.
+type pacer struct {
+	io.Writer
+	rest  time.Duration
+	since time.Time
+}
+
+func (p *pacer) Write(b []byte) (int, error) {
+	p.pause()
+	return p.Writer.Write(b)
+}
+
+func (p *pacer) pause() {
+	now := time.Now()
+	if p.since.IsZero() {
+		p.since = now
+	}
+	if worked := now.Sub(p.since); worked >= workTime {
+		time.Sleep(min(worked*p.rest, maxRest))
+		p.since = time.Now()
+	}
 }

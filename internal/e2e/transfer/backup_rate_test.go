@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"plantstore/internal/testkit"
@@ -26,6 +27,12 @@ func TestRateDuringBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, order := range []string{"ascending", "scattered"} {
+		t.Run(order, func(t *testing.T) { compareRates(t, load, "-scattered="+fmt.Sprint(order == "scattered")) })
+	}
+}
+
+func compareRates(t *testing.T, load, order string) {
 	db := testkit.Engines[0].Database(t)
 	st := openStore(t, db)
 	fill(t, st, "main", 1_000_000)
@@ -36,33 +43,37 @@ func TestRateDuringBackup(t *testing.T) {
 		first += 10_000_000
 		var r measure.Report
 		out, err := exec.CommandContext(t.Context(), load, "-address", strings.TrimPrefix(s.URL, "http://"),
-			"-token", s.Token, "-scattered", "-first", fmt.Sprint(first), "-warm", "1s", "-window", "6s").Output()
+			"-token", s.Token, order, "-first", fmt.Sprint(first), "-warm", "1s", "-window", "8s").Output()
 		if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil || r.Bad > 0 {
 			t.Fatalf("load: %v, %d failed: %s", err, r.Bad, r.Reason)
 		}
 		return float64(r.Count) / r.Seconds
 	}
 	var ratios []float64
+	before := rate()
 	for range *rateRounds {
-		without := rate()
-		stop, stopped, backups := make(chan struct{}), make(chan struct{}), 0
-		go func() {
-			defer close(stopped)
-			for {
+		var backups sync.WaitGroup
+		stop := make(chan struct{})
+		backups.Go(func() {
+			for i := 0; ; i++ {
 				select {
 				case <-stop:
 					return
 				default:
 				}
-				testkit.Run(t, nil, "backup", "--db", db, "--to", filepath.Join(t.TempDir(), "backup"))
-				backups++
+				_, errs, code := testkit.Run(t, nil, "backup", "--db", db, "--to", filepath.Join(t.TempDir(), fmt.Sprint(i)))
+				if code != 0 {
+					t.Errorf("backup: exit %d, %s", code, errs)
+				}
 			}
-		}()
-		with := rate()
+		})
+		during := rate()
 		close(stop)
-		<-stopped
-		ratios = append(ratios, with/without)
-		t.Logf("%.0f creates/s without, %.0f with backups (%d): %.2f", without, with, backups, with/without)
+		backups.Wait()
+		after := rate()
+		ratio := 2 * during / (before + after)
+		t.Logf("%.0f creates/s before, %.0f during backups, %.0f after: %.2f", before, during, after, ratio)
+		ratios, before = append(ratios, ratio), after
 	}
 	slices.Sort(ratios)
 	if median := ratios[len(ratios)/2]; median < 0.8 {

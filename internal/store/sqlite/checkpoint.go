@@ -15,7 +15,7 @@ const (
 	// page are not counted, so that the WAL can grow to three times that.
 	maxWALBytes  = 4000 * pageSize
 	restartWait  = 100 * time.Millisecond
-	restartPause = time.Second // after a wait that did not help
+	restartPause = 5 * time.Second // after a wait that did not help
 	restartPages = 2 * maxWALBytes / pageSize
 )
 
