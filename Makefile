@@ -38,7 +38,7 @@ check: lines ## vet and run the fast tests without the race detector: for the ed
 # is not instrumented: it is not ours, and the tests of the engine would take five times as long.
 RACE := -race -pgo=off -gcflags=modernc.org/sqlite/lib=-race=false
 TEST  = GOFLAGS="$(GOFLAGS) -pgo=off" PLANTSTORE_NOT_TESTED=$(CURDIR)/bin/not-tested \
-	go test $(RACE) -vet=off -ldflags=-w -count=1 -timeout 15m
+	go test $(RACE) -vet=off -ldflags=-w -count=1 -timeout 30m
 # Packages that restart servers on their ports, or put load on the machine, run one after the other.
 ALONE := ./internal/store/postgres/... ./internal/e2e/cluster ./internal/e2e/durability ./internal/e2e/lifecycle \
 	./internal/e2e/overload ./internal/e2e/replicas ./internal/e2e/transfer
