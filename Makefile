@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: help run build release clean check test lint compat generate man needs vet lines prepare product
-.PHONY: fuzz linear soak cluster test-postgres restarts backup-rate litestream slow hostile overload mutate bench profile screenshot
+.PHONY: fuzz linear soak cluster test-postgres restarts backup-rate metrics-rate litestream slow hostile overload mutate bench profile screenshot
 
 help:
 	@awk 'BEGIN { FS = ": *[^#]*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
@@ -138,6 +138,9 @@ restarts: needs ## restart the service 50 times under 500 requests a second, on 
 
 backup-rate: ## compare the rate of creates with and without backups, 5 rounds, 5 minutes, on an idle machine
 	go test ./internal/e2e/transfer -count=1 -v -run 'TestRateDuringBackup$$' -backup-rate 5
+
+metrics-rate: ## compare the rate of creates with and without metrics, in memory, 5 minutes, on an idle machine
+	TMPDIR=/dev/shm go test ./internal/e2e/metrics -count=1 -v -run 'TestRateWithMetrics$$' -metrics-rate 150
 
 litestream: ## follow the database of a service under load with Litestream, kill and restore, about a minute after its build
 	go test ./internal/e2e/transfer -count=1 -v -run 'TestLitestream$$' -litestream

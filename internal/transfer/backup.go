@@ -26,7 +26,8 @@ const (
 
 // A backup must leave the disk and the processors to the service next to it. A low priority does not suffice: beside a
 // process that runs only on an idle processor, creates fell to 0.7 of their rate. So a backup rests these times as long
-// as it works: less while it copies, because the WAL can't restart meanwhile.
+// as it works: less while it copies, because the WAL can't restart meanwhile. While it verifies, the goroutine that
+// reads ahead goes on during a rest until its buffer is full, and SQLite's integrity check never rests.
 const (
 	copyRest    = 3
 	verifyRest  = 7
