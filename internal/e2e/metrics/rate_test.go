@@ -1,18 +1,13 @@
 package metrics
 
 import (
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"plantstore/internal/testkit"
-	"plantstore/internal/testkit/measure"
 )
 
 var rateRounds = flag.Int("metrics-rate", 0, "rounds that compare the rate of creates with and without metrics")
@@ -22,22 +17,12 @@ func TestRateWithMetrics(t *testing.T) {
 	if *rateRounds == 0 {
 		t.Skip("make metrics-rate runs it, on an idle machine")
 	}
-	load, err := testkit.BuildCommand("load", "plantstore/internal/testkit/load")
-	if err != nil {
-		t.Fatal(err)
-	}
 	off := testkit.StartFixed(t, testkit.Engines[0].Database(t), "--ops-listen", "off")
 	on := testkit.StartFixed(t, testkit.Engines[0].Database(t))
 	first := 0
 	measured := func(s *testkit.Server) (rate, cpu float64) {
 		first += 1_000_000
-		var r measure.Report
-		out, err := exec.CommandContext(t.Context(), load, "-address", strings.TrimPrefix(s.URL, "http://"),
-			"-token", s.Token, "-first", fmt.Sprint(first), "-warm", "100ms", "-window", "800ms",
-			"-pids", fmt.Sprint(s.Cmd.Process.Pid)).Output()
-		if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil || r.Bad > 0 {
-			t.Fatalf("load: %v, %d failed: %s", err, r.Bad, r.Reason)
-		}
+		r := testkit.Creates(t, s, "-first", fmt.Sprint(first), "-warm", "100ms", "-window", "800ms")
 		return float64(r.Count) / r.Seconds, float64(r.Server[0].CPU) / float64(r.Count)
 	}
 	measured(off)

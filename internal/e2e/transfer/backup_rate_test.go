@@ -1,19 +1,14 @@
 package transfer
 
 import (
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	"plantstore/internal/testkit"
-	"plantstore/internal/testkit/measure"
 )
 
 var rateRounds = flag.Int("backup-rate", 0, "rounds that compare the rate of creates with and without a backup")
@@ -23,16 +18,12 @@ func TestRateDuringBackup(t *testing.T) {
 	if *rateRounds == 0 {
 		t.Skip("make backup-rate runs it, on an idle machine")
 	}
-	load, err := testkit.BuildCommand("load", "plantstore/internal/testkit/load")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, order := range []string{"ascending", "scattered"} {
-		t.Run(order, func(t *testing.T) { compareRates(t, load, "-scattered="+fmt.Sprint(order == "scattered")) })
+		t.Run(order, func(t *testing.T) { compareRates(t, "-scattered="+fmt.Sprint(order == "scattered")) })
 	}
 }
 
-func compareRates(t *testing.T, load, order string) {
+func compareRates(t *testing.T, order string) {
 	db := testkit.Engines[0].Database(t)
 	st := openStore(t, db)
 	fill(t, st, "main", 1_000_000)
@@ -41,12 +32,7 @@ func compareRates(t *testing.T, load, order string) {
 	first := 0
 	rate := func() float64 {
 		first += 10_000_000
-		var r measure.Report
-		out, err := exec.CommandContext(t.Context(), load, "-address", strings.TrimPrefix(s.URL, "http://"),
-			"-token", s.Token, order, "-first", fmt.Sprint(first), "-warm", "1s", "-window", "8s").Output()
-		if err := errors.Join(err, json.Unmarshal(out, &r)); err != nil || r.Bad > 0 {
-			t.Fatalf("load: %v, %d failed: %s", err, r.Bad, r.Reason)
-		}
+		r := testkit.Creates(t, s, order, "-first", fmt.Sprint(first), "-warm", "1s", "-window", "8s")
 		return float64(r.Count) / r.Seconds
 	}
 	var ratios []float64

@@ -1,12 +1,10 @@
 package transfer
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,22 +20,12 @@ import (
 //	go test ./internal/e2e/transfer -run '^$' -bench Import
 func BenchmarkImport(b *testing.B) {
 	const n, rounds = 100_000, 5
-	generator, err := testkit.BuildCommand("load", "plantstore/internal/testkit/load")
-	if err != nil {
-		b.Fatal(err)
-	}
 	s := testkit.Start(b, b.TempDir()+"/plants.db")
 	for b.Loop() {
 		var ratios, cpuRatios, imports, loads []float64
 		for round := range rounds {
 			first := fmt.Sprint((time.Now().UnixMilli() % 1_000_000) * 1_000_000) // another range of ids each time
-			load := exec.Command(generator, "-address", strings.TrimPrefix(s.URL, "http://"), "-token", s.Token,
-				"-pids", strconv.Itoa(s.Cmd.Process.Pid), "-clients", "64", "-warm", "500ms", "-window", "3s", "-first", first)
-			out, err := load.Output()
-			var report measure.Report
-			if err != nil || json.Unmarshal(out, &report) != nil || report.Bad > 0 {
-				b.Fatalf("load: %v %s", err, out)
-			}
+			report := testkit.Creates(b, s, "-warm", "500ms", "-window", "3s", "-first", first)
 			var file strings.Builder
 			for i := range n {
 				fmt.Fprintf(&file, "{\"id\":%d,\"name\":\"%s\",\"tag\":\"%s\"}\n", time.Now().Unix()*1_000_000+int64(i),
