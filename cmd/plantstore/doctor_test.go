@@ -126,8 +126,8 @@ func TestDoctorOfDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer, damaged := slices.Clone(content), slices.Clone(content)
-	newer[63] = 99 // user_version
-	clear(damaged[4096+8 : 4096+100])
+	newer[63] = 99                    // user_version
+	clear(damaged[2048+8 : 2048+100]) // the first page of the plants
 	for name, text := range map[string][]byte{
 		"text": []byte(strings.Repeat("hello", 1000)), "newer": newer, "damaged": damaged, "orphan-wal": []byte("x"),
 	} {

@@ -143,12 +143,12 @@ func damage(t *testing.T, s *testkit.Server, db string, change func(content []by
 func TestDamagedFile(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "plants.db")
 	s := testkit.StartFixed(t, db)
-	r := newRecord(500)
+	r := newRecord(250)
 	for id := range int64(100) {
 		r.want(t, s, id, 200)
 	}
 	whole := damage(t, s, db, func(content []byte) {
-		const page = 4096
+		const page = 2048
 		position := bytes.Index(content, []byte(r.name(90))) / page * page
 		if position <= 0 {
 			t.Fatal("plant 90 is not in the file")

@@ -1,7 +1,11 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"sync"
+	"syscall"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -9,60 +13,202 @@ import (
 	"plantstore/internal/plant"
 )
 
+// pageSize is the size of the pages of a new file. A create with a random id writes at least one page of its own, to
+// the WAL and to the file. docs/benchmarks.md compares sizes.
+const pageSize = 2048
+
 const (
-	pageSize = 4096
-	// maxWALBytes is how much is counted between two checkpoints. Split pages and text that does not fill its last
-	// page are not counted, so that the WAL can grow to three times that.
-	maxWALBytes  = 4000 * pageSize
-	restartWait  = 100 * time.Millisecond
-	restartPause = 5 * time.Second // after a wait that did not help
-	restartPages = 2 * maxWALBytes / pageSize
+	stepBytes  = 2 << 20      // counted between two checkpoints: more would delay commits
+	walLimit   = 16 << 20     // from this size on, the WAL is made to restart from its beginning
+	maxBacklog = 4 * walLimit // counted during a checkpoint before commits wait for its end
+	restBytes  = 256 << 10    // so little is copied while commits wait
+
+	restartWait    = 20 * time.Millisecond // for readers, for each walLimit in the WAL
+	maxRestartWait = 100 * time.Millisecond
+	restartPause   = 5 * time.Second // after a wait that did not help
 )
 
-// countBytes adds what a written plant appends to the WAL, approximately: the page of its key, and its text.
-func (w *writer) countBytes(p plant.Plant) { w.walBytes += int64(pageSize + p.Size()) }
+// checkpointer copies the WAL into the file. SQLite would do so by itself, but inside a commit, and would not report it
+// when the sync of the file fails. What is committed is safe in the WAL either way.
+type checkpointer struct {
+	conn    *sqlite.Conn
+	file    *os.File // the database, to sync it; closed last, because closing it gives up all locks of this process
+	index   *os.File // of the WAL; see forgetCopied
+	wake    chan struct{}
+	stop    func() // closes quit and waits for a checkpoint that is running
+	quit    chan struct{}
+	running sync.WaitGroup
+	copying sync.Mutex // held during a copy that commits do not wait for
+	waited  time.Time  // when restart last waited for readers that did not end
+	failure string     // why the writer must stop; set only after quit is closed
+}
 
-// checkpoint copies the WAL into the file. SQLite would do so by itself, but would not report it when the sync of
-// the file fails. What has just been committed is safe in the WAL either way.
-//
-// The WAL restarts from its beginning when no reader uses it. If readers always do, and it has grown to
-// restartPages, checkpoint waits for them for restartWait, during which nothing is written. If they did not
-// end, as during a backup, it waits again after restartPause.
-func (w *writer) checkpoint() {
-	w.walBytes = 0
-	pages, start := 0, time.Now()
-	_, err := w.copyWAL("PASSIVE", &pages)
-	if err == nil && pages > restartPages && time.Since(w.waited) > restartPause {
-		var busy bool
-		w.conn.SetBusyTimeout(restartWait)
-		if busy, err = w.copyWAL("RESTART", &pages); busy {
-			w.waited = time.Now()
-		}
-		w.conn.SetBusyTimeout(busyTimeout)
+// startCheckpointer opens the connection and starts the goroutine.
+func (w *writer) startCheckpointer() error {
+	conn, err := openConn(w.target)
+	if err != nil {
+		return err
 	}
+	file, err := os.OpenFile(w.target, os.O_RDWR, 0)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	c := &checkpointer{conn: conn, file: file, wake: make(chan struct{}, 1), quit: make(chan struct{})}
+	c.stop = sync.OnceFunc(func() {
+		close(c.quit)
+		c.running.Wait()
+	})
+	c.running.Go(func() {
+		for {
+			select {
+			case <-c.wake:
+				w.checkpoint(c)
+			case <-c.quit:
+				return
+			}
+		}
+	})
+	c.running.Go(func() { readAhead(c.file, c.quit) })
+	w.checkpointer = c
+	return nil
+}
+
+// countBytes adds what a written plant appends to the WAL, approximately: the page of its key, and its text.
+func (w *writer) countBytes(p plant.Plant) { w.walBytes += w.pageSize + int64(p.Size()) }
+
+// countCommit starts a checkpoint if enough has been written since the last one.
+func (w *writer) countCommit() {
+	w.walBytes += w.pageSize
+	if w.walBytes < stepBytes || w.checkpointer == nil { // nil: the commit is a migration
+		return
+	}
+	select {
+	case w.checkpointer.wake <- struct{}{}:
+		w.walBytes = 0
+		return
+	default:
+	}
+	if w.walBytes >= maxBacklog { // the disk copies more slowly than it commits
+		w.checkpointer.copying.Lock()
+		w.checkpointer.copying.Unlock()
+		w.walBytes = 0
+	}
+}
+
+// checkpoint copies the WAL while commits go on. If the WAL is large, it then copies the rest while no commit runs, so
+// that the WAL can restart.
+func (w *writer) checkpoint(c *checkpointer) {
+	start := time.Now()
+	err := w.copyAndRestart(c)
 	if observe := w.observeCheckpoint.Load(); observe != nil {
 		(*observe)(time.Since(start), err)
 	}
 	code := sqlite.ErrCode(err)
 	switch code.ToPrimary() {
-	case sqlite.ResultOK:
-	case sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultFull: // the WAL is kept, and the next checkpoint tries again
-	default:
-		if code != sqlite.ResultIOErrWrite { // kept as well
-			w.stop(fmt.Sprintf("a checkpoint failed (%v)", describe(err)))
-		}
+	case sqlite.ResultOK, sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultFull:
+		return // the WAL is kept, and the next checkpoint tries again
+	}
+	if code == sqlite.ResultIOErrWrite { // kept as well
+		return
+	}
+	reason := fmt.Sprintf("a checkpoint failed (%v)", describe(err))
+	select {
+	case w.lock <- struct{}{}:
+		w.stop(reason)
+		<-w.lock
+	case <-c.quit:
+		c.failure = reason
 	}
 }
 
-// copyWAL runs a checkpoint, sets pages to the size of the WAL, and reports whether readers kept it from completing.
-func (w *writer) copyWAL(mode string, pages *int) (busy bool, err error) {
-	for row, err := range query(w.conn, "PRAGMA wal_checkpoint("+mode+")") {
-		if err != nil {
-			return false, err
+func (w *writer) copyAndRestart(c *checkpointer) error {
+	for before := int64(0); ; {
+		if w.needsRestart.Load() || !w.mayCheckpoint() {
+			return nil
 		}
-		busy, *pages = row.ColumnBool(0), row.ColumnInt(1)
+		log, err := c.copyAndSync()
+		if err != nil || log.pages*w.pageSize < walLimit {
+			return err
+		}
+		if (log.copied-before)*w.pageSize <= restBytes || log.pages*w.pageSize > maxBacklog {
+			break
+		}
+		before = log.copied
 	}
-	return busy, nil
+	select {
+	case w.lock <- struct{}{}:
+		defer func() { <-w.lock }()
+	case <-c.quit:
+		return nil
+	}
+	if w.stopped || !w.mayCheckpoint() {
+		return nil
+	}
+	return c.restart(w.pageSize)
+}
+
+// mayCheckpoint reports whether the files are those that were opened, because the WAL may otherwise contain writes of
+// other processes, and whether they can be written. It waits while the file system is frozen: see checkWritable.
+func (w *writer) mayCheckpoint() bool {
+	return w.missingFile() == "" && !errors.Is(syscall.Rmdir(w.target+"-none"), syscall.EROFS)
+}
+
+// copyAndSync copies what is in the WAL while commits go on, and syncs the file. SQLite itself syncs it only if nothing
+// was committed meanwhile, so that the last copy, for which commits wait, would write everything to the disk.
+func (c *checkpointer) copyAndSync() (walState, error) {
+	c.copying.Lock()
+	defer c.copying.Unlock()
+	log, err := c.copy("PASSIVE")
+	if err != nil {
+		return log, err
+	}
+	if err := syncData(c.file); err != nil {
+		c.forgetCopied()
+		return log, fmt.Errorf("%w: %w", sqlite.ResultIOErrFsync.ToError(), err)
+	}
+	return log, nil
+}
+
+// restart copies the rest of the WAL while no commit runs. The next commit then writes to the beginning of the WAL if
+// no reader uses it. So restart waits for readers, the longer the larger the WAL is. If they do not end, as during a
+// backup, it waits again after restartPause.
+func (c *checkpointer) restart(pageSize int64) error {
+	log, err := c.copy("PASSIVE")
+	if err != nil || time.Since(c.waited) < restartPause {
+		return err
+	}
+	c.conn.SetBusyTimeout(min(restartWait*time.Duration(log.pages*pageSize/walLimit), maxRestartWait))
+	if log, err = c.copy("RESTART"); log.busy {
+		c.waited = time.Now()
+	}
+	return err
+}
+
+// walState is the state of the WAL after a checkpoint.
+type walState struct {
+	pages, copied int64
+	busy          bool // readers, or another process, kept the checkpoint from completing
+}
+
+func (c *checkpointer) copy(mode string) (log walState, err error) {
+	for row, err := range query(c.conn, "PRAGMA wal_checkpoint("+mode+")") {
+		if err != nil {
+			return walState{}, err
+		}
+		log = walState{busy: row.ColumnBool(0), pages: row.ColumnInt64(1), copied: row.ColumnInt64(2)}
+	}
+	return log, nil
+}
+
+// forgetCopied makes the next checkpoint copy the whole WAL again. Pages that were copied before a sync failed may not
+// be on the disk, and the index of the WAL, which processes share, counts them as copied.
+func (c *checkpointer) forgetCopied() {
+	// https://sqlite.org/walformat.html#the_wal_index_file_format: nBackfill
+	const offset, length = 96, 4
+	if index, err := os.OpenFile(c.file.Name()+shmSuffix, os.O_RDWR, 0); err == nil {
+		index.WriteAt(make([]byte, length), offset)
+		c.index = index // stays open: closing it would give up all locks of this process
+	}
 }
 
 // updateReadMark reads, so that the index of the WAL gets a read mark for the last commit. Otherwise the next

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"zombiezen.com/go/sqlite"
+
 	"plantstore/internal/plant"
 )
 
@@ -38,7 +40,23 @@ func (w *writer) wantWALBelow(t *testing.T, limit int64) {
 	}
 }
 
-func TestBusyTimeoutAfterCheckpoint(t *testing.T) {
+// settle makes a checkpoint and returns when it has ended. From then on only settle makes any.
+func (w *writer) settle() {
+	c := w.checkpointer
+	if c.stop(); c.failure != "" {
+		w.stop(c.failure)
+		return
+	}
+	c.quit, c.stop = make(chan struct{}), func() {}
+	select {
+	case <-c.wake:
+	default:
+	}
+	w.checkpoint(c)
+}
+
+// A reader that does not end keeps the WAL from restarting. The checkpointer waits for it, and not again soon.
+func TestCheckpointWaitsForReaders(t *testing.T) {
 	w := newWriter(t)
 	reader, err := openConn(w.path)
 	if err != nil {
@@ -48,21 +66,30 @@ func TestBusyTimeoutAfterCheckpoint(t *testing.T) {
 	if err := errors.Join(exec(reader, "BEGIN"), exec(reader, getPlant, "main", int64(0))); err != nil {
 		t.Fatal(err)
 	}
-	for id := range int64(restartPages*pageSize>>20 + 2) {
+	for id := range int64(walLimit>>20 + 2) {
 		w.addLarge(t, id)
 	}
-	w.walBytes = maxWALBytes
-	w.checkpoint() // it waits for the reader in vain
-	if w.walBytes != 0 || w.stopped {
-		t.Errorf("after a checkpoint %d bytes are counted, stopped: %v", w.walBytes, w.stopped)
+	w.settle()
+	waited := w.checkpointer.waited
+	if w.stopped || waited.IsZero() {
+		t.Errorf("stopped: %v; waited for the reader at %v", w.stopped, waited)
 	}
-	if ms, err := number(w.conn, "PRAGMA busy_timeout"); err != nil || ms != busyTimeout.Milliseconds() {
-		t.Errorf("after a checkpoint busy_timeout is %d, %v", ms, err)
+	w.addLarge(t, 1000)
+	w.settle()
+	if !w.checkpointer.waited.Equal(waited) && w.checkpointer.waited.Sub(waited) < restartPause {
+		t.Error("it waited again soon")
+	}
+	exec(reader, "ROLLBACK")
+	w.checkpointer.waited = time.Time{}
+	w.settle()
+	w.addLarge(t, 1001)
+	if log, err := w.checkpointer.copy("PASSIVE"); err != nil || log.pages*pageSize > 3<<20 {
+		t.Errorf("after the reader has ended the WAL has %d pages, %v", log.pages, err)
 	}
 }
 
 func TestWALIsBounded(t *testing.T) {
-	const limit, n = 24 << 20, 30 // maxWALBytes is 16 MiB
+	const limit, n = walLimit + stepBytes + 2<<20, 30
 	s := newStore(t)
 	large, other := plant.Plant{Name: strings.Repeat("x", 1<<20)}, plant.Plant{Name: strings.Repeat("y", 1<<20)}
 	for id := range int64(n) {
@@ -70,14 +97,37 @@ func TestWALIsBounded(t *testing.T) {
 		if _, err := s.CreateBatch(t.Context(), []plant.Record{record}); err != nil {
 			t.Fatal(err)
 		}
+		s.writer.settle()
 	}
 	s.writer.wantWALBelow(t, limit)
 	for id := range int64(n) {
 		if err := s.Replace(t.Context(), "main", id, other, nil); err != nil {
 			t.Fatal(err)
 		}
+		s.writer.settle()
 	}
 	s.writer.wantWALBelow(t, limit)
+}
+
+// A commit waits for a copy during which too much was written.
+func TestBacklog(t *testing.T) {
+	w := newWriter(t)
+	w.settle()
+	w.checkpointer.copying.Lock()
+	w.checkpointer.wake <- struct{}{}
+	w.walBytes = maxBacklog - 3*pageSize
+	w.mustAdd(t, 1, "x") // below the limit
+	added := make(chan error)
+	go func() { added <- w.addPlant(2, "x") }()
+	select {
+	case err := <-added:
+		t.Errorf("a commit did not wait, %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	w.checkpointer.copying.Unlock()
+	if err := <-added; err != nil {
+		t.Error(err)
+	}
 }
 
 // With a reader at every moment the WAL does not restart by itself.
@@ -105,12 +155,13 @@ func TestWALIsBoundedDuringReads(t *testing.T) {
 			}
 		})
 	}
-	for id := range int64(120) {
+	for id := range int64(150) {
 		w.addLarge(t, id)
+		w.settle()
 	}
 	close(stop)
 	readers.Wait()
-	w.wantWALBelow(t, 90<<20) // about 48 MiB; a slow reader can prevent a restart
+	w.wantWALBelow(t, 100<<20) // about 20 MiB; a slow reader can prevent a restart
 }
 
 // The WAL of a killed process counts toward the next checkpoint.
@@ -121,8 +172,8 @@ func TestWALOfKilledProcess(t *testing.T) {
 	copyFiles(t, w.path, killed)
 	next := openWriter(t, killed)
 	defer next.close()
-	if pages := next.walBytes / pageSize; pages < 256 || pages > 300 {
-		t.Errorf("a WAL with a plant of 256 pages counts as %d pages", pages)
+	if pages := next.walBytes / pageSize; pages < 512 || pages > 600 {
+		t.Errorf("a WAL with a plant of 512 pages counts as %d pages", pages)
 	}
 }
 
@@ -152,13 +203,14 @@ func TestCountBytes(t *testing.T) {
 	}
 }
 
-func TestCheckpointAtLimit(t *testing.T) {
+func TestCheckpointAfterStep(t *testing.T) {
 	w := newWriter(t)
 	const add = 2*pageSize + 1 // of one plant with a name of one byte
 	for id, test := range []struct{ before, want int64 }{
-		{maxWALBytes - add - 1, maxWALBytes - 1},
-		{maxWALBytes - add, 0},
+		{stepBytes - add - 1, stepBytes - 1},
+		{stepBytes - add, 0},
 	} {
+		w.settle()
 		w.walBytes = test.before
 		w.mustAdd(t, int64(id), "x")
 		if w.walBytes != test.want {
@@ -180,5 +232,27 @@ func TestReadMark(t *testing.T) {
 	last := number(16)
 	if marks := []uint32{number(104), number(108), number(112), number(116)}; !slices.Contains(marks, last) {
 		t.Errorf("the last page is %d and the read marks are %v", last, marks)
+	}
+}
+
+// Files of earlier versions have larger pages, and keep them.
+func TestOtherPageSize(t *testing.T) {
+	path := t.TempDir() + "/plants.db"
+	if err := createFile(path); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(exec(conn, "PRAGMA page_size = 4096"), exec(conn, "VACUUM"), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w := openWriter(t, path)
+	defer w.close()
+	w.walBytes = 0
+	w.mustAdd(t, 1, "x")
+	if w.pageSize != 4096 || w.walBytes != 2*4096+1 {
+		t.Errorf("pages have %d bytes, and a create counts as %d", w.pageSize, w.walBytes)
 	}
 }

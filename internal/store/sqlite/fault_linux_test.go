@@ -1,17 +1,19 @@
 package sqlite
 
 import (
-	"fmt"
+	"encoding/binary"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"plantstore/internal/store"
 )
 
-// substitute makes the open file descriptor of a file refer to another file, which fails in a way of its own:
+// substitute makes the open file descriptors of a file refer to another file, which fails in a way of its own:
 //
 //	/dev/full: writes fail, the disk is full
 //	/dev/null: writes succeed, a sync fails
@@ -24,35 +26,40 @@ func substitute(t *testing.T, path, by string) (undo func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var fds []int // all of them, before any is duplicated
 	for _, entry := range open {
-		if link, err := os.Readlink("/proc/self/fd/" + entry.Name()); err != nil || link != path {
-			continue
+		if link, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && link == path {
+			fd, _ := strconv.Atoi(entry.Name())
+			fds = append(fds, fd)
 		}
-		var fd int
-		fmt.Sscan(entry.Name(), &fd)
-		original, err := unix.Dup(fd)
+	}
+	mode := unix.O_RDWR
+	if !strings.HasPrefix(by, "/dev/") {
+		mode = unix.O_RDONLY
+	}
+	fault, err := unix.Open(by, mode, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fault)
+	originals := make(map[int]int)
+	for _, fd := range fds {
+		if originals[fd], err = unix.Dup(fd); err == nil {
+			err = unix.Dup3(fault, fd, unix.O_CLOEXEC)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		mode := unix.O_RDWR
-		if !strings.HasPrefix(by, "/dev/") {
-			mode = unix.O_RDONLY
-		}
-		fault, err := unix.Open(by, mode, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer unix.Close(fault)
-		if err := unix.Dup3(fault, fd, unix.O_CLOEXEC); err != nil {
-			t.Fatal(err)
-		}
-		return func() {
+	}
+	if len(originals) == 0 {
+		t.Fatalf("%s is not open", path)
+	}
+	return func() {
+		for fd, original := range originals {
 			unix.Dup3(original, fd, unix.O_CLOEXEC)
 			unix.Close(original)
 		}
 	}
-	t.Fatalf("%s is not open", path)
-	return nil
 }
 
 // While writes fail nothing is stored and check fails, with its own probe too. Then all is well again.
@@ -100,8 +107,9 @@ func TestCheckpointFails(t *testing.T) {
 			w := newWriter(t)
 			w.mustAdd(t, 1, "x")
 			defer substitute(t, w.path, by)()
-			w.walBytes = maxWALBytes
+			w.walBytes = stepBytes
 			w.mustAdd(t, 2, "x") // it is in the WAL
+			w.settle()
 			if w.stopped != stopped {
 				t.Errorf("after the checkpoint the writer is stopped: %v, %v, want %v", w.stopped, w.lastFailure(), stopped)
 			}
@@ -110,6 +118,54 @@ func TestCheckpointFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// SQLite counts pages as copied before they are synced. If the sync fails, they count no longer, so that no process
+// drops them from the WAL, and the writer stops.
+func TestSyncOfCopyFails(t *testing.T) {
+	w := newWriter(t)
+	w.settle()
+	copied := func() uint32 {
+		index, err := os.ReadFile(w.path + shmSuffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return binary.NativeEndian.Uint32(index[96:])
+	}
+	w.mustAdd(t, 1, "x")
+	if w.settle(); w.stopped || copied() == 0 {
+		t.Fatalf("stopped: %v, %d pages are copied", w.stopped, copied())
+	}
+	w.mustAdd(t, 2, "x")
+	null, err := unix.Open("/dev/null", unix.O_RDWR, 0)
+	if err == nil {
+		err = unix.Dup3(null, int(w.checkpointer.file.Fd()), unix.O_CLOEXEC)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(null)
+	w.settle()
+	if n := copied(); n != 0 {
+		t.Errorf("after the sync of the copy failed, %d pages count as copied", n)
+	}
+	wantFailure(t, w, w.addPlant(3, "x"), store.ErrUnavailable, "the disk failed to sync", true)
+}
+
+// A checkpoint that fails while the store is being closed keeps it from syncing again.
+func TestCheckpointFailsDuringClose(t *testing.T) {
+	w := newWriter(t)
+	w.mustAdd(t, 1, "x")
+	defer substitute(t, w.path, "/dev/null")()
+	w.lock <- struct{}{} // as close does
+	w.checkpointer.wake <- struct{}{}
+	for len(w.checkpointer.wake) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := w.disconnect(); err != nil || !w.stopped || w.conn == nil {
+		t.Errorf("disconnect() = %v; stopped: %v, connection closed: %v", err, w.stopped, w.conn == nil)
+	}
+	<-w.lock
 }
 
 func TestInMemory(t *testing.T) {

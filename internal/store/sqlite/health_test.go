@@ -77,7 +77,7 @@ func TestStats(t *testing.T) {
 		got.UsedConns != 0 || got.Engine != "sqlite" {
 		t.Errorf("Stats() = %+v, the files have %d and %d bytes", got, file.Size(), wal.Size())
 	}
-	s.writer.checkpoint()
+	s.writer.settle()
 	s.writer.stop("a test")
 	if !s.Stats().Stopped || checkpoints != 1 {
 		t.Errorf("Stats() = %+v after stop, %d checkpoints", s.Stats(), checkpoints)
@@ -162,7 +162,7 @@ func TestNoCheckpointWithoutIndex(t *testing.T) {
 			w.mustAdd(t, 1, "x")
 			remove := func() error { return os.Remove(w.path + shmSuffix) }
 			if write {
-				w.walBytes = maxWALBytes
+				w.walBytes = stepBytes
 				wantFailure(t, w, w.addDuring(remove), store.ErrUnknown, shmRemoved, true)
 			} else if err := remove(); err != nil {
 				t.Fatal(err)

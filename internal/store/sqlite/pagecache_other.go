@@ -2,8 +2,15 @@
 
 package sqlite
 
+import "os"
+
 // dropPageCaches does nothing: only Linux is known to mark pages clean after a failed fsync.
 func dropPageCaches(string) {}
 
 // DropPageCache makes the kernel read a file from the disk again. It is implemented on Linux only.
 func DropPageCache(string) {}
+
+// readAhead does nothing: it is implemented on Linux only.
+func readAhead(*os.File, <-chan struct{}) {}
+
+func syncData(f *os.File) error { return f.Sync() }

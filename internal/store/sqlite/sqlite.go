@@ -33,9 +33,10 @@ func init() { sqlite3.PatchIssue199() }
 
 // pragmas are the settings of every connection.
 var pragmas = []string{
+	fmt.Sprintf("page_size(%d)", pageSize), // of a new file; see pageSize
 	"journal_mode(WAL)",
 	"synchronous(FULL)",     // 200 means on disk
-	"wal_autocheckpoint(0)", // the writer checkpoints: see checkpoint.go
+	"wal_autocheckpoint(0)", // the checkpointer does: see checkpoint.go
 	"trusted_schema(0)",
 	"cell_size_check(1)",
 }

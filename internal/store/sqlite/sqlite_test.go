@@ -123,7 +123,7 @@ func TestOpenRefusesFiles(t *testing.T) {
 
 // A damaged table is reported by Open, not to the first client that reads it.
 func TestOpenRefusesDamagedPages(t *testing.T) {
-	const pageSize = 4096
+	const pageSize = 2048
 	for page, table := range []string{1: "plants", 2: "tokens"} {
 		if table == "" {
 			continue

@@ -26,7 +26,7 @@ func TestReadStatus(t *testing.T) {
 		t.Fatalf("ReadStatus() = %v, %v", s, err)
 	}
 	if s.Engine != "sqlite" || s.Schema != 3 || s.Plants != 2 || !s.PlantsExact || s.Tokens != 0 ||
-		s.JournalMode != "wal" || s.PageSize != 4096 || s.Pages < 3 || s.WALBytes == 0 {
+		s.JournalMode != "wal" || s.PageSize != 2048 || s.Pages < 3 || s.WALBytes == 0 {
 		t.Errorf("ReadStatus() = %+v", s)
 	}
 	large := sqlite.ReadStatusUpTo(t, path, 1)

@@ -16,7 +16,7 @@ import (
 )
 
 // writer is the one connection that changes the file: this file has its transactions, checkpoint.go the copying
-// of the WAL into the file, health.go what is known about whether writes succeed.
+// of the WAL into the file in the background, health.go what is known about whether writes succeed.
 //
 // After a commit that may or may not be on disk (a failed fsync), it never writes again: the kernel may have
 // dropped the pages, so that a second fsync would succeed without them. See stop and dropPageCaches.
@@ -38,10 +38,14 @@ type writer struct {
 	connect  func() error  // opens conn; see Store.leaveReadOnly
 	wal, shm os.FileInfo   // the WAL and its index when conn was opened
 	checked  time.Time     // when checkWritable last ran
-	walBytes int64         // appended to the WAL since the last checkpoint, approximately
-	waited   time.Time     // when checkpoint last waited for readers that did not end
+	walBytes int64         // appended to the WAL since a checkpoint was last started, approximately
+	pageSize int64
 	stopped  bool
+
+	checkpointer *checkpointer // nil while conn is
 }
+
+const writerCache = "cache_size(-8000)" // KiB: the inner pages of ten million plants take 5,600
 
 const (
 	lockTimeout = 5 * time.Second  // for other writes of this process; busyTimeout is for other processes
@@ -67,10 +71,13 @@ func prepareWriter(path string, damage *store.Damage) (*writer, error) {
 // open opens the connection.
 func (w *writer) open() (err error) {
 	dropPageCaches(w.target)
-	if w.conn, err = openConn(w.target); err != nil {
+	if w.conn, err = openConn(w.target, writerCache); err != nil {
 		return translate(err)
 	}
-	if err = w.migrate(); err == nil {
+	if w.pageSize, err = number(w.conn, "PRAGMA page_size"); err == nil {
+		err = w.migrate()
+	}
+	if err == nil {
 		w.shm, err = os.Stat(w.target + shmSuffix)
 	}
 	if err == nil {
@@ -78,6 +85,9 @@ func (w *writer) open() (err error) {
 	}
 	if err == nil {
 		w.wal, err = os.Stat(w.target + walSuffix)
+	}
+	if err == nil {
+		err = w.startCheckpointer()
 	}
 	if err != nil {
 		return errors.Join(withoutPath(err), w.disconnect())
@@ -96,15 +106,28 @@ func (w *writer) syncWAL() error {
 	return err
 }
 
-// disconnect closes the connection, except after a failed sync: closing the last connection would sync again, while the
-// end of the process closes it without a sync.
+// disconnect closes the connections, except after a failed sync: closing the last one would sync again, while the end
+// of the process closes it without a sync.
 func (w *writer) disconnect() error {
+	c := w.checkpointer
+	if c != nil {
+		if c.stop(); c.failure != "" {
+			w.stop(c.failure)
+		}
+	}
 	if w.stopped || w.conn == nil {
 		return nil
 	}
-	conn := w.conn
-	w.conn, w.wal, w.shm = nil, nil, nil
-	return conn.Close()
+	var err error
+	if c != nil {
+		err = c.conn.Close() // first, so that the writer's is the last, and its Close reports a failure
+	}
+	err = errors.Join(err, w.conn.Close())
+	if c != nil {
+		err = errors.Join(err, c.file.Close())
+	}
+	w.conn, w.wal, w.shm, w.checkpointer = nil, nil, nil, nil
+	return err
 }
 
 // tx runs do in a transaction and commits. When it returns nil, the changes are on disk. An error means that
@@ -203,9 +226,7 @@ func (w *writer) commit(do func() error) error {
 		w.stop(reason)
 		return fmt.Errorf("commit: %w: %s", store.ErrUnknown, reason)
 	}
-	if w.walBytes += pageSize; w.walBytes >= maxWALBytes {
-		w.checkpoint()
-	}
+	w.countCommit()
 	w.updateReadMark()
 	return nil
 }
