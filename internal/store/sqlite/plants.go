@@ -90,7 +90,7 @@ func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) err
 			outcomes[i] = plant.Created
 			continue
 		}
-		stored, err := w.plant(p.Store, p.ID)
+		stored, err := getFrom(w.conn, p.Store, p.ID)
 		if err != nil {
 			return err
 		}
@@ -124,18 +124,6 @@ func (w *writer) insert(rows ...*plant.Record) (int, error) {
 	return w.conn.Changes(), nil
 }
 
-// plant reads a plant inside the writer's transaction.
-func (w *writer) plant(storeName string, id int64) (plant.Plant, error) {
-	for row, err := range query(w.conn, getPlant, storeName, id) {
-		if err != nil {
-			return plant.Plant{}, err
-		}
-		p, err := plantOf(row)
-		return p.Plant, err
-	}
-	return plant.Plant{}, plant.ErrNotFound
-}
-
 // plantOf reads a row of getPlant or listPlants.
 func plantOf(row *sqlite.Stmt) (plant.New, error) {
 	if err := checkTypes(row, sqlite.TypeInteger, sqlite.TypeText); err != nil {
@@ -148,16 +136,31 @@ func plantOf(row *sqlite.Stmt) (plant.New, error) {
 // Shard implements store.Plants.
 func (s *Store) Shard(*plant.Record) (server, shard int) { return 0, 0 }
 
-// Get implements store.Plants.
+// Get implements store.Plants. It takes microseconds, so that the end of ctx does not interrupt it: that would need a
+// goroutine.
 func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
-	for row, err := range s.readers.query(ctx, getPlant, storeName, id) {
-		if err != nil {
-			return plant.New{}, err
-		}
-		p, err := plantOf(row)
-		return p, s.damage.Record(translate(err))
+	conn, err := s.readers.get(ctx)
+	if err != nil {
+		return plant.New{}, err
 	}
-	return plant.New{}, plant.ErrNotFound
+	defer s.readers.put(conn)
+	p, err := getFrom(conn, storeName, id)
+	return p, s.damage.Record(translate(err))
+}
+
+// getFrom reads a plant, or returns plant.ErrNotFound.
+func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.New, error) {
+	stmt, err := conn.Prepare(getPlant)
+	if err != nil {
+		return plant.New{}, err
+	}
+	defer release(stmt)
+	stmt.BindText(1, storeName)
+	stmt.BindInt64(2, id)
+	if found, err := stmt.Step(); err != nil || !found {
+		return plant.New{}, cmp.Or(err, plant.ErrNotFound)
+	}
+	return plantOf(stmt)
 }
 
 // List implements store.Plants.
@@ -213,7 +216,7 @@ func (s *Store) Remove(_ context.Context, storeName string, id int64, seen *plan
 // change runs do if the plant exists and, where seen is not nil, equals it.
 func (w *writer) change(storeName string, id int64, seen *plant.Plant, do func() error) error {
 	return w.edit(func() error {
-		stored, err := w.plant(storeName, id)
+		stored, err := getFrom(w.conn, storeName, id)
 		if err != nil {
 			return err
 		}

@@ -73,6 +73,10 @@ func (p *pool) query(ctx context.Context, text string, args ...any) iter.Seq2[*s
 			return
 		}
 		defer p.put(conn)
+		// Until the connection is put back, the end of ctx interrupts what it runs, except in the microseconds in which a
+		// statement starts: SQLite drops an interrupt while none is running.
+		conn.SetInterrupt(ctx.Done())
+		defer conn.SetInterrupt(nil)
 		for row, err := range query(conn, text, args...) {
 			if sqlite.ErrCode(err) == sqlite.ResultInterrupt {
 				err = ctx.Err()
@@ -84,9 +88,11 @@ func (p *pool) query(ctx context.Context, text string, args ...any) iter.Seq2[*s
 	}
 }
 
-// get waits for an idle connection. Until it is put back, the end of ctx interrupts what it runs, except in the
-// microseconds in which a statement starts: SQLite drops an interrupt while none is running.
+// get waits for an idle connection.
 func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	select {
 	case conn := <-p.idle:
 		if conn == nil {
@@ -96,7 +102,6 @@ func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 				return nil, translate(err)
 			}
 		}
-		conn.SetInterrupt(ctx.Done())
 		return conn, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -106,9 +111,6 @@ func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 }
 
 func (p *pool) put(conn *sqlite.Conn) {
-	if conn != nil {
-		conn.SetInterrupt(nil)
-	}
 	p.idle <- conn
 	select {
 	case <-p.closed:

@@ -119,7 +119,7 @@ func TestFailedTransaction(t *testing.T) {
 			return test.err
 		})
 		wantFailure(t, w, err, test.want, test.err.Error(), test.stopped)
-		if _, err := w.plant("main", 0); err != plant.ErrNotFound {
+		if _, err := getFrom(w.conn, "main", 0); err != plant.ErrNotFound {
 			t.Errorf("after a transaction that failed with %v, its plant is stored: %v", test.err, err)
 		}
 		if !test.stopped {
@@ -148,7 +148,7 @@ func TestFaultInIndex(t *testing.T) {
 			t.Errorf("fault %d: the writer is stopped after %v", n, err)
 		}
 		w.mustAdd(t, 3, "x")
-		_, absent := w.plant("main", 2)
+		_, absent := getFrom(w.conn, "main", 2)
 		switch {
 		case errors.Is(err, store.ErrUnknown):
 			kinds["unknown"]++
@@ -163,7 +163,7 @@ func TestFaultInIndex(t *testing.T) {
 		copyFiles(t, w.path, killed)
 		next := openWriter(t, killed)
 		for _, id := range []int64{1, 3} {
-			if _, err := next.plant("main", id); err != nil {
+			if _, err := getFrom(next.conn, "main", id); err != nil {
 				t.Errorf("fault %d: plant %d after a crash: %v", n, id, err)
 			}
 		}
