@@ -69,9 +69,9 @@ func run(kind, db string, slower time.Duration, profile string) (err error) {
 	log := telemetry.NewLogger(os.Stderr)
 	switch kind {
 	case "none":
-		return serve(ctx, none{}, st, log)
+		return serve(ctx, none, st, log)
 	case "single":
-		return serve(ctx, single{st}, st, log)
+		return serve(ctx, single(st.CreateBatch), st, log)
 	case "product":
 		return server.Run(ctx, server.Config{
 			Listen: "127.0.0.1:0", OpsListen: "off", Drain: 10 * time.Second,
@@ -82,7 +82,7 @@ func run(kind, db string, slower time.Duration, profile string) (err error) {
 }
 
 // serve is server.Run without group commit, with the same settings.
-func serve(ctx context.Context, creator httpapi.Creator, st store.Store, log *slog.Logger) error {
+func serve(ctx context.Context, create creator, st store.Store, log *slog.Logger) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -96,8 +96,8 @@ func serve(ctx context.Context, creator httpapi.Creator, st store.Store, log *sl
 	service := &http.Server{
 		ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
 		Handler: httpapi.New(httpapi.Config{MaxBody: maxBody}, httpapi.Dependencies{
-			Auth: token.NewAuthenticator(st, nil, time.Now), Creator: creator, Reader: st, Editor: st,
-			Connections: conns, Log: log,
+			Auth: token.NewAuthenticator(st, nil, time.Now), Create: create, Edit: single(st.EditBatch),
+			Reader: st, Connections: conns, Log: log,
 		}),
 	}
 	context.AfterFunc(ctx, func() { service.Close() })
@@ -114,20 +114,22 @@ func open(ctx context.Context, db string) (store.Store, error) {
 	return sqlite.Open(ctx, db)
 }
 
-// none stores nothing and returns at once.
-type none struct{}
+type creator = func(context.Context, plant.Record) (plant.Outcome, error)
 
-func (none) Create(context.Context, plant.Record) (plant.Outcome, error) { return plant.Created, nil }
+// none stores nothing and returns at once.
+func none(context.Context, plant.Record) (plant.Outcome, error) { return plant.Created, nil }
 
 // single commits every plant in its own transaction.
-type single struct{ store store.Plants }
-
-func (s single) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
-	outcomes, err := s.store.CreateBatch(ctx, []plant.Record{record})
-	if err != nil {
-		return 0, err
+func single[T any](
+	commit func(context.Context, []T) ([]plant.Outcome, error),
+) func(context.Context, T) (plant.Outcome, error) {
+	return func(ctx context.Context, write T) (plant.Outcome, error) {
+		outcomes, err := commit(ctx, []T{write})
+		if err != nil {
+			return 0, err
+		}
+		return outcomes[0], nil
 	}
-	return outcomes[0], nil
 }
 
 // slow is a store on a slower disk.
@@ -138,8 +140,12 @@ type slow struct {
 
 func (s slow) CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error) {
 	outcomes, err := s.Store.CreateBatch(ctx, plants)
-	if s.by > 0 {
-		time.Sleep(s.by)
-	}
+	time.Sleep(s.by)
+	return outcomes, err
+}
+
+func (s slow) EditBatch(ctx context.Context, edits []plant.Edit) ([]plant.Outcome, error) {
+	outcomes, err := s.Store.EditBatch(ctx, edits)
+	time.Sleep(s.by)
 	return outcomes, err
 }

@@ -106,7 +106,8 @@ func (o *serveOptions) declare(f *flags) {
 		"public `URL`; its path is the prefix of every route\n(default: http:// or https:// and the address)")
 	f.DurationVar(&o.Drain, "drain", 10*time.Second, "time for requests in flight to complete\nafter a signal to stop")
 	f.Int64Var(&o.MaxBody, "max-body", 64<<10, "largest request body in `bytes`")
-	f.IntVar(&o.Commit.Queue, "queue", 4096, "maximum `number` of creates waiting for a commit;\nothers get 503")
+	f.IntVar(&o.Commit.Queue, "queue", 4096,
+		"maximum `number` of creates waiting for a commit,\nand of edits; others get 503")
 	f.IntVar(&o.MaxConns, "max-conns", 0,
 		"maximum `number` of open connections; at the limit, a new one\nreplaces one that waits for its client, or gets "+
 			"503;\n0 for 512 per processor (at most 4096), fewer if open files\nor memory are limited")

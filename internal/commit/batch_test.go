@@ -7,16 +7,13 @@ import (
 	"plantstore/internal/plant"
 )
 
-type emptyStore struct{}
-
-func (emptyStore) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
-	return make([]plant.Outcome, len(plants)), nil
-}
-
 // The timers of a finished batch are stopped: they would keep its plants in memory until they fire. The size of the
 // batch is recorded for the policy.
 func TestFinishedBatch(t *testing.T) {
-	c := New(emptyStore{}, Options{Lanes: 2})
+	write := func(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
+		return make([]plant.Outcome, len(plants)), nil
+	}
+	c := New(write, nil, Options{Lanes: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	b, _, err := c.join(plant.Record{})
 	if err != nil {

@@ -38,15 +38,15 @@ func BenchmarkBatches(b *testing.B) {
 	measure(b, emptyStore{}, 32, func() plant.Record { return record(1) })
 }
 
-func measure(b *testing.B, s commit.Store, parallelism int, next func() plant.Record) {
-	c, stop := run(s, commit.Options{})
+func measure(b *testing.B, s creator, parallelism int, next func() plant.Record) {
+	c, stop := run(s, nil, commit.Options{})
 	defer stop()
 	b.ReportAllocs()
 	b.SetParallelism(parallelism)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if out, err := c.Create(context.Background(), next()); err != nil || out != plant.Created {
-				b.Errorf("Create() = %v, %v", out, err)
+			if out, err := c.Commit(context.Background(), next()); err != nil || out != plant.Created {
+				b.Errorf("Commit() = %v, %v", out, err)
 				return
 			}
 		}

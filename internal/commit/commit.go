@@ -1,4 +1,4 @@
-// Package commit groups creates into batches, so that many of them share one commit.
+// Package commit groups writes, either creates or edits, into batches, so that many of them share one commit.
 //
 // A lane is a goroutine that commits one batch after the other. As soon as its commit has ended it takes the
 // plants that are waiting by then as its next batch; the policy in policy.go names the exceptions.
@@ -20,33 +20,24 @@ import (
 	"plantstore/internal/store"
 )
 
-// Store is what a batch is committed to: see store.Plants for what it promises.
-type Store interface {
-	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
-}
-
 // Options bound a Committer. A zero field takes its default.
 type Options struct {
 	Lanes   int           // batches in flight on one server at most; 1
 	Batch   int           // plants in a batch at most; 512
 	Large   int           // plants from which a batch is large, see policy; 16
 	Queue   int           // plants waiting for a lane at most; 4096
-	Timeout time.Duration // how long Create waits for an outcome at most; 10 s
-
-	// Shard returns the numbers of the server and of the shard that keep a plant, as store.Plants does; nil if
-	// there is only one.
-	Shard func(*plant.Record) (server, shard int)
+	Timeout time.Duration // how long Commit waits for an outcome at most; 10 s
 
 	// Observe is called after every commit; it may be nil.
 	Observe func(Commit)
 
-	// ObserveCreate is called with the context of a create after its batch has ended; it may be nil.
-	ObserveCreate func(context.Context, Wait)
+	// ObserveWait is called with the context of a write after its batch has ended; it may be nil.
+	ObserveWait func(context.Context, Wait)
 }
 
-// Wait is what is known of a create at its end, for traces.
+// Wait is what is known of a write at its end, for traces.
 type Wait struct {
-	Joined  time.Time // when the create was queued
+	Joined  time.Time // when the write was queued
 	Started time.Time // when its commit started; zero if it did not
 	Ended   time.Time
 	Plants  int // in the batch
@@ -62,26 +53,26 @@ type Commit struct {
 	Took     time.Duration
 }
 
-// Committer groups creates into batches. It is safe for concurrent use.
-type Committer struct {
-	store  Store
+// Committer groups writes of a type T into batches. It is safe for concurrent use.
+type Committer[T any] struct {
+	write  func(context.Context, []T) ([]plant.Outcome, error)
+	shard  func(*T) (server, shard int)
 	opts   Options
 	policy policy
 
 	mu      sync.Mutex
-	waiting int       // plants in all queues
-	servers []*server // by their numbers
+	waiting int          // plants in all queues
+	servers []*server[T] // by their numbers
 	running bool
 	closed  bool
 
 	lanes sync.WaitGroup
 }
 
-// batch is shared by its callers. Each knows its index in records and finds its outcome at the same index.
-type batch struct {
-	server  *server
+// batch is shared by its callers. Each knows its index in writes and finds its outcome at the same index.
+type batch[T any] struct {
 	shard   int
-	records []plant.Record
+	writes  []T
 	timeout *time.Timer // ends the wait of the callers
 	wait    *time.Timer // sets overdue; nil with a single lane
 
@@ -93,50 +84,56 @@ type batch struct {
 	started, finished, overdue bool // guarded by Committer.mu
 }
 
-// New returns a Committer that commits to store while Run runs.
-func New(store Store, opts Options) *Committer {
+// New returns a Committer that commits while Run runs.
+//
+// Write commits a batch, as CreateBatch and EditBatch of store.Plants do. Shard returns the numbers of the server and
+// of the shard that keep a plant, as Shard of store.Plants does; it is nil if there is only one.
+func New[T any](
+	write func(context.Context, []T) ([]plant.Outcome, error), shard func(*T) (server, shard int), opts Options,
+) *Committer[T] {
 	opts.Lanes = cmp.Or(opts.Lanes, 1)
 	opts.Batch = cmp.Or(opts.Batch, 512)
 	opts.Large = min(cmp.Or(opts.Large, 16), opts.Batch)
 	opts.Queue = cmp.Or(opts.Queue, 4096)
 	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
-	return &Committer{
-		store: store, opts: opts, policy: policy{lanes: opts.Lanes, batch: opts.Batch, large: opts.Large},
+	return &Committer[T]{
+		write: write, shard: shard, opts: opts,
+		policy: policy{lanes: opts.Lanes, batch: opts.Batch, large: opts.Large},
 	}
 }
 
 // Queue returns how many plants may wait at most.
-func (c *Committer) Queue() int { return c.opts.Queue }
+func (c *Committer[T]) Queue() int { return c.opts.Queue }
 
 // Waiting returns how many plants wait for a lane.
-func (c *Committer) Waiting() int {
+func (c *Committer[T]) Waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waiting
 }
 
-// Create stores a plant and returns its outcome once that would survive power loss.
+// Commit makes a write and returns its outcome once that would survive power loss.
 //
-// It stores nothing if ctx has ended when it is called. Later the end of ctx changes nothing: the plant is part
-// of a batch with others, and Create returns the outcome of that batch, also while the Committer stops.
+// It stores nothing if ctx has ended when it is called. Later the end of ctx changes nothing: the write is part
+// of a batch with others, and Commit returns the outcome of that batch, also while the Committer stops.
 //
 // ErrBusy, ErrStopping and the error of ctx mean that nothing was stored, ErrUnknown that the outcome is unknown;
 // any other error is that of the store.
-func (c *Committer) Create(ctx context.Context, record plant.Record) (plant.Outcome, error) {
+func (c *Committer[T]) Commit(ctx context.Context, write T) (plant.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	var joined time.Time
-	if c.opts.ObserveCreate != nil {
+	if c.opts.ObserveWait != nil {
 		joined = time.Now()
 	}
-	b, i, err := c.join(record)
+	b, i, err := c.join(write)
 	if err != nil {
 		return 0, err
 	}
 	<-b.done
-	if c.opts.ObserveCreate != nil {
-		c.opts.ObserveCreate(ctx, Wait{joined, b.start, b.end, len(b.records), b.err})
+	if c.opts.ObserveWait != nil {
+		c.opts.ObserveWait(ctx, Wait{joined, b.start, b.end, len(b.writes), b.err})
 	}
 	if b.err != nil {
 		return 0, b.err
@@ -144,11 +141,11 @@ func (c *Committer) Create(ctx context.Context, record plant.Record) (plant.Outc
 	return b.outcomes[i], nil
 }
 
-// join adds a record to the open batch of its shard, or to a new one, and returns that batch and the record's index.
-func (c *Committer) join(record plant.Record) (*batch, int, error) {
+// join adds a write to the open batch of its shard, or to a new one, and returns that batch and the index of the write.
+func (c *Committer[T]) join(write T) (*batch[T], int, error) {
 	number, shard := 0, 0
-	if c.opts.Shard != nil {
-		number, shard = c.opts.Shard(&record)
+	if c.shard != nil {
+		number, shard = c.shard(&write)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,17 +157,17 @@ func (c *Committer) join(record plant.Record) (*batch, int, error) {
 	}
 	s := c.server(number)
 	b := s.openBatch(shard)
-	b.records = append(b.records, record)
+	b.writes = append(b.writes, write)
 	c.waiting++
 	s.state.waiting++
 	if s.starts(b) {
 		s.wakeLane()
 	}
-	return b, len(b.records) - 1, nil
+	return b, len(b.writes) - 1, nil
 }
 
 // server returns the server with a number. The caller holds mu.
-func (c *Committer) server(number int) *server {
+func (c *Committer[T]) server(number int) *server[T] {
 	for len(c.servers) <= number {
 		s := newServer(c)
 		c.servers = append(c.servers, s)
@@ -182,7 +179,7 @@ func (c *Committer) server(number int) *server {
 }
 
 // Run commits until ctx ends. It then commits what is still waiting and returns.
-func (c *Committer) Run(ctx context.Context) {
+func (c *Committer[T]) Run(ctx context.Context) {
 	c.mu.Lock()
 	c.running = true
 	for _, s := range c.servers {
@@ -199,21 +196,21 @@ func (c *Committer) Run(ctx context.Context) {
 	c.lanes.Wait()
 }
 
-func (c *Committer) commit(records []plant.Record) (outcomes []plant.Outcome, err error) {
+func (c *Committer[T]) commit(writes []T) (outcomes []plant.Outcome, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: panic in a commit: %v\n%s", store.ErrUnknown, r, debug.Stack())
 		}
 	}()
-	outcomes, err = c.store.CreateBatch(context.Background(), records)
-	if err == nil && len(outcomes) != len(records) {
-		err = fmt.Errorf("%w: the store returned %d outcomes for %d plants", store.ErrUnknown, len(outcomes), len(records))
+	outcomes, err = c.write(context.Background(), writes)
+	if err == nil && len(outcomes) != len(writes) {
+		err = fmt.Errorf("%w: the store returned %d outcomes for %d plants", store.ErrUnknown, len(outcomes), len(writes))
 	}
 	return outcomes, err
 }
 
 // expire ends the wait for a batch that took too long. If it has not started, it never will.
-func (c *Committer) expire(b *batch) {
+func (c *Committer[T]) expire(b *batch[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := store.ErrBusy
@@ -226,7 +223,7 @@ func (c *Committer) expire(b *batch) {
 }
 
 // finish sets what the callers find once done is closed. It reports false if that was set before.
-func (b *batch) finish(outcomes []plant.Outcome, err error) bool {
+func (b *batch[T]) finish(outcomes []plant.Outcome, err error) bool {
 	if b.finished {
 		return false
 	}

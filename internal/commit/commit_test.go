@@ -46,11 +46,18 @@ func (s *slowStore) want(t *testing.T, batches string) {
 	}
 }
 
+// creator makes batches of creates, as store.Plants does.
+type creator interface {
+	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
+}
+
 func record(id int64) plant.Record { return plant.Record{Store: "main", New: plant.New{ID: id}} }
 
+type shardFunc = func(*plant.Record) (server, shard int)
+
 // run starts a Committer; stop ends it and waits for its end.
-func run(s commit.Store, o commit.Options) (c *commit.Committer, stop func()) {
-	c = commit.New(s, o)
+func run(s creator, shard shardFunc, o commit.Options) (c *commit.Committer[plant.Record], stop func()) {
+	c = commit.New(s.CreateBatch, shard, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { c.Run(ctx) })
@@ -60,7 +67,7 @@ func run(s commit.Store, o commit.Options) (c *commit.Committer, stop func()) {
 // clients send creates to a Committer, each after all earlier ones have joined, and wait for their outcomes.
 type clients struct {
 	t *testing.T
-	c *commit.Committer
+	c *commit.Committer[plant.Record]
 	sync.WaitGroup
 }
 
@@ -74,8 +81,8 @@ func (c *clients) create(id int64, want error) {
 		case id < 0:
 			outcome = plant.Taken
 		}
-		if got, err := c.c.Create(context.Background(), record(id)); got != outcome || !errors.Is(err, want) {
-			c.t.Errorf("Create(%d) = %v, %v, want %v, %v", id, got, err, outcome, want)
+		if got, err := c.c.Commit(context.Background(), record(id)); got != outcome || !errors.Is(err, want) {
+			c.t.Errorf("Commit(%d) = %v, %v, want %v, %v", id, got, err, outcome, want)
 		}
 	})
 	synctest.Wait()
@@ -99,10 +106,15 @@ func (c *clients) took(name string, want time.Duration, do func()) {
 }
 
 // withClock runs a test with a controlled clock on a Committer that commits to s.
-func withClock(t *testing.T, s commit.Store, o commit.Options, test func(c *clients)) {
+func withClock(t *testing.T, s creator, o commit.Options, test func(c *clients)) {
+	t.Helper()
+	withShards(t, s, nil, o, test)
+}
+
+func withShards(t *testing.T, s creator, shard shardFunc, o commit.Options, test func(c *clients)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c, stop := run(s, o)
+		c, stop := run(s, shard, o)
 		defer stop()
 		test(&clients{t: t, c: c})
 	})
@@ -220,8 +232,8 @@ func TestABlockedLaneAndABusyOne(t *testing.T) {
 			c.create(2, nil)
 		}
 		start := time.Now()
-		if _, err := c.c.Create(context.Background(), record(3)); err != nil || time.Since(start) != 120*time.Millisecond {
-			t.Errorf("Create() = %v after %v, want 120 ms: the commit before it and its own", err, time.Since(start))
+		if _, err := c.c.Commit(context.Background(), record(3)); err != nil || time.Since(start) != 120*time.Millisecond {
+			t.Errorf("Commit() = %v after %v, want 120 ms: the commit before it and its own", err, time.Since(start))
 		}
 		c.Wait()
 	})
@@ -231,8 +243,8 @@ func TestFullQueue(t *testing.T) {
 	withClock(t, &slowStore{takes: time.Second}, commit.Options{Queue: 2, Batch: 1}, func(c *clients) {
 		c.createN(3) // one in flight, two waiting
 		start := time.Now()
-		if _, err := c.c.Create(context.Background(), record(9)); !errors.Is(err, store.ErrBusy) || time.Since(start) != 0 {
-			t.Errorf("Create() with a full queue = %v after %v, want %v at once", err, time.Since(start), store.ErrBusy)
+		if _, err := c.c.Commit(context.Background(), record(9)); !errors.Is(err, store.ErrBusy) || time.Since(start) != 0 {
+			t.Errorf("Commit() with a full queue = %v after %v, want %v at once", err, time.Since(start), store.ErrBusy)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -244,13 +256,13 @@ func TestFullQueue(t *testing.T) {
 func TestStopCommitsWhatIsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowStore{takes: time.Second}
-		c, stop := run(s, commit.Options{Lanes: 2, Batch: 4})
+		c, stop := run(s, nil, commit.Options{Lanes: 2, Batch: 4})
 		creates := &clients{t: t, c: c}
 		creates.createN(10)
 		stop()
 		creates.Wait()
-		if _, err := c.Create(t.Context(), record(11)); !errors.Is(err, store.ErrStopping) {
-			t.Errorf("Create() after the stop = %v, want %v", err, store.ErrStopping)
+		if _, err := c.Commit(t.Context(), record(11)); !errors.Is(err, store.ErrStopping) {
+			t.Errorf("Commit() after the stop = %v, want %v", err, store.ErrStopping)
 		}
 	})
 }
@@ -310,10 +322,10 @@ func (s brokenStore) CreateBatch(context.Context, []plant.Record) ([]plant.Outco
 // A store that panics or returns too few outcomes makes the outcome unknown, and the lane continues.
 func TestBrokenStore(t *testing.T) {
 	for _, s := range []brokenStore{{false}, {true}} {
-		c, stop := run(s, commit.Options{})
+		c, stop := run(s, nil, commit.Options{})
 		for range 3 {
-			if out, err := c.Create(t.Context(), record(1)); !errors.Is(err, store.ErrUnknown) {
-				t.Errorf("Create() = %v, %v on a broken store, want %v", out, err, store.ErrUnknown)
+			if out, err := c.Commit(t.Context(), record(1)); !errors.Is(err, store.ErrUnknown) {
+				t.Errorf("Commit() = %v, %v on a broken store, want %v", out, err, store.ErrUnknown)
 			}
 		}
 		stop()
@@ -325,12 +337,46 @@ func TestContextEnds(t *testing.T) {
 	withClock(t, s, commit.Options{}, func(c *clients) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
-		if out, err := c.c.Create(ctx, record(1)); err != nil || out != plant.Created {
-			t.Errorf("Create() with a context that ends during the commit = %v, %v, want created", out, err)
+		if out, err := c.c.Commit(ctx, record(1)); err != nil || out != plant.Created {
+			t.Errorf("Commit() with a context that ends during the commit = %v, %v, want created", out, err)
 		}
-		if _, err := c.c.Create(ctx, record(2)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Create() with a context that has ended = %v, want %v", err, context.DeadlineExceeded)
+		if _, err := c.c.Commit(ctx, record(2)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Commit() with a context that has ended = %v, want %v", err, context.DeadlineExceeded)
 		}
 	})
 	s.want(t, "[1]")
+}
+
+// Edits are batched like creates: they reach the store in the order in which they joined, and each gets its outcome.
+func TestEdits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batches [][]int64
+		want := []plant.Outcome{plant.Removed, plant.Absent, plant.Changed}
+		c := commit.New(func(_ context.Context, edits []plant.Edit) (outcomes []plant.Outcome, err error) {
+			var ids []int64
+			for _, e := range edits {
+				ids, outcomes = append(ids, e.ID), append(outcomes, want[e.ID%3])
+			}
+			batches = append(batches, ids)
+			time.Sleep(time.Second)
+			return outcomes, nil
+		}, nil, commit.Options{})
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { c.Run(ctx) })
+		for id := range int64(7) {
+			wg.Go(func() {
+				got, err := c.Commit(t.Context(), plant.Edit{Key: plant.Key{ID: id}})
+				if err != nil || got != want[id%3] {
+					t.Errorf("Commit(%d) = %v, %v, want %v", id, got, err, want[id%3])
+				}
+			})
+			synctest.Wait()
+		}
+		stop()
+		wg.Wait()
+		if got := fmt.Sprint(batches); got != "[[0] [1 2 3 4 5 6]]" {
+			t.Errorf("batches %s", got)
+		}
+	})
 }

@@ -14,7 +14,7 @@ type policy struct {
 
 // state is what the policy knows of a server.
 type state struct {
-	shards   int  // that plants have been created in
+	shards   int  // that writes were for
 	waiting  int  // plants in the queue
 	active   int  // lanes that are committing
 	inFlight int  // plants that those lanes are committing

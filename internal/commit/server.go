@@ -10,11 +10,11 @@ import (
 )
 
 // server has the queue and the lanes for the plants of one database server.
-type server struct {
-	*Committer // its mu guards the fields
+type server[T any] struct {
+	*Committer[T] // its mu guards the fields
 
-	queue    []*batch       // not started, the oldest first
-	open     map[int]*batch // by shard: the batch of the queue that can be joined
+	queue    []*batch[T]       // not started, the oldest first
+	open     map[int]*batch[T] // by shard: the batch of the queue that can be joined
 	state    state
 	expected *time.Timer // ends the wait for state.expected
 	sleeping int         // lanes that wait for wake
@@ -23,18 +23,18 @@ type server struct {
 	lastBatch atomic.Int64 // plants in the batch that started last
 }
 
-func newServer(c *Committer) *server {
-	s := &server{Committer: c, open: map[int]*batch{}, wake: make(chan struct{}, c.opts.Lanes)}
+func newServer[T any](c *Committer[T]) *server[T] {
+	s := &server[T]{Committer: c, open: map[int]*batch[T]{}, wake: make(chan struct{}, c.opts.Lanes)}
 	s.expected = time.AfterFunc(expectedFor, s.stopExpecting)
 	return s
 }
 
 // openBatch returns the batch that the next plant of a shard joins.
-func (s *server) openBatch(shard int) *batch {
-	if b := s.open[shard]; b != nil && len(b.records) < s.opts.Batch && !b.finished {
+func (s *server[T]) openBatch(shard int) *batch[T] {
+	if b := s.open[shard]; b != nil && len(b.writes) < s.opts.Batch && !b.finished {
 		return b
 	}
-	b := &batch{server: s, shard: shard, done: make(chan struct{})}
+	b := &batch[T]{shard: shard, done: make(chan struct{})}
 	b.timeout = time.AfterFunc(s.opts.Timeout, func() { s.expire(b) })
 	if s.opts.Lanes > 1 {
 		b.wait = time.AfterFunc(overdueAfter, func() { s.setOverdue(b) })
@@ -46,17 +46,19 @@ func (s *server) openBatch(shard int) *batch {
 }
 
 // starts reports whether a free lane should start a batch of the queue now.
-func (s *server) starts(b *batch) bool { return s.policy.starts(s.state, len(b.records), b.overdue) }
+func (s *server[T]) starts(b *batch[T]) bool {
+	return s.policy.starts(s.state, len(b.writes), b.overdue)
+}
 
 // wakeLane wakes a lane if one is sleeping.
-func (s *server) wakeLane() {
+func (s *server[T]) wakeLane() {
 	if s.sleeping > 0 {
 		s.sleeping--
 		s.wake <- struct{}{}
 	}
 }
 
-func (s *server) stopExpecting() {
+func (s *server[T]) stopExpecting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.expected = 0
@@ -65,7 +67,7 @@ func (s *server) stopExpecting() {
 	}
 }
 
-func (s *server) setOverdue(b *batch) {
+func (s *server[T]) setOverdue(b *batch[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b.started || b.finished {
@@ -75,36 +77,36 @@ func (s *server) setOverdue(b *batch) {
 	s.wakeLane()
 }
 
-func (s *server) close() {
+func (s *server[T]) close() {
 	s.state.closed = true
 	for s.sleeping > 0 {
 		s.wakeLane()
 	}
 }
 
-func (s *server) runLanes() {
+func (s *server[T]) runLanes() {
 	for range s.opts.Lanes {
 		s.lanes.Go(s.runLane)
 	}
 }
 
-func (s *server) runLane() {
+func (s *server[T]) runLane() {
 	for {
 		b := s.next()
 		if b == nil {
 			return
 		}
-		outcomes, err := s.commit(b.records)
+		outcomes, err := s.commit(b.writes)
 		took := time.Since(b.start)
 		s.finish(b, outcomes, err)
 		if s.opts.Observe != nil {
-			s.opts.Observe(Commit{len(b.records), outcomes, err, b.start, took})
+			s.opts.Observe(Commit{len(b.writes), outcomes, err, b.start, took})
 		}
 	}
 }
 
 // next waits for a batch and starts it. It returns nil when the Committer is closed and the queue is empty.
-func (s *server) next() *batch {
+func (s *server[T]) next() *batch[T] {
 	s.letOthersJoin()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +128,7 @@ func (s *server) next() *batch {
 	}
 }
 
-func (s *server) letOthersJoin() {
+func (s *server[T]) letOthersJoin() {
 	if s.policy.yields(int(s.lastBatch.Load())) {
 		runtime.Gosched()
 	}
@@ -134,8 +136,8 @@ func (s *server) letOthersJoin() {
 
 // take starts the oldest batch that should start now, and wakes another lane if a second one should. It drops
 // batches that have expired.
-func (s *server) take() *batch {
-	s.queue = slices.DeleteFunc(s.queue, func(b *batch) bool {
+func (s *server[T]) take() *batch[T] {
+	s.queue = slices.DeleteFunc(s.queue, func(b *batch[T]) bool {
 		if b.finished {
 			s.leave(b)
 		}
@@ -148,7 +150,7 @@ func (s *server) take() *batch {
 	b := s.queue[i]
 	s.queue = slices.Delete(s.queue, i, i+1)
 	s.leave(b)
-	n := len(b.records)
+	n := len(b.writes)
 	b.started, b.start = true, time.Now()
 	s.state.active++
 	s.state.inFlight += n
@@ -162,9 +164,9 @@ func (s *server) take() *batch {
 }
 
 // leave ends the wait of a batch that leaves the queue.
-func (s *server) leave(b *batch) {
-	s.waiting -= len(b.records)
-	s.state.waiting -= len(b.records)
+func (s *server[T]) leave(b *batch[T]) {
+	s.waiting -= len(b.writes)
+	s.state.waiting -= len(b.writes)
 	if s.open[b.shard] == b {
 		s.open[b.shard] = nil // the entry stays: it counts the shard
 	}
@@ -174,11 +176,11 @@ func (s *server) leave(b *batch) {
 }
 
 // finish hands the outcomes of a batch to its callers, unless the batch has expired.
-func (s *server) finish(b *batch, outcomes []plant.Outcome, err error) {
+func (s *server[T]) finish(b *batch[T], outcomes []plant.Outcome, err error) {
 	b.timeout.Stop()
 	s.mu.Lock()
 	s.state.active--
-	s.state.inFlight -= len(b.records)
+	s.state.inFlight -= len(b.writes)
 	first := b.finish(outcomes, err)
 	s.mu.Unlock()
 	if first {

@@ -46,7 +46,7 @@ func (s *shardStore) want(t *testing.T, batches ...[]int64) {
 // A batch has plants of one shard. The oldest batch is first, also if another is larger.
 func TestBatchesOfOneShard(t *testing.T) {
 	s := &shardStore{}
-	withClock(t, s, commit.Options{Shard: byTens}, func(c *clients) {
+	withShards(t, s, byTens, commit.Options{}, func(c *clients) {
 		c.took("three commits", 3*time.Millisecond, func() {
 			for _, id := range []int64{0, 1, 2, 4, 3, 6} {
 				c.create(id, nil)
@@ -59,7 +59,7 @@ func TestBatchesOfOneShard(t *testing.T) {
 // Two lanes commit batches of two shards at the same time if each has its share of the plants.
 func TestShardsInParallel(t *testing.T) {
 	s := &shardStore{}
-	withClock(t, s, commit.Options{Lanes: 2, Shard: byTens}, func(c *clients) {
+	withShards(t, s, byTens, commit.Options{Lanes: 2}, func(c *clients) {
 		c.took("two commits at a time", 2*time.Millisecond, func() {
 			for _, id := range []int64{0, 1, 2, 3, 4, 5} {
 				c.create(id, nil)
@@ -72,12 +72,12 @@ func TestShardsInParallel(t *testing.T) {
 // A server that does not respond does not delay the creates of another.
 func TestServersApart(t *testing.T) {
 	s := &shardStore{}
-	withClock(t, s, commit.Options{Shard: byTens}, func(c *clients) {
+	withShards(t, s, byTens, commit.Options{}, func(c *clients) {
 		c.create(10, nil)
 		c.create(11, nil)
 		start := time.Now()
-		if got, err := c.c.Create(t.Context(), record(20)); got != plant.Created || err != nil {
-			t.Errorf("Create(20) = %v, %v", got, err)
+		if got, err := c.c.Commit(t.Context(), record(20)); got != plant.Created || err != nil {
+			t.Errorf("Commit(20) = %v, %v", got, err)
 		}
 		if took := time.Since(start); took != time.Millisecond {
 			t.Errorf("a create of a healthy server took %v, want 1 ms", took)
@@ -90,7 +90,7 @@ func TestServersApart(t *testing.T) {
 // All servers together have one queue, and all commit what is waiting when the Committer stops.
 func TestServersShareTheQueue(t *testing.T) {
 	s := &shardStore{}
-	withClock(t, s, commit.Options{Queue: 2, Shard: byTens}, func(c *clients) {
+	withShards(t, s, byTens, commit.Options{Queue: 2}, func(c *clients) {
 		c.create(10, nil)
 		c.create(11, nil)
 		c.create(12, nil)

@@ -21,7 +21,7 @@ func TestBodyLimit(t *testing.T) {
 	for n, ok := range map[int]bool{limit - 1: true, limit: true, limit + 1: false, 3 * limit: false} {
 		body := `{"id":1,"name":"` + strings.Repeat("x", n-18) + `"}`
 		for _, r := range []io.Reader{strings.NewReader(body), chunked{strings.NewReader(body)}} {
-			a, _ := newAPI(Config{MaxBody: limit}, Dependencies{Creator: ferns()})
+			a, _ := newAPI(Config{MaxBody: limit}, Dependencies{Create: ferns().Create})
 			w := send(a, "POST", "/plants", r)
 			size := fmt.Sprint(n)
 			if _, unknown := r.(chunked); unknown {

@@ -20,7 +20,7 @@ func TestScopes(t *testing.T) {
 		for _, scopes := range []token.Scope{token.Create, token.Read, token.Write, token.AllScopes &^ route.Scope, 0} {
 			s := ferns(1)
 			auth := authenticator(func(string) (*token.Token, error) { return &token.Token{Store: "main", Scopes: scopes}, nil })
-			a, _ := newAPI(Config{}, Dependencies{Auth: auth, Creator: s, Reader: s, Editor: s})
+			a, _ := newAPI(Config{}, Dependencies{Auth: auth, Create: s.Create, Edit: s.Edit, Reader: s})
 			body := strings.NewReader(`{"id":1,"name":"x"}`)
 			w := send(a, route.Method, strings.Replace(route.Path, "{id}", "1", 1), body)
 			if route.Scope == 0 || route.Scope == AnyScope || scopes&route.Scope != 0 {
@@ -66,7 +66,7 @@ func TestCredentialFailures(t *testing.T) {
 			}
 			return nil, err
 		})
-		a, _ := newAPI(Config{}, Dependencies{Auth: auth, Creator: s})
+		a, _ := newAPI(Config{}, Dependencies{Auth: auth, Create: s.Create})
 		w := send(a, "POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`), "Authorization", "Bearer x")
 		wantError(t, w, want.number, err.Error())
 		wantHeaders(t, w, "WWW-Authenticate", want.challenge, "Retry-After", want.retry)
@@ -158,13 +158,9 @@ func TestRequestID(t *testing.T) {
 	wantHeaders(t, send(a, "GET", "/x", nil, "X-Request-Id", "mine"), "X-Request-Id", "mine")
 }
 
-// broken is a Creator that panics.
-type broken struct{}
-
-func (broken) Create(context.Context, plant.Record) (plant.Outcome, error) { panic("a bug") }
-
 func TestPanic(t *testing.T) {
-	a, log := newAPI(Config{}, Dependencies{Creator: broken{}, CreateQueue: 10})
+	create := func(context.Context, plant.Record) (plant.Outcome, error) { panic("a bug") }
+	a, log := newAPI(Config{}, Dependencies{Create: create, Queue: 10})
 	w := send(a, "POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`))
 	wantError(t, w, 50001, "the service failed; report the X-Request-Id of this response to its operator")
 	if text := log.String(); !strings.Contains(text, "a bug") || !strings.Contains(text, "goroutine") ||

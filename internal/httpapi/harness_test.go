@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -99,12 +100,20 @@ func (s *fakeStore) Count(_ context.Context, name string) (int64, error) {
 	return int64(len(s.plants)), s.call("Count", "%s", name)
 }
 
-func (s *fakeStore) Replace(_ context.Context, name string, id int64, to plant.Plant, seen *plant.Plant) error {
-	return s.call("Replace", "%s %d %s %s", name, id, to.AppendJSON(nil), describe(seen))
-}
-
-func (s *fakeStore) Remove(_ context.Context, name string, id int64, seen *plant.Plant) error {
-	return s.call("Remove", "%s %d %s", name, id, describe(seen))
+func (s *fakeStore) Edit(_ context.Context, e plant.Edit) (outcome plant.Outcome, err error) {
+	if e.To == nil {
+		outcome, err = plant.Removed, s.call("Remove", "%s %d %s", e.Store, e.ID, describe(e.Seen))
+	} else {
+		to := e.To.AppendJSON(nil)
+		outcome, err = plant.Replaced, s.call("Replace", "%s %d %s %s", e.Store, e.ID, to, describe(e.Seen))
+	}
+	switch {
+	case errors.Is(err, plant.ErrNotFound):
+		return plant.Absent, nil
+	case errors.Is(err, plant.ErrChanged):
+		return plant.Changed, nil
+	}
+	return outcome, err
 }
 
 func describe(seen *plant.Plant) string {
@@ -132,7 +141,7 @@ func newAPI(cfg Config, deps Dependencies) (*API, *bytes.Buffer) {
 
 // newStoreAPI returns an API on a store.
 func newStoreAPI(s *fakeStore) *API {
-	a, _ := newAPI(Config{}, Dependencies{Creator: s, Reader: s, Editor: s})
+	a, _ := newAPI(Config{}, Dependencies{Create: s.Create, Edit: s.Edit, Reader: s})
 	return a
 }
 

@@ -23,22 +23,11 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, headers []string, from token.Source) (*token.Token, error)
 }
 
-// Creator stores a plant and returns once the plant would survive power loss.
-type Creator interface {
-	Create(ctx context.Context, record plant.Record) (plant.Outcome, error)
-}
-
 // Reader reads plants; store.Plants has its promises.
 type Reader interface {
 	Get(ctx context.Context, store string, id int64) (plant.New, error)
 	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
 	Count(ctx context.Context, store string) (int64, error)
-}
-
-// Editor changes stored plants; store.Plants has its promises.
-type Editor interface {
-	Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error
-	Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error
 }
 
 // Connections knows the connections that requests arrive on. A context is that of a request.
@@ -67,17 +56,19 @@ type Config struct {
 // Dependencies are the parts of the service that an API is built on.
 type Dependencies struct {
 	Auth        Authenticator
-	Creator     Creator
 	Reader      Reader
-	Editor      Editor
 	Connections Connections
 	Log         *slog.Logger
 	Mask        token.Mask    // hides credentials in the log and in responses
 	Observe     func(Request) // called at the end of every request; may be nil
 
-	Prefix      string // path under which the API is mounted: "" or "/some/prefix"
-	CreateQueue int    // creates that Creator queues; 0 does not divide them between tokens
-	MaxMemory   int64  // bytes of large bodies and pages in memory; 0 is unlimited
+	// Create and Edit return once a plant is stored, or changed, in a way that would survive power loss.
+	Create func(ctx context.Context, record plant.Record) (plant.Outcome, error)
+	Edit   func(ctx context.Context, edit plant.Edit) (plant.Outcome, error)
+
+	Prefix    string // path under which the API is mounted: "" or "/some/prefix"
+	Queue     int    // calls that Create queues, and Edit; 0 does not divide them between tokens
+	MaxMemory int64  // bytes of large bodies and pages in memory; 0 is unlimited
 
 	DescriptionJSON, DescriptionYAML []byte                  // the published OpenAPI description
 	Pages                            map[string]http.Handler // pages for browsers, by mux pattern
@@ -158,8 +149,8 @@ func New(cfg Config, deps Dependencies) *API {
 	a := &API{
 		cfg: cfg, deps: deps, mux: http.NewServeMux(), methods: map[string]string{},
 		rates:       rate.NewTable[token.Hash](maxLimited, time.Now),
-		creates:     share.Pool[token.Hash]{Capacity: int64(deps.CreateQueue), Soft: true, Contended: contended},
-		edits:       share.Pool[token.Hash]{Capacity: maxEdits, Soft: true, Contended: contended},
+		creates:     share.Pool[token.Hash]{Capacity: int64(deps.Queue), Soft: true, Contended: contended},
+		edits:       share.Pool[token.Hash]{Capacity: int64(deps.Queue), Soft: true, Contended: contended},
 		memory:      share.Pool[token.Hash]{Capacity: deps.MaxMemory},
 		counts:      share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxCounts, Contended: contended}},
 		searches:    share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxSearches, Contended: contended}},

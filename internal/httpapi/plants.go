@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,20 +34,22 @@ func (a *API) create(x *exchange, p plant.New) error {
 		return err
 	}
 	defer claim.Release()
-	outcome, err := a.deps.Creator.Create(x.context(), plant.Record{Store: x.token.Store, New: p})
-	if err != nil {
-		return err
-	}
-	switch outcome {
-	case plant.Created:
-		a.created.count(x.token.Store)
-		return nil
-	case plant.Same:
-		return nil
-	case plant.Taken:
+	outcome, err := a.deps.Create(x.context(), plant.Record{Store: x.token.Store, New: p})
+	if err = check(outcome, err); errors.Is(err, plant.ErrTaken) {
 		return failf(plant.ErrTaken, "id %d already belongs to a plant with a different name or tag", p.ID)
 	}
-	return fmt.Errorf("%w: the outcome is %d", store.ErrUnknown, outcome)
+	if err == nil && outcome == plant.Created {
+		a.created.count(x.token.Store)
+	}
+	return err
+}
+
+// check returns the error of a write that failed, or of its outcome.
+func check(outcome plant.Outcome, err error) error {
+	if err == nil && (outcome < plant.Created || outcome > plant.Changed) {
+		return fmt.Errorf("%w: the outcome is %d", store.ErrUnknown, outcome)
+	}
+	return cmp.Or(err, outcome.Err())
 }
 
 func (a *API) getPlant(x *exchange) error {
@@ -116,10 +119,7 @@ func (a *API) replacePlant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	err = a.edit(x, id, func(seen *plant.Plant) error {
-		return a.deps.Editor.Replace(x.context(), x.token.Store, id, to, seen)
-	})
-	if err != nil {
+	if err := a.edit(x, id, &to); err != nil {
 		return err
 	}
 	x.Header().Set("ETag", etag(to))
@@ -132,18 +132,15 @@ func (a *API) removePlant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	err = a.edit(x, id, func(seen *plant.Plant) error {
-		return a.deps.Editor.Remove(x.context(), x.token.Store, id, seen)
-	})
-	if err != nil {
+	if err := a.edit(x, id, nil); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// edit changes a plant that meets the precondition of the request.
-func (a *API) edit(x *exchange, id int64, change func(seen *plant.Plant) error) error {
+// edit replaces a plant that meets the precondition of the request, or removes it if to is nil.
+func (a *API) edit(x *exchange, id int64, to *plant.Plant) error {
 	seen, err := a.precondition(x, id)
 	if err != nil {
 		return about(id, err)
@@ -153,7 +150,8 @@ func (a *API) edit(x *exchange, id int64, change func(seen *plant.Plant) error) 
 		return err
 	}
 	defer claim.Release()
-	err = change(seen)
+	key := plant.Key{Store: x.token.Store, ID: id}
+	err = check(a.deps.Edit(x.context(), plant.Edit{Key: key, To: to, Seen: seen}))
 	if errors.Is(err, plant.ErrChanged) && len(x.request.Header["If-Match"]) == 0 {
 		return failf(errMatches, "plant %d changed while it was compared with If-None-Match; retry", id)
 	}

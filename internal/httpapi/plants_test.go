@@ -39,8 +39,8 @@ func TestCreate(t *testing.T) {
 		plant.Same:    {200, fern},
 		plant.Taken: {400,
 			`{"error":40009,"message":"id -7 already belongs to a plant with a different name or tag"}`},
-		0: {503, `{"error":50302,"message":"the outcome is unknown"}`},
-		4: {503, `{"error":50302,"message":"the outcome is unknown"}`},
+		0:                 {503, `{"error":50302,"message":"the outcome is unknown"}`},
+		plant.Changed + 1: {503, `{"error":50302,"message":"the outcome is unknown"}`},
 	} {
 		s := ferns()
 		s.outcome = outcome
@@ -329,7 +329,7 @@ func TestStoreFailures(t *testing.T) {
 				s.plants[7] = plant.Plant{Name: strings.Repeat("n", store.PageBytes)}
 			}
 			s.fail[r.call] = fmt.Errorf("%s: %w", inside, test.err)
-			a, log := newAPI(Config{}, Dependencies{Creator: s, Reader: s, Editor: s})
+			a, log := newAPI(Config{}, Dependencies{Create: s.Create, Edit: s.Edit, Reader: s})
 			var body io.Reader
 			if r.body != "" {
 				body = strings.NewReader(r.body)

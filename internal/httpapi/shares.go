@@ -8,12 +8,10 @@ import (
 	"plantstore/internal/token"
 )
 
-// A token may not take what others need: not the queue of creates, which the Creator bounds, nor that of edits, nor
-// the memory of large bodies and pages, nor the counts.
-const (
-	maxEdits = 256     // edits in flight between several tokens: each may be a commit of its own
-	small    = 4 << 10 // bytes of memory that every request may use without being counted
-)
+// A token may not take what others need: not the queue of creates or that of edits, which another component bounds,
+// nor the memory of large bodies and pages, nor the counts.
+
+const small = 4 << 10 // bytes of memory that every request may use without being counted
 
 // enqueue claims a slot of a queue for the request, so that while several tokens have connections none fills it.
 // The caller releases the claim.

@@ -26,14 +26,9 @@ func (s blocking) Create(context.Context, plant.Record) (plant.Outcome, error) {
 	return plant.Created, nil
 }
 
-func (s blocking) Replace(context.Context, string, int64, plant.Plant, *plant.Plant) error {
+func (s blocking) Edit(context.Context, plant.Edit) (plant.Outcome, error) {
 	s.write()
-	return nil
-}
-
-func (s blocking) Remove(context.Context, string, int64, *plant.Plant) error {
-	s.write()
-	return nil
+	return plant.Replaced, nil
 }
 
 // owners is connections of several owners.
@@ -75,23 +70,21 @@ func (w *writers) enters(token string) bool {
 
 // When the database hangs, one token can't fill a queue: other tokens can still write.
 func TestQueuesAreShared(t *testing.T) {
-	for _, test := range []struct {
-		method, target, body string
-		capacity             int
-	}{
-		{"POST", "/plants", `{"id":1,"name":"x"}`, 40},
-		{"PUT", "/plants/1", `{"name":"x"}`, maxEdits},
-		{"DELETE", "/plants/1", ``, maxEdits},
+	const capacity = 40
+	for _, test := range []struct{ method, target, body string }{
+		{"POST", "/plants", `{"id":1,"name":"x"}`},
+		{"PUT", "/plants/1", `{"name":"x"}`},
+		{"DELETE", "/plants/1", ``},
 	} {
 		t.Run(test.method, func(t *testing.T) {
 			db := blocking{make(chan struct{}), make(chan struct{})}
 			conns := new(owners)
 			conns.n.Store(1)
 			a, _ := newAPI(Config{}, Dependencies{
-				Creator: db, Editor: db, Connections: conns, CreateQueue: test.capacity,
+				Create: db.Create, Edit: db.Edit, Connections: conns, Queue: capacity,
 			})
 			w := &writers{t: t, api: a, db: db, method: test.method, target: test.target, body: test.body}
-			for n := range test.capacity * 3 / 4 {
+			for n := range capacity * 3 / 4 {
 				if !w.enters("greedy") {
 					t.Fatalf("write %d of the only token was refused", n)
 				}
@@ -100,7 +93,7 @@ func TestQueuesAreShared(t *testing.T) {
 			if w.enters("greedy") {
 				t.Error("a token with three quarters of the queue got more while another is present")
 			}
-			for n := range test.capacity / 8 {
+			for n := range capacity / 8 {
 				if !w.enters("modest") {
 					t.Errorf("write %d of another token was refused", n)
 				}
@@ -181,7 +174,7 @@ func TestPagesReserveMemory(t *testing.T) {
 func TestBodiesReserveMemory(t *testing.T) {
 	body := fmt.Sprintf(`{"id":1,"name":%q}`, strings.Repeat("x", 60<<10))
 	for most, ok := range map[int64]bool{256 << 10: true, 30 << 10: false, 0: true} {
-		a, _ := newAPI(Config{}, Dependencies{MaxMemory: most, Creator: ferns()})
+		a, _ := newAPI(Config{}, Dependencies{MaxMemory: most, Create: ferns().Create})
 		if w := send(a, "POST", "/plants", strings.NewReader(body)); ok && w.Code != 200 {
 			t.Errorf("a body of 60 KiB with %d bytes of memory: %d %s", most, w.Code, w.Body)
 		} else if !ok {
@@ -194,7 +187,7 @@ func TestBodiesReserveMemory(t *testing.T) {
 func TestMemoryIsShared(t *testing.T) {
 	const most, size = 1 << 20, 60 << 10
 	a, _ := newAPI(Config{AccessLog: LogNone}, Dependencies{
-		MaxMemory: most, Creator: ferns(), Reader: large{bytes: size},
+		MaxMemory: most, Create: ferns().Create, Reader: large{bytes: size},
 	})
 	var unfinished []*io.PipeWriter
 	var inFlight sync.WaitGroup

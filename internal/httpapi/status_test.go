@@ -49,7 +49,7 @@ func TestActivity(t *testing.T) {
 	auth := authenticator(func(header string) (*token.Token, error) {
 		return &token.Token{Store: header, Scopes: token.AllScopes}, nil
 	})
-	a, _ := newAPI(Config{}, Dependencies{Auth: auth, Creator: s})
+	a, _ := newAPI(Config{}, Dependencies{Auth: auth, Create: s.Create})
 	activity := func(name string) (process string, created int64) {
 		t.Helper()
 		w := send(a, "GET", "/activity", nil, "Authorization", name)

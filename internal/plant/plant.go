@@ -1,7 +1,13 @@
 // Package plant is the domain: plants, their JSON form, filters, and the outcomes and errors of operations on them.
 package plant
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Plant is a plant without its id. A nil Tag means that the plant has no tag, which differs from an empty one.
 type Plant struct {
@@ -31,14 +37,44 @@ type New struct {
 	Plant
 }
 
-// Record is a plant in the store that it belongs to. (Store, ID) identifies a plant: those of different stores are
-// independent.
+// Key identifies a plant: those of different stores are independent.
+type Key struct {
+	Store string
+	ID    int64
+}
+
+// Compare orders keys by store and id.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Store, other.Store), cmp.Compare(k.ID, other.ID))
+}
+
+// Record is a plant in the store that it belongs to.
 type Record struct {
 	Store string
 	New
 }
 
-// Outcome is the result of a create that did not fail.
+// Key returns the key of the plant.
+func (r *Record) Key() Key { return Key{r.Store, r.ID} }
+
+// Edit replaces or removes a stored plant.
+type Edit struct {
+	Key
+	To   *Plant // the new name and tag; nil removes the plant
+	Seen *Plant // if not nil, only a plant that is equal to it is changed
+}
+
+// ByKey returns the indexes of edits in the order of their keys. Edits of the same plant keep their order.
+func ByKey(edits []Edit) []int {
+	order := make([]int, len(edits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Or(edits[i].Compare(edits[j].Key), cmp.Compare(i, j)) })
+	return order
+}
+
+// Outcome is the result of a create or an edit that did not fail.
 type Outcome uint8
 
 const (
@@ -48,6 +84,14 @@ const (
 	Same
 	// Taken: the id belongs to a plant with a different name or tag; nothing was stored.
 	Taken
+	// Replaced: the plant has the new name and tag, on disk.
+	Replaced
+	// Removed: the plant is removed, on disk.
+	Removed
+	// Absent: no plant has the key of the edit.
+	Absent
+	// Changed: the plant is no longer equal to the one that the edit expects; the edit changed nothing.
+	Changed
 )
 
 func (o Outcome) String() string {
@@ -58,8 +102,31 @@ func (o Outcome) String() string {
 		return "same"
 	case Taken:
 		return "taken"
+	case Replaced:
+		return "replaced"
+	case Removed:
+		return "removed"
+	case Absent:
+		return "absent"
+	case Changed:
+		return "changed"
 	}
 	return "invalid outcome"
+}
+
+// Err returns the error of a create or an edit that could not be made, and nil for one that was.
+func (o Outcome) Err() error {
+	switch o {
+	case Created, Same, Replaced, Removed:
+		return nil
+	case Taken:
+		return ErrTaken
+	case Absent:
+		return ErrNotFound
+	case Changed:
+		return ErrChanged
+	}
+	return fmt.Errorf("%s %d", o, uint8(o))
 }
 
 // The errors of operations on plants.

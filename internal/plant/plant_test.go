@@ -2,6 +2,7 @@ package plant_test
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -37,13 +38,31 @@ func TestSize(t *testing.T) {
 	}
 }
 
-func TestOutcomeString(t *testing.T) {
-	for outcome, want := range map[plant.Outcome]string{
-		0: "invalid outcome", plant.Created: "created", plant.Same: "same", plant.Taken: "taken", 4: "invalid outcome",
+func TestOutcome(t *testing.T) {
+	for outcome, want := range map[plant.Outcome]struct {
+		text string
+		err  error
+	}{
+		plant.Created: {"created", nil}, plant.Same: {"same", nil}, plant.Taken: {"taken", plant.ErrTaken},
+		plant.Replaced: {"replaced", nil}, plant.Removed: {"removed", nil}, plant.Absent: {"absent", plant.ErrNotFound},
+		plant.Changed: {"changed", plant.ErrChanged},
 	} {
-		if got := outcome.String(); got != want {
-			t.Errorf("Outcome(%d).String() = %q, want %q", outcome, got, want)
+		if text, err := outcome.String(), outcome.Err(); text != want.text || err != want.err {
+			t.Errorf("Outcome(%d) is %q with the error %v, want %q and %v", outcome, text, err, want.text, want.err)
 		}
+	}
+	for _, invalid := range []plant.Outcome{0, plant.Changed + 1} {
+		if text, err := invalid.String(), invalid.Err(); text != "invalid outcome" || err == nil {
+			t.Errorf("Outcome(%d) is %q with the error %v", invalid, text, err)
+		}
+	}
+}
+
+func TestByKey(t *testing.T) {
+	key := func(store string, id int64) plant.Edit { return plant.Edit{Key: plant.Key{Store: store, ID: id}} }
+	got := plant.ByKey([]plant.Edit{key("b", -1), key("a", 2), key("a", 1), key("a", 2), key("b", -2), key("a", 2)})
+	if want := []int{2, 1, 3, 5, 4, 0}; !slices.Equal(got, want) {
+		t.Errorf("ByKey() = %v, want %v", got, want)
 	}
 }
 

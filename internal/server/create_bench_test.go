@@ -58,8 +58,8 @@ func benchmarkCreate(b *testing.B, metrics *telemetry.Metrics, tracer *telemetry
 	if err := st.AddToken(b.Context(), t); err != nil {
 		b.Fatal(err)
 	}
-	committer := commit.New(st, commit.Options{
-		Observe: server.ObserveCommits(metrics), ObserveCreate: server.ObserveCreates(tracer),
+	committer := commit.New(st.CreateBatch, nil, commit.Options{
+		Observe: server.ObserveCommits(metrics, "create"), ObserveWait: server.ObserveWaits(tracer),
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -74,8 +74,8 @@ func benchmarkCreate(b *testing.B, metrics *telemetry.Metrics, tracer *telemetry
 		auth.Accept(verifier(b, i, credential))
 	}
 	var api http.Handler = httpapi.New(httpapi.Config{MaxBody: 64 << 10}, httpapi.Dependencies{
-		Auth: auth, Creator: committer, Reader: st, Editor: st,
-		Connections: unlimited{}, CreateQueue: committer.Queue(), Log: slog.New(slog.DiscardHandler),
+		Auth: auth, Create: committer.Commit, Reader: st,
+		Connections: unlimited{}, Queue: committer.Queue(), Log: slog.New(slog.DiscardHandler),
 		Observe: server.ObserveRequests(metrics, tracer),
 	})
 	if tracer != nil {

@@ -5,5 +5,5 @@ var (
 	LimitProfiles   = limitProfiles
 	ObserveRequests = observeRequests
 	ObserveCommits  = observeCommits
-	ObserveCreates  = observeCreates
+	ObserveWaits    = observeWaits
 )

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -163,22 +164,21 @@ func inMemory(f *testing.F) string {
 }
 
 func (all *engines) add(f *testing.F, name string, st store.Store) {
-	committer := commit.New(st, commit.Options{Shard: st.Shard})
+	creates, edits := commit.New(st.CreateBatch, nil, commit.Options{}), commit.New(st.EditBatch, nil, commit.Options{})
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		committer.Run(ctx)
-		close(ended)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { creates.Run(ctx) })
+	running.Go(func() { edits.Run(ctx) })
 	f.Cleanup(func() {
 		stop()
-		<-ended
+		running.Wait()
 		if err := st.Close(); err != nil {
 			f.Error(err)
 		}
 	})
 	api := httpapi.New(httpapi.Config{MaxBody: 64 << 10, AccessLog: httpapi.LogNone}, httpapi.Dependencies{
-		Auth: all, Creator: committer, Reader: st, Editor: st, Connections: unlimited{}, Log: slog.New(slog.DiscardHandler),
+		Auth: all, Create: creates.Commit, Edit: edits.Commit, Reader: st,
+		Connections: unlimited{}, Log: slog.New(slog.DiscardHandler),
 	})
 	all.names, all.apis = append(all.names, name), append(all.apis, api)
 }

@@ -92,7 +92,8 @@ func TestMetricsWhileTheDatabaseHangs(t *testing.T) {
 	}
 	deadline := time.Now().Add(waitLimit)
 	for _, line := range []string{
-		"plantstore_ready 0", `plantstore_creates_total{outcome="created"} 1`, "plantstore_queue_limit 4096",
+		"plantstore_ready 0", `plantstore_creates_total{outcome="created"} 1`,
+		`plantstore_queue_limit{operation="create"} 4096`, `plantstore_queue_limit{operation="edit"} 4096`,
 		`plantstore_connections_refused_total{reason="limit"} 0`, "plantstore_writes_stopped 0",
 		`version="v1.2.3"} 1`,
 	} {

@@ -46,19 +46,19 @@ func observeRequests(metrics *telemetry.Metrics, tracer *telemetry.Tracer) func(
 }
 
 // observeCommits returns nil without metrics.
-func observeCommits(m *telemetry.Metrics) func(commit.Commit) {
+func observeCommits(m *telemetry.Metrics, operation string) func(commit.Commit) {
 	if m == nil {
 		return nil
 	}
 	return func(c commit.Commit) {
-		m.Commit(c.Plants, result(c.Err), c.Took)
-		var counts [plant.Taken + 1]int
+		m.Commit(operation, c.Plants, result(c.Err), c.Took)
+		var counts [plant.Changed + 1]int
 		for _, o := range c.Outcomes {
-			counts[min(o, plant.Taken)]++
+			counts[min(o, plant.Changed)]++
 		}
 		for o, n := range counts {
 			if n > 0 {
-				m.Creates(n, plant.Outcome(o).String())
+				m.Outcomes(operation, n, plant.Outcome(o).String())
 			}
 		}
 	}
@@ -77,8 +77,10 @@ func result(err error) string {
 // sample sets the metrics that are read for each scrape. It waits for the database no longer than /readyz does.
 func (s *service) sample(set telemetry.Set) {
 	set("plantstore_ready", number(s.health.Ready() == nil))
-	set("plantstore_queue_plants", float64(s.committer.Waiting()))
-	set("plantstore_queue_limit", float64(s.committer.Queue()))
+	for operation, queue := range map[string]interface{ Waiting() int }{"create": s.creates, "edit": s.edits} {
+		set("plantstore_queue_plants", float64(queue.Waiting()), operation)
+		set("plantstore_queue_limit", float64(s.creates.Queue()), operation)
+	}
 	conns := s.conns.Stats()
 	each(set, "plantstore_connections", conns.Open)
 	set("plantstore_connections_limit", float64(conns.Max))

@@ -21,6 +21,7 @@ import (
 	"plantstore/internal/httpapi"
 	"plantstore/internal/machine"
 	"plantstore/internal/netlimit"
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token"
@@ -60,6 +61,9 @@ const (
 	readTimeout  = 30 * time.Second
 	writeTimeout = 60 * time.Second
 	maxHeader    = 32 << 10
+
+	// More batches of edits in flight would be smaller, commit no more edits, and leave fewer connections for reads.
+	maxEditLanes = 2
 )
 
 // Run serves st until ctx ends, then waits for requests in flight and returns. The caller closes st afterwards.
@@ -82,13 +86,14 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 
 // service is what Run runs.
 type service struct {
-	cfg       Config
-	store     store.Store
-	metrics   *telemetry.Metrics // nil if there is no port for them
-	health    *telemetry.Health
-	conns     *netlimit.Listener
-	livez     string // its URL, or ""
-	committer *commit.Committer
+	cfg     Config
+	store   store.Store
+	metrics *telemetry.Metrics // nil if there is no port for them
+	health  *telemetry.Health
+	conns   *netlimit.Listener
+	livez   string // its URL, or ""
+	creates *commit.Committer[plant.Record]
+	edits   *commit.Committer[plant.Edit]
 
 	cleanup    []func()       // called in reverse order
 	background sync.WaitGroup // goroutines that end after cleanup
@@ -120,19 +125,19 @@ func (s *service) start(ctx context.Context) error {
 	}
 	bodies := maxBodies(limits.Memory, s.cfg.MaxBody)
 	tuneCollector(limits.Memory, bodies, s.cfg.MaxConns)
-	s.startCommitter(ctx)
+	s.startCommitters(ctx)
 	auth := s.startAuthenticator(ctx, fixed)
 	handler := httpapi.New(s.cfg.Config, httpapi.Dependencies{
 		Auth:            auth,
-		Creator:         s.committer,
+		Create:          s.creates.Commit,
+		Edit:            s.edits.Commit,
 		Reader:          s.store,
-		Editor:          s.store,
 		Connections:     s.conns,
 		Log:             s.cfg.Log,
 		Observe:         observeRequests(s.metrics, s.cfg.Tracer),
 		Mask:            token.NewMask(s.cfg.Token),
 		Prefix:          base.Path,
-		CreateQueue:     s.committer.Queue(),
+		Queue:           s.creates.Queue(),
 		MaxMemory:       bodies,
 		DescriptionJSON: api.JSON(base.String()),
 		DescriptionYAML: api.YAML(base.String()),
@@ -154,15 +159,21 @@ func (s *service) start(ctx context.Context) error {
 	return nil
 }
 
-// startCommitter starts group commit. It outlives ctx: requests in flight at the signal to stop are still committed.
-func (s *service) startCommitter(ctx context.Context) {
+// startCommitters starts group commit of creates and of edits. They outlive ctx: requests in flight at the signal to
+// stop are still committed.
+func (s *service) startCommitters(ctx context.Context) {
 	options := s.cfg.Commit
-	options.Lanes, options.Shard, options.Observe = s.store.Lanes(), s.store.Shard, observeCommits(s.metrics)
-	options.ObserveCreate = observeCreates(s.cfg.Tracer)
-	s.committer = commit.New(s.store, options)
+	options.Lanes, options.ObserveWait = s.store.Lanes(), observeWaits(s.cfg.Tracer)
+	shardOf := func(r *plant.Record) (server, shard int) { return s.store.Shard(r.Key()) }
+	options.Observe = observeCommits(s.metrics, "create")
+	s.creates = commit.New(s.store.CreateBatch, shardOf, options)
+	shardOfEdit := func(e *plant.Edit) (server, shard int) { return s.store.Shard(e.Key) }
+	options.Observe, options.Lanes = observeCommits(s.metrics, "edit"), min(options.Lanes, maxEditLanes)
+	s.edits = commit.New(s.store.EditBatch, shardOfEdit, options)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cleanup = append(s.cleanup, cancel)
-	s.background.Go(func() { s.committer.Run(ctx) })
+	s.background.Go(func() { s.creates.Run(ctx) })
+	s.background.Go(func() { s.edits.Run(ctx) })
 }
 
 // startAuthenticator starts recording uses of tokens. Those of the requests in flight at the signal to stop are too.
@@ -238,8 +249,8 @@ func (s *service) drain(ctx context.Context) error {
 	return nil
 }
 
-// close ends everything that start has started, and waits for the commits. A read or an edit that the drain has
-// cut off may still use the store: an engine refuses it once it is closed.
+// close ends everything that start has started, and waits for the commits. A read that the drain has cut off may still
+// use the store: an engine refuses it once it is closed.
 func (s *service) close() {
 	for i := range s.cleanup {
 		s.cleanup[len(s.cleanup)-1-i]()

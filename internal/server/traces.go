@@ -34,12 +34,12 @@ func (s *service) traced(h http.Handler) http.Handler {
 	return s.cfg.Tracer.Handler(h)
 }
 
-// observeCreates returns nil without traces.
-func observeCreates(t *telemetry.Tracer) func(context.Context, commit.Wait) {
+// observeWaits returns nil without traces.
+func observeWaits(t *telemetry.Tracer) func(context.Context, commit.Wait) {
 	if t == nil {
 		return nil
 	}
 	return func(ctx context.Context, w commit.Wait) {
-		t.Create(ctx, w.Joined, w.Started, w.Ended, w.Plants, w.Err)
+		t.Write(ctx, w.Joined, w.Started, w.Ended, w.Plants, w.Err)
 	}
 }

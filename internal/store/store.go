@@ -55,9 +55,17 @@ type Plants interface {
 	// reported Same if the engine had to send it twice. The end of ctx does not stop a batch.
 	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
 
+	// EditBatch replaces and removes plants and returns one outcome for each edit, in their order:
+	// replaced, removed, absent or changed. An edit that can't be made never fails the others. Edits
+	// of the same plant are made in their order, each on the result of the ones before it.
+	//
+	// Its promises about power loss, errors and the end of ctx are those of CreateBatch. The id of
+	// a removed plant can be created again.
+	EditBatch(ctx context.Context, edits []plant.Edit) ([]plant.Outcome, error)
+
 	// Shard returns the numbers of the server and of the shard that keep a plant, from 0 on. A batch
 	// of one shard is stored fastest; nothing else depends on it. The numbers can change.
-	Shard(r *plant.Record) (server, shard int)
+	Shard(key plant.Key) (server, shard int)
 
 	// Get returns the plant, or plant.ErrNotFound.
 	Get(ctx context.Context, store string, id int64) (plant.New, error)
@@ -78,15 +86,6 @@ type Plants interface {
 	// depends on the number of stores, not of plants. A store that has plants all the time is
 	// returned exactly once, whatever happens to others meanwhile.
 	Stores(ctx context.Context) ([]string, error)
-
-	// Replace gives the plant a new name and tag, durably as in CreateBatch. If seen is not nil
-	// and the stored plant differs from it, nothing changes and the error is plant.ErrChanged.
-	// If the plant does not exist, it is plant.ErrNotFound; ErrUnknown as in CreateBatch.
-	Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error
-
-	// Remove deletes the plant, durably, under the conditions of Replace.
-	// The id can be created again.
-	Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error
 }
 
 // Tokens keeps tokens: never a credential, only its hash. Times are kept to the millisecond.

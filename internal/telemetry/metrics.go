@@ -29,10 +29,10 @@ type Metrics struct {
 	tokensRefused  *prometheus.CounterVec
 	rateLimited    *prometheus.CounterVec
 	protocolErrors *prometheus.CounterVec
-	creates        *prometheus.CounterVec
-	commits        map[string]prometheus.Observer // by result
-	checkpoints    map[string]prometheus.Observer // by result
-	batches        prometheus.Observer
+	outcomes       map[string]*prometheus.CounterVec // by operation
+	commits        prometheus.ObserverVec
+	checkpoints    prometheus.ObserverVec
+	batches        prometheus.ObserverVec
 
 	mu     sync.Mutex                                     // held while series is replaced
 	series atomic.Pointer[map[requestKind]*requestSeries] // that requests had so far
@@ -58,8 +58,9 @@ var sampled = []struct {
 	labels     []string
 }{
 	{"plantstore_ready", "1 if the service would accept a create now, as in /readyz.", prometheus.GaugeValue, nil},
-	{"plantstore_queue_plants", "Creates that wait for a commit.", prometheus.GaugeValue, nil},
-	{"plantstore_queue_limit", "Creates that may wait for a commit (--queue).", prometheus.GaugeValue, nil},
+	{"plantstore_queue_plants", "Creates or edits that wait for a commit.", prometheus.GaugeValue, []string{"operation"}},
+	{"plantstore_queue_limit", "Creates or edits that may wait for a commit (--queue).", prometheus.GaugeValue,
+		[]string{"operation"}},
 	{"plantstore_connections", "Open connections of the public port.", prometheus.GaugeValue, []string{"state"}},
 	{"plantstore_connections_limit", "Connections that may be open (--max-conns).", prometheus.GaugeValue, nil},
 	{"plantstore_connections_evicted_total", "Connections closed in favour of others.", prometheus.CounterValue,
@@ -115,11 +116,23 @@ func NewMetrics(version string, sample func(Set)) *Metrics {
 		slices.Collect(maps.Values(limitedRates))...)
 	m.protocolErrors = m.counter("plantstore_protocol_errors_total", "Requests that are not valid HTTP/1.1 and have "+
 		"no route.", "error_type", "40024")
-	m.creates = m.counter("plantstore_creates_total", "Creates that were committed, or repeated or refused an id.",
-		"outcome", "created", "same", "taken")
-	m.commits = m.results("plantstore_commit_duration_seconds", "Duration of commits of creates.")
-	m.checkpoints = m.results("plantstore_checkpoint_duration_seconds", "Duration of checkpoints of SQLite.")
-	m.batches = m.histogram("plantstore_commit_batch_plants", "Creates in a commit.", sizes).WithLabelValues()
+	m.outcomes = map[string]*prometheus.CounterVec{
+		"create": m.counter("plantstore_creates_total", "Creates that were committed, or repeated or refused an id.",
+			"outcome", "created", "same", "taken"),
+		"edit": m.counter("plantstore_edits_total", "Edits that were committed, or refused because of what is stored.",
+			"outcome", "replaced", "removed", "absent", "changed"),
+	}
+	m.commits = m.histogram("plantstore_commit_duration_seconds", "Duration of commits.", seconds, "operation", "result")
+	m.checkpoints = m.histogram("plantstore_checkpoint_duration_seconds", "Duration of checkpoints of SQLite.", seconds,
+		"result")
+	m.batches = m.histogram("plantstore_commit_batch_plants", "Creates or edits in a commit.", sizes, "operation")
+	for _, result := range []string{"ok", "failed", "unknown"} { // so that the first is visible as an increase
+		m.checkpoints.WithLabelValues(result)
+		for operation := range m.outcomes {
+			m.commits.WithLabelValues(operation, result)
+			m.batches.WithLabelValues(operation)
+		}
+	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "plantstore_build_info", Help: "The running program."},
 		[]string{"version", "go_version"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
@@ -135,15 +148,6 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 	}, labels)
 	m.registry.MustRegister(h)
 	return h
-}
-
-// results registers a histogram of durations, and returns its series by result.
-func (m *Metrics) results(name, help string) map[string]prometheus.Observer {
-	h, series := m.histogram(name, help, seconds, "result"), map[string]prometheus.Observer{}
-	for _, result := range []string{"ok", "failed", "unknown"} {
-		series[result] = h.WithLabelValues(result)
-	}
-	return series
 }
 
 // counter registers a counter that has the given values of its label from the start, so that the first increment is
@@ -210,18 +214,20 @@ func (m *Metrics) ProtocolError(number int32) {
 	m.protocolErrors.WithLabelValues(strconv.Itoa(int(number))).Inc()
 }
 
-// Commit counts a commit with its result: ok, failed or unknown.
-func (m *Metrics) Commit(plants int, result string, took time.Duration) {
-	m.batches.Observe(float64(plants))
-	m.commits[result].Observe(took.Seconds())
+// Commit counts a commit of an operation, create or edit, with its result: ok, failed or unknown.
+func (m *Metrics) Commit(operation string, plants int, result string, took time.Duration) {
+	m.batches.WithLabelValues(operation).Observe(float64(plants))
+	m.commits.WithLabelValues(operation, result).Observe(took.Seconds())
 }
 
-// Creates counts committed creates by their outcome.
-func (m *Metrics) Creates(n int, outcome string) { m.creates.WithLabelValues(outcome).Add(float64(n)) }
+// Outcomes counts creates or edits by their outcome.
+func (m *Metrics) Outcomes(operation string, n int, outcome string) {
+	m.outcomes[operation].WithLabelValues(outcome).Add(float64(n))
+}
 
 // Checkpoint counts a checkpoint with its result, as Commit does.
 func (m *Metrics) Checkpoint(result string, took time.Duration) {
-	m.checkpoints[result].Observe(took.Seconds())
+	m.checkpoints.WithLabelValues(result).Observe(took.Seconds())
 }
 
 // sampler is the collector of the sampled metrics.

@@ -20,7 +20,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracer makes a span for each request, and spans below it for the wait in the queue and for the commit of a create.
+// Tracer makes a span for each request, and spans below it for the wait in the queue and for the commit of a create
+// or an edit.
 // A background goroutine sends them to an OpenTelemetry collector, so that a slow collector delays no request: spans
 // that do not fit into its queue are dropped.
 //
@@ -95,8 +96,9 @@ func (t *Tracer) Request(ctx context.Context, route, method string, status int, 
 	}
 }
 
-// Create makes the spans of a create that joined a batch: for its wait, and for the commit unless it never started.
-func (t *Tracer) Create(ctx context.Context, joined, started, ended time.Time, plants int, err error) {
+// Write makes the spans of a create or an edit that joined a batch: for its wait, and for the commit unless it never
+// started.
+func (t *Tracer) Write(ctx context.Context, joined, started, ended time.Time, plants int, err error) {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return
 	}

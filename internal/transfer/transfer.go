@@ -28,11 +28,10 @@ type Source interface {
 type Target interface {
 	Source
 	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
-	Replace(ctx context.Context, store string, id int64, to plant.Plant, seen *plant.Plant) error
-	Remove(ctx context.Context, store string, id int64, seen *plant.Plant) error
+	EditBatch(ctx context.Context, edits []plant.Edit) ([]plant.Outcome, error)
 	AddToken(ctx context.Context, t token.Token) error
 	RevokeToken(ctx context.Context, name string, at time.Time) error
-	Shard(r *plant.Record) (server, shard int)
+	Shard(key plant.Key) (server, shard int)
 	Lanes() int // for each server
 }
 
@@ -200,11 +199,10 @@ func (c *copier) transfer(w *writer, name string, source, target *plant.New) err
 	case c.opts.Others != Overwrite: // checkOthers has found no other plant that matters, and verify reports later ones
 		return nil
 	case source == nil:
-		id := target.ID
-		return w.do(func(ctx context.Context) error { return c.target.Remove(ctx, name, id, nil) })
+		return w.edit(plant.Edit{Key: plant.Key{Store: name, ID: target.ID}})
 	case !source.Equal(target.Plant):
-		p := *source
-		return w.do(func(ctx context.Context) error { return c.target.Replace(ctx, name, p.ID, p.Plant, nil) })
+		to := source.Plant
+		return w.edit(plant.Edit{Key: plant.Key{Store: name, ID: source.ID}, To: &to})
 	}
 	return nil
 }

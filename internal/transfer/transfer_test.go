@@ -134,17 +134,17 @@ type sharded struct {
 	batches map[int]int
 }
 
-func (s *sharded) Shard(r *plant.Record) (server, shard int) {
-	shard = int(uint64(r.ID) % 7)
+func (s *sharded) Shard(key plant.Key) (server, shard int) {
+	shard = int(uint64(key.ID) % 7)
 	return shard % 3, shard
 }
 
 func (s *sharded) CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, first := s.Shard(&plants[0])
+	_, first := s.Shard(plants[0].Key())
 	for i := range plants {
-		if _, shard := s.Shard(&plants[i]); shard != first {
+		if _, shard := s.Shard(plants[i].Key()); shard != first {
 			return nil, fmt.Errorf("plants of the shards %d and %d in one batch", first, shard)
 		}
 	}
@@ -241,7 +241,7 @@ func TestContinue(t *testing.T) {
 			if err != nil || there == 0 || there == n {
 				t.Fatalf("%d plants were copied, %v", there, err)
 			}
-			if err := target.Remove(t.Context(), "main", 17, nil); err != nil { // a gap
+			if err := storetest.Remove(t.Context(), target, "main", 17, nil); err != nil { // a gap
 				t.Fatal(err)
 			}
 			target.onBatch = nil
@@ -274,10 +274,10 @@ func TestSourceChanges(t *testing.T) {
 			return err
 		}, transfer.Refuse, "store a differs: plant -1 is missing in the target (101 plants in the source, 100 in the"},
 		"replaced": {func(s store.Store) error {
-			return s.Replace(t.Context(), "a", 5, plant.Plant{Name: "late"}, nil)
+			return storetest.Replace(t.Context(), s, "a", 5, plant.Plant{Name: "late"}, nil)
 		}, transfer.Overwrite, "store a differs: plant 5 has a different name or tag"},
 		"removed": {func(s store.Store) error {
-			return s.Remove(t.Context(), "a", 5, nil)
+			return storetest.Remove(t.Context(), s, "a", 5, nil)
 		}, transfer.Overwrite, "store a differs: plant 5 is not in the source"},
 		"a new store": {func(s store.Store) error {
 			_, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("late", 1, "late", "-")})

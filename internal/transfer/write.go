@@ -72,7 +72,7 @@ func (w *writer) do(job func(context.Context) error) error {
 
 // create adds a plant to the batch of its shard and writes batches that are large enough.
 func (w *writer) create(r plant.Record) error {
-	server, shard := w.to.Shard(&r)
+	server, shard := w.to.Shard(r.Key())
 	for server >= w.servers {
 		w.addServer()
 	}
@@ -126,6 +126,17 @@ func (w *writer) write(shard int) error {
 			}
 		}
 		return nil
+	})
+}
+
+// edit replaces or removes a plant when a lane is free.
+func (w *writer) edit(e plant.Edit) error {
+	return w.do(func(ctx context.Context) error {
+		outcomes, err := w.to.EditBatch(ctx, []plant.Edit{e})
+		if err != nil {
+			return err
+		}
+		return outcomes[0].Err()
 	})
 }
 

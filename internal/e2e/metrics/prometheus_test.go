@@ -306,7 +306,7 @@ func wantScraped(t *testing.T, target string) {
 	waitQuery(t, classic, "sum(http_server_request_duration_seconds_count"+creates+")", fmt.Sprint(created))
 	waitQuery(t, native, "histogram_count(sum(http_server_request_duration_seconds"+creates+"))", fmt.Sprint(created))
 	waitQuery(t, native, "histogram_quantile(1, sum(http_server_request_duration_seconds"+creates+")) > bool 0", "1")
-	waitQuery(t, native, "histogram_count(plantstore_commit_batch_plants) > bool 0", "1")
+	waitQuery(t, native, `histogram_count(plantstore_commit_batch_plants{operation="create"}) > bool 0`, "1")
 	for _, expression := range panelExpressions(t) {
 		if _, err := query(classic, expression); err != nil {
 			t.Errorf("dashboard: %s: %v", expression, err)

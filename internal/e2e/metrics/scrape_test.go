@@ -87,6 +87,9 @@ func TestCounts(t *testing.T) {
 	s.Create(t, `{"id":`)
 	s.Do(t, "GET", "/plants/1", "")
 	s.Do(t, "GET", "/plants/2", "")
+	s.Do(t, "PUT", "/plants/1", `{"name":"Ivy"}`, testkit.ContentJSON)
+	s.Do(t, "PUT", "/plants/2", `{"name":"Ivy"}`, testkit.ContentJSON)
+	s.Do(t, "DELETE", "/plants/2", "")
 	s.Do(t, "GET", "/plants", "", "Authorization")
 	s.Do(t, "GET", "/plants", "", "Authorization: Bearer wrong")
 	for _, r := range []string{"HEAD /plants/1", "PATCH /plants", "BREW /plants", "GET /pots", "GET /", "GET /docs"} {
@@ -100,29 +103,40 @@ func TestCounts(t *testing.T) {
 	s.Raw(t, "nonsense\r\n\r\n")
 	s.Raw(t, "GET /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")
 	for series, want := range map[string]float64{
-		requests("POST", "/plants", 200, 0):           2,
-		requests("POST", "/plants", 400, 40009):       1,
-		requests("POST", "/plants", 400, 40002):       1,
-		requests("GET", "/plants/{id}", 200, 0):       1,
-		requests("GET", "/plants/{id}", 404, 40401):   1,
-		requests("HEAD", "/plants/{id}", 200, 0):      1,
-		requests("GET", "/plants", 401, 40101):        1,
-		requests("GET", "/plants", 401, 40103):        1,
-		requests("PATCH", "/plants", 405, 40501):      1,
-		requests("_OTHER", "/plants", 405, 40501):     1,
-		requests("GET", "unmatched", 404, 40402):      1,
-		requests("GET", "/{$}", 200, 0):               1,
-		requests("GET", "/docs", 200, 0):              1,
-		requests("OPTIONS", "preflight", 204, 0):      1,
-		`plantstore_creates_total{outcome="created"}`: 1,
-		`plantstore_creates_total{outcome="same"}`:    1,
-		`plantstore_creates_total{outcome="taken"}`:   1,
-		`plantstore_commit_batch_plants_sum`:          3,
+		requests("POST", "/plants", 200, 0):            2,
+		requests("POST", "/plants", 400, 40009):        1,
+		requests("POST", "/plants", 400, 40002):        1,
+		requests("GET", "/plants/{id}", 200, 0):        1,
+		requests("GET", "/plants/{id}", 404, 40401):    1,
+		requests("HEAD", "/plants/{id}", 200, 0):       1,
+		requests("GET", "/plants", 401, 40101):         1,
+		requests("GET", "/plants", 401, 40103):         1,
+		requests("PATCH", "/plants", 405, 40501):       1,
+		requests("_OTHER", "/plants", 405, 40501):      1,
+		requests("GET", "unmatched", 404, 40402):       1,
+		requests("GET", "/{$}", 200, 0):                1,
+		requests("GET", "/docs", 200, 0):               1,
+		requests("OPTIONS", "preflight", 204, 0):       1,
+		`plantstore_creates_total{outcome="created"}`:  1,
+		`plantstore_creates_total{outcome="same"}`:     1,
+		`plantstore_creates_total{outcome="taken"}`:    1,
+		requests("PUT", "/plants/{id}", 200, 0):        1,
+		requests("DELETE", "/plants/{id}", 404, 40401): 1,
 
-		`plantstore_tokens_refused_total{reason="missing"}`:     1,
-		`plantstore_tokens_refused_total{reason="mistyped"}`:    1,
-		`plantstore_protocol_errors_total{error_type="40024"}`:  2,
-		`plantstore_commit_duration_seconds_count{result="ok"}`: 3,
+		`plantstore_edits_total{outcome="replaced"}`:             1,
+		`plantstore_edits_total{outcome="absent"}`:               2,
+		`plantstore_edits_total{outcome="removed"}`:              0,
+		`plantstore_edits_total{outcome="changed"}`:              0,
+		`plantstore_commit_batch_plants_sum{operation="create"}`: 3,
+		`plantstore_commit_batch_plants_sum{operation="edit"}`:   3,
+		`plantstore_queue_plants{operation="edit"}`:              0,
+
+		`plantstore_tokens_refused_total{reason="missing"}`:    1,
+		`plantstore_tokens_refused_total{reason="mistyped"}`:   1,
+		`plantstore_protocol_errors_total{error_type="40024"}`: 2,
+
+		`plantstore_commit_duration_seconds_count{operation="create",result="ok"}`: 3,
+		`plantstore_commit_duration_seconds_count{operation="edit",result="ok"}`:   3,
 	} {
 		waitValue(t, s, series, want)
 	}

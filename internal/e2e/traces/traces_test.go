@@ -93,8 +93,8 @@ const (
 	spanID  = "b7ad6b7169203331"
 )
 
-// A create has a span for the request, which continues the client's trace, and below it one for the queue and one for
-// the commit. The log record of the request has the ids of the trace and of the span.
+// A create or an edit has a span for the request, which continues the client's trace, and below it one for the queue
+// and one for the commit. The log record of the request has the ids of the trace and of the span.
 func TestSpans(t *testing.T) {
 	for _, e := range testkit.OneOfEach() {
 		t.Run(e.Name, func(t *testing.T) { testSpans(t, e.Database(t)) })
@@ -110,12 +110,13 @@ func testSpans(t *testing.T, db string) {
 	s.Do(t, "POST", "/plants", `{"id":71345,"name":"another"}`, testkit.ContentJSON, "Traceparent: 00-invalid")
 	s.Do(t, "GET", "/plants/71345", "", "Traceparent: 00-"+traceID+"-"+spanID+"-00") // the client does not sample it
 	s.Do(t, "GET", "/plants", "", "Authorization")
+	s.Do(t, "DELETE", "/plants/71345", "")
 	if code := s.Stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	spans := c.spans()
-	if len(spans["POST /plants"]) != 2 || len(spans["queue"]) != 2 || len(spans["commit"]) != 2 ||
-		len(spans["GET /plants"]) != 1 || len(spans["GET /plants/{id}"]) != 0 {
+	if len(spans["POST /plants"]) != 2 || len(spans["queue"]) != 3 || len(spans["commit"]) != 3 ||
+		len(spans["DELETE /plants/{id}"]) != 1 || len(spans["GET /plants"]) != 1 || len(spans["GET /plants/{id}"]) != 0 {
 		t.Fatalf("spans: %v", spans)
 	}
 
@@ -139,6 +140,10 @@ func testSpans(t *testing.T, db string) {
 	if queue, commit := below(spans["queue"], first), below(spans["commit"], first); queue.EndTimeUnixNano !=
 		commit.StartTimeUnixNano || attributes(commit.Attributes)["plantstore.commit.plants"] != "1" {
 		t.Errorf("queue and commit: %v, %v", queue, commit)
+	}
+	edit := spans["DELETE /plants/{id}"][0]
+	if below(spans["queue"], edit) == nil || below(spans["commit"], edit) == nil {
+		t.Errorf("an edit has no spans of its wait and its commit: %v", spans)
 	}
 	want(t, first, map[string]string{
 		"http.request.method": "POST", "http.route": "/plants", "http.response.status_code": "200",

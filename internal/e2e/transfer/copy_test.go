@@ -170,7 +170,7 @@ func TestRefusedTarget(t *testing.T) {
 			if got := runCopy(t, from, to, "--others", "keep"); got.Plants != 1000 || len(got.Stores) != 1 {
 				t.Errorf("copy --others keep = %+v", got)
 			}
-			if err := target.Replace(t.Context(), "main", 7, plant.Plant{Name: "different"}, nil); err != nil {
+			if err := storetest.Replace(t.Context(), target, "main", 7, plant.Plant{Name: "different"}, nil); err != nil {
 				t.Fatal(err)
 			}
 			refuseCopy(t, "plant 7 of store main has a different name or tag there", from, to, "--others", "keep")

@@ -60,9 +60,7 @@ func (b *batch) free() {
 	batches.Put(b)
 }
 
-func (b *batch) compareKeys(i, j int) int {
-	return cmp.Or(cmp.Compare(b.records[i].Store, b.records[j].Store), cmp.Compare(b.records[i].ID, b.records[j].ID))
-}
+func (b *batch) compareKeys(i, j int) int { return b.records[i].Key().Compare(b.records[j].Key()) }
 
 // errRemoved: in each round, existing plants were removed before they could be read.
 var errRemoved = fmt.Errorf("%w: plants with the same ids are created and removed repeatedly", store.ErrBusy)

@@ -132,12 +132,12 @@ func (l *layout) equal(other *layout) bool {
 }
 
 // Shard implements store.Plants.
-func (s *Store) Shard(r *plant.Record) (server, shard int) {
+func (s *Store) Shard(key plant.Key) (server, shard int) {
 	l := s.layout.Load()
 	if l == nil {
 		return 0, 0
 	}
-	shard = l.find(r.Store, r.ID)
+	shard = l.find(key.Store, key.ID)
 	return l.shards[shard].server, shard
 }
 

@@ -102,8 +102,7 @@ func TestLayoutFollowsTheCluster(t *testing.T) {
 			seen := map[[2]int]bool{}
 			on := map[int]bool{}
 			for id := range 1000 {
-				r := record(id)
-				server, shard := s.Shard(&r)
+				server, shard := s.Shard(plant.Key{Store: "main", ID: int64(id)})
 				seen[[2]int{server, shard}], on[server] = true, true
 			}
 			return len(seen) == shards && len(on) == servers

@@ -63,8 +63,8 @@ func TestConnectionLostDuringUpdate(t *testing.T) {
 	t.Parallel()
 	seen, to := record(0).Plant, plant.Plant{Name: "other"}
 	for name, update := range map[string]func(s *Store, id int64) error{
-		"Replace": func(s *Store, id int64) error { return s.Replace(t.Context(), "main", id, to, &seen) },
-		"Remove":  func(s *Store, id int64) error { return s.Remove(t.Context(), "main", id, nil) },
+		"Replace": func(s *Store, id int64) error { return storetest.Replace(t.Context(), s, "main", id, to, &seen) },
+		"Remove":  func(s *Store, id int64) error { return storetest.Remove(t.Context(), s, "main", id, nil) },
 	} {
 		s, p := openBehindProxy(t)
 		// Once the statement is prepared, the next reply is that of the update.
@@ -358,10 +358,10 @@ func TestWritesIgnoreCancellation(t *testing.T) {
 	wantOutcomes(t, outcomes, err, plant.Created)
 	seen, other := record(1).Plant, record(2).Plant
 	for name, want := range map[string]struct{ got, want error }{
-		"Replace":           {s.Replace(ctx, "main", 1, seen, &seen), nil},
-		"Replace, changed":  {s.Replace(ctx, "main", 1, seen, &other), plant.ErrChanged},
-		"Remove, changed":   {s.Remove(ctx, "main", 1, &other), plant.ErrChanged},
-		"Remove, not found": {s.Remove(ctx, "main", 9, &other), plant.ErrNotFound},
+		"Replace":           {storetest.Replace(ctx, s, "main", 1, seen, &seen), nil},
+		"Replace, changed":  {storetest.Replace(ctx, s, "main", 1, seen, &other), plant.ErrChanged},
+		"Remove, changed":   {storetest.Remove(ctx, s, "main", 1, &other), plant.ErrChanged},
+		"Remove, not found": {storetest.Remove(ctx, s, "main", 9, &other), plant.ErrNotFound},
 		"Check":             {s.Check(ctx), nil},
 	} {
 		if want.got != want.want {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/store/storetest"
 	"plantstore/internal/token"
 )
 
@@ -222,7 +223,7 @@ func TestUserWithFewPrivilegesOnCluster(t *testing.T) {
 		if err := s.AddToken(t.Context(), issued); err != nil {
 			t.Errorf("AddToken() = %v", err)
 		}
-		if err := s.Remove(t.Context(), "main", int64(i), nil); err != nil {
+		if err := storetest.Remove(t.Context(), s, "main", int64(i), nil); err != nil {
 			t.Errorf("Remove() = %v", err)
 		}
 		if err := s.Check(t.Context()); err != nil {

@@ -15,6 +15,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/store/storetest"
 )
 
 func TestUnsafeServersAreRefused(t *testing.T) {
@@ -254,8 +255,10 @@ func writeWithoutStandby(t *testing.T, s *Store, server *pgtest.Server, cancel b
 			return err
 		}, store.ErrUnknown},
 		// A replace that waits keeps its row locked, so it is one that no other write needs.
-		"Replace": {func() error { return s.Replace(t.Context(), "main", 2, record(2).Plant, nil) }, store.ErrUnknown},
-		"Check":   {func() error { return s.Check(t.Context()) }, store.ErrUnavailable},
+		"EditBatch": {func() error {
+			return storetest.Replace(t.Context(), s, "main", 2, record(2).Plant, nil)
+		}, store.ErrUnknown},
+		"Check": {func() error { return s.Check(t.Context()) }, store.ErrUnavailable},
 	} {
 		wg.Go(func() {
 			err := test.write()

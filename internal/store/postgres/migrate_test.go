@@ -13,6 +13,7 @@ import (
 
 	"plantstore/internal/rate"
 	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/store/storetest"
 )
 
 func TestConcurrentMigrations(t *testing.T) {
@@ -192,7 +193,7 @@ func TestUserWithFewPrivileges(t *testing.T) {
 	s := openStore(t, as)
 	create(t, s, record(1))
 	create(t, s, record(1))
-	if err := s.Remove(t.Context(), "main", 1, nil); err != nil {
+	if err := storetest.Remove(t.Context(), s, "main", 1, nil); err != nil {
 		t.Error(err)
 	}
 	sqlQuery(t, address, "REVOKE INSERT ON plants FROM "+user)

@@ -16,7 +16,7 @@ import (
 
 // All statements on plants. A table that is distributed over servers by id or by store must be able to run them:
 // inserts of many rows, reads and writes by (store, id), pages in the order of the ids, counts.
-// The rows of an insert are sorted by key, so that concurrent batches can't deadlock.
+// The rows of an insert and the edits of a batch are sorted by key, so that concurrent batches can't deadlock.
 const (
 	insertInto   = "INSERT INTO plants (store, id, name, tag) "
 	insertPlants = insertInto + `
@@ -40,6 +40,7 @@ const (
 	rewritePlant   = "UPDATE plants SET name = name WHERE store = $1 AND id = $2"
 	removePlant    = "DELETE FROM plants WHERE store = $1 AND id = $2"
 	removeIfEqual  = removePlant + " AND name = $3 AND tag IS NOT DISTINCT FROM $4"
+	lockPlant      = "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE"
 )
 
 // onConflictPeriod is how long batches are sent with ON CONFLICT after one had an existing id. See CreateBatch.
@@ -187,50 +188,4 @@ func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error
 		return conn.QueryRow(ctx, countPlants, storeName).Scan(&n)
 	})
 	return n, err
-}
-
-// Replace implements store.Plants.
-func (s *Store) Replace(ctx context.Context, storeName string, id int64, to plant.Plant, seen *plant.Plant) error {
-	if seen == nil {
-		return s.update(ctx, storeName, id, nil, replacePlant, storeName, id, to.Name, to.Tag)
-	}
-	return s.update(ctx, storeName, id, seen, replaceIfEqual, storeName, id, to.Name, to.Tag, seen.Name, seen.Tag)
-}
-
-// Remove implements store.Plants.
-func (s *Store) Remove(ctx context.Context, storeName string, id int64, seen *plant.Plant) error {
-	if seen == nil {
-		return s.update(ctx, storeName, id, nil, removePlant, storeName, id)
-	}
-	return s.update(ctx, storeName, id, seen, removeIfEqual, storeName, id, seen.Name, seen.Tag)
-}
-
-const maxUpdates = 3 // attempts of an update whose plant other clients change and change back
-
-// update runs a statement on one plant and, if it changed no row, determines why. It is not repeatable: after
-// an attempt that succeeded, a second one would find the plant changed or removed.
-func (s *Store) update(
-	ctx context.Context, storeName string, id int64, seen *plant.Plant, sql string, args ...any,
-) error {
-	for range maxUpdates {
-		var rows int64
-		err := s.write(s.otherSlots, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-			rows, stored, err = exec(ctx, conn, sql, args...)
-			return stored, err
-		})
-		if err != nil || rows > 0 {
-			return err
-		}
-		if seen == nil {
-			return plant.ErrNotFound
-		}
-		now, err := s.Get(context.WithoutCancel(ctx), storeName, id)
-		if err != nil {
-			return err
-		}
-		if !now.Equal(*seen) {
-			break
-		}
-	}
-	return plant.ErrChanged
 }

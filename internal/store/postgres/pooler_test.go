@@ -84,7 +84,7 @@ func TestSettingsBehindPooler(t *testing.T) {
 		}
 		for name, write := range map[string]func() error{
 			"CreateBatch": func() error { create(t, s, record(1)); return nil },
-			"Replace":     func() error { return s.Replace(t.Context(), "main", 1, record(2).Plant, nil) },
+			"Replace":     func() error { return storetest.Replace(t.Context(), s, "main", 1, record(2).Plant, nil) },
 			"Check":       func() error { return s.Check(t.Context()) },
 		} {
 			if name != "CreateBatch" {
@@ -136,7 +136,7 @@ func TestCommitFailsBehindPooler(t *testing.T) {
 				DROP TRIGGER IF EXISTS at_commit ON plants;
 				CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON plants DEFERRABLE INITIALLY DEFERRED
 					FOR EACH ROW EXECUTE FUNCTION at_commit()`)
-			if err := s.Replace(t.Context(), "main", 1, record(3).Plant, nil); !errors.Is(err, test.want) {
+			if err := storetest.Replace(t.Context(), s, "main", 1, record(3).Plant, nil); !errors.Is(err, test.want) {
 				t.Errorf("Replace() with %s = %v, want %v", test.raise, err, test.want)
 			}
 			outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(2)})
@@ -161,7 +161,8 @@ func TestTableIsLockedBehindPooler(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := s.CreateBatch(t.Context(), []plant.Record{record(2)})
-		for what, err := range map[string]error{"CreateBatch": err, "Remove": s.Remove(t.Context(), "main", 1, nil)} {
+		removed := storetest.Remove(t.Context(), s, "main", 1, nil)
+		for what, err := range map[string]error{"CreateBatch": err, "Remove": removed} {
 			if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknown) {
 				t.Errorf("%s = %v, want only %v", what, err, store.ErrUnavailable)
 			}
@@ -182,7 +183,7 @@ func TestReplyIsLostBehindPooler(t *testing.T) {
 		network.Set(loseReply())
 		changed := record(1)
 		changed.Name = "changed"
-		if err := s.Replace(t.Context(), "main", 1, changed.Plant, nil); !errors.Is(err, store.ErrUnknown) {
+		if err := storetest.Replace(t.Context(), s, "main", 1, changed.Plant, nil); !errors.Is(err, store.ErrUnknown) {
 			t.Errorf("Replace() = %v, want %v", err, store.ErrUnknown)
 		}
 		wantStored(t, s, changed)

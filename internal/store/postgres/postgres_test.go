@@ -255,7 +255,7 @@ func TestSlotsAreSeparate(t *testing.T) {
 		s.createSlots <- struct{}{}
 	}
 	wantStored(t, s, record(1))
-	if err := s.Replace(t.Context(), "main", 1, record(2).Plant, nil); err != nil {
+	if err := storetest.Replace(t.Context(), s, "main", 1, record(2).Plant, nil); err != nil {
 		t.Errorf("Replace() while all lanes are in use = %v", err)
 	}
 }
@@ -272,7 +272,7 @@ func TestClosed(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"CreateBatch": func() error { _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); return err },
 		"Get":         func() error { _, err := s.Get(t.Context(), "main", 1); return err },
-		"Replace":     func() error { return s.Replace(t.Context(), "main", 1, plant.Plant{}, nil) },
+		"Replace":     func() error { return storetest.Replace(t.Context(), s, "main", 1, plant.Plant{}, nil) },
 		"Check":       func() error { return s.Check(t.Context()) },
 	} {
 		if err := call(); !errors.Is(err, errClosed) {

@@ -37,6 +37,7 @@ var allowed = map[string]string{
 	"replaceIfEqual": "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2 " +
 		"AND name = $5 AND tag IS NOT DISTINCT FROM $6",
 	"rewritePlant":  "UPDATE plants SET name = name WHERE store = $1 AND id = $2",
+	"lockPlant":     "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE",
 	"removePlant":   "DELETE FROM plants WHERE store = $1 AND id = $2",
 	"removeIfEqual": "DELETE FROM plants WHERE store = $1 AND id = $2 AND name = $3 AND tag IS NOT DISTINCT FROM $4",
 

@@ -13,6 +13,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store/storetest"
 )
 
 // addLarge stores a plant of 1 MiB that SQLite generates, which is faster than passing it as a parameter.
@@ -101,7 +102,7 @@ func TestWALIsBounded(t *testing.T) {
 	}
 	s.writer.wantWALBelow(t, limit)
 	for id := range int64(n) {
-		if err := s.Replace(t.Context(), "main", id, other, nil); err != nil {
+		if err := storetest.Replace(t.Context(), s, "main", id, other, nil); err != nil {
 			t.Fatal(err)
 		}
 		s.writer.settle()
@@ -196,9 +197,9 @@ func TestCountBytes(t *testing.T) {
 		}
 		_, err := s.CreateBatch(t.Context(), records)
 		count("a create of 3", int64(4*pageSize+6*size), err)
-		count("a replace", int64(2*pageSize+2*size), s.Replace(t.Context(), "main", 0, records[0].Plant, nil))
+		count("a replace", int64(2*pageSize+2*size), storetest.Replace(t.Context(), s, "main", 0, records[0].Plant, nil))
 		for i := range records {
-			count("a remove", pageSize, s.Remove(t.Context(), "main", int64(i), nil))
+			count("a remove", pageSize, storetest.Remove(t.Context(), s, "main", int64(i), nil))
 		}
 	}
 }

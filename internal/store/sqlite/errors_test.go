@@ -12,6 +12,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 	"plantstore/internal/token"
 )
 
@@ -37,8 +38,8 @@ func TestBrokenTables(t *testing.T) {
 	for name, err := range map[string]error{
 		"CreateBatch": createErr, "Get": getErr, "List": listErr, "Count": countErr,
 		"TokenByHash": tokenErr, "Tokens": tokensErr,
-		"Replace":     s.Replace(ctx, "main", 1, plant.Plant{}, nil),
-		"Remove":      s.Remove(ctx, "main", 1, nil),
+		"Replace":     storetest.Replace(ctx, s, "main", 1, plant.Plant{}, nil),
+		"Remove":      storetest.Remove(ctx, s, "main", 1, nil),
 		"AddToken":    s.AddToken(ctx, token.Token{Created: time.Now()}),
 		"RevokeToken": s.RevokeToken(ctx, "x", time.Now()),
 		"Check":       s.Check(ctx),
@@ -82,7 +83,7 @@ func TestDamagedValues(t *testing.T) {
 	wantDamaged("Get", "name", err)
 	_, err = s.List(ctx, "main", nil, 1)
 	wantDamaged("List", "name", err)
-	wantDamaged("Replace", "name", s.Replace(ctx, "main", 1, plant.Plant{}, nil))
+	wantDamaged("Replace", "name", storetest.Replace(ctx, s, "main", 1, plant.Plant{}, nil))
 	put("INSERT INTO plants (store, id, name) VALUES ('other', 'x', 'x')")
 	_, err = s.List(ctx, "other", nil, 1)
 	wantDamaged("List", "id", err)
@@ -98,7 +99,7 @@ func TestDamagedValues(t *testing.T) {
 		wantDamaged("List", invalidText, err)
 		_, err = s.CreateBatch(ctx, []plant.Record{{Store: "text", New: p}})
 		wantDamaged("CreateBatch", invalidText, err)
-		wantDamaged("Remove", invalidText, s.Remove(ctx, "text", p.ID, nil))
+		wantDamaged("Remove", invalidText, storetest.Remove(ctx, s, "text", p.ID, nil))
 	}
 
 	for _, column := range []string{"name", "hash", "store", "scopes", "tail", "created"} {

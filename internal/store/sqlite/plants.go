@@ -18,11 +18,9 @@ const (
 	insertRow    = "(?, ?, ?, ?)"
 	insertUnless = " ON CONFLICT DO NOTHING"
 
-	getPlant     = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
-	listPlants   = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
-	countPlants  = "SELECT count(*) FROM plants WHERE store = ?"
-	replacePlant = "UPDATE plants SET name = ?, tag = ? WHERE store = ? AND id = ?"
-	removePlant  = "DELETE FROM plants WHERE store = ? AND id = ?"
+	getPlant    = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
+	listPlants  = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
+	countPlants = "SELECT count(*) FROM plants WHERE store = ?"
 )
 
 // maxRows bounds the rows of one insert. One statement of 64 rows costs a quarter of 64 statements; beyond that,
@@ -61,9 +59,7 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 	for i := range plants {
 		order[i] = &plants[i]
 	}
-	slices.SortFunc(order, func(a, b *plant.Record) int {
-		return cmp.Or(strings.Compare(a.Store, b.Store), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(order, func(a, b *plant.Record) int { return a.Key().Compare(b.Key()) })
 	for rows := range slices.Chunk(order, maxRows) {
 		inserted, err := w.insert(rows...)
 		if err != nil {
@@ -134,7 +130,7 @@ func plantOf(row *sqlite.Stmt) (plant.New, error) {
 }
 
 // Shard implements store.Plants.
-func (s *Store) Shard(*plant.Record) (server, shard int) { return 0, 0 }
+func (s *Store) Shard(plant.Key) (server, shard int) { return 0, 0 }
 
 // Get implements store.Plants. It takes microseconds, so that the end of ctx does not interrupt it: that would need a
 // goroutine.
@@ -196,33 +192,4 @@ func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error
 		n = row.ColumnInt64(0)
 	}
 	return n, nil
-}
-
-// Replace implements store.Plants.
-func (s *Store) Replace(_ context.Context, storeName string, id int64, to plant.Plant, seen *plant.Plant) error {
-	return s.writer.change(storeName, id, seen, func() error {
-		s.writer.countBytes(to)
-		return exec(s.writer.conn, replacePlant, to.Name, to.Tag, storeName, id)
-	})
-}
-
-// Remove implements store.Plants.
-func (s *Store) Remove(_ context.Context, storeName string, id int64, seen *plant.Plant) error {
-	return s.writer.change(storeName, id, seen, func() error {
-		return exec(s.writer.conn, removePlant, storeName, id)
-	})
-}
-
-// change runs do if the plant exists and, where seen is not nil, equals it.
-func (w *writer) change(storeName string, id int64, seen *plant.Plant, do func() error) error {
-	return w.edit(func() error {
-		stored, err := getFrom(w.conn, storeName, id)
-		if err != nil {
-			return err
-		}
-		if seen != nil && !stored.Equal(*seen) {
-			return plant.ErrChanged
-		}
-		return do()
-	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 	"plantstore/internal/testkit/missing"
 	"plantstore/internal/token"
 )
@@ -151,7 +152,7 @@ func testStartOnFullDisk(t *testing.T, prepare func(path string)) {
 		t.Helper()
 		for name, err := range map[string]error{
 			"Check": s.Check(t.Context()), "CreateBatch": create(),
-			"Remove": s.Remove(t.Context(), "main", 1, nil), "AddToken": s.AddToken(t.Context(), token.Token{}),
+			"Remove": storetest.Remove(t.Context(), s, "main", 1, nil), "AddToken": s.AddToken(t.Context(), token.Token{}),
 		} {
 			if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "reading only until 256 KiB are free") {
 				t.Errorf("%s() on a full disk = %v, want %v", name, err, errReadOnly)

@@ -58,8 +58,8 @@ func TestSource(t *testing.T) {
 	_, err := source.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 3, "Oak", "-")})
 	for what, err := range map[string]error{
 		"CreateBatch": err, "AddToken": source.AddToken(t.Context(), tok), "Check": source.Check(t.Context()),
-		"Replace": source.Replace(t.Context(), "main", 1, plant.Plant{}, nil),
-		"Remove":  source.Remove(t.Context(), "main", 1, nil),
+		"Replace": storetest.Replace(t.Context(), source, "main", 1, plant.Plant{}, nil),
+		"Remove":  storetest.Remove(t.Context(), source, "main", 1, nil),
 	} {
 		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "for reading only") {
 			t.Errorf("%s of a source = %v", what, err)

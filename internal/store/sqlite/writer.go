@@ -32,7 +32,6 @@ type writer struct {
 	needsRestart      atomic.Bool  // stop was called
 	observeCheckpoint atomic.Pointer[func(took time.Duration, err error)]
 
-	editLock chan struct{} // contains an element while an edit is in flight
 	lock     chan struct{} // contains an element while a write is in flight; guards the fields below
 	conn     *sqlite.Conn  // nil while the database is open for reading only
 	connect  func() error  // opens conn; see Store.leaveReadOnly
@@ -47,10 +46,7 @@ type writer struct {
 
 const writerCache = "cache_size(-8000)" // KiB: the inner pages of ten million plants take 5,600
 
-const (
-	lockTimeout = 5 * time.Second  // for other writes of this process; busyTimeout is for other processes
-	editTimeout = 10 * time.Second // for the disk, before the outcome of an edit is unknown
-)
+const lockTimeout = 5 * time.Second // for other writes of this process; busyTimeout is for other processes
 
 // prepareWriter returns a writer without a connection: see open.
 func prepareWriter(path string, damage *store.Damage) (*writer, error) {
@@ -62,10 +58,7 @@ func prepareWriter(path string, damage *store.Damage) (*writer, error) {
 	if err != nil {
 		return nil, withoutPath(err)
 	}
-	return &writer{
-		path: path, target: target, file: file, damage: damage,
-		lock: make(chan struct{}, 1), editLock: make(chan struct{}, 1),
-	}, nil
+	return &writer{path: path, target: target, file: file, damage: damage, lock: make(chan struct{}, 1)}, nil
 }
 
 // open opens the connection.
@@ -162,32 +155,8 @@ func (w *writer) tx(do func() error) (err error) {
 	return w.commit(do)
 }
 
-// edit is tx for a caller that waits for the disk at most editTimeout.
-//
-// Each edit is a commit of its own, while creates share one. So edits queue for editLock first, and a batch of
-// creates waits for at most one of them.
-func (w *writer) edit(do func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		// Both lock timeouts together are shorter than editTimeout: an edit that never started is not unknown.
-		if err := acquire(w.editLock, lockTimeout-time.Second); err != nil {
-			done <- err
-			return
-		}
-		defer func() { <-w.editLock }()
-		done <- w.tx(do)
-	}()
-	timeout := time.NewTimer(editTimeout)
-	defer timeout.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timeout.C:
-		return fmt.Errorf("%w: the disk did not confirm in time", store.ErrUnknown)
-	}
-}
-
-// acquire takes a lock, or returns store.ErrBusy.
+// acquire takes a lock, or returns store.ErrBusy. Callers get the lock in the order in which they wait for it, so that
+// creates and edits, each of which have one batch in flight at most, take turns.
 func acquire(lock chan struct{}, timeout time.Duration) error {
 	select {
 	case lock <- struct{}{}:

@@ -14,6 +14,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/store/storetest"
 )
 
 func newWriter(t *testing.T) *writer {
@@ -222,43 +223,33 @@ func TestFailedRollback(t *testing.T) {
 	wantFailure(t, w, w.lastFailure(), store.ErrUnavailable, "a rollback failed", true)
 }
 
-// An edit that never starts is busy, one that the disk does not confirm is unknown.
-func TestEditTimeouts(t *testing.T) {
+// A write that never starts is busy.
+func TestLockTimeout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants.db")
 	if err := createFile(path); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := openWriter(t, path)
-		edit := func(do func() error, want error, after time.Duration) {
+		write := func(want error, after time.Duration) {
 			t.Helper()
 			start := time.Now()
-			if err := w.edit(do); !errors.Is(err, want) || time.Since(start) != after {
-				t.Errorf("edit() = %v after %v, want %v after %v", err, time.Since(start), want, after)
+			if err := w.addPlant(1, "x"); !errors.Is(err, want) || time.Since(start) != after {
+				t.Errorf("a write = %v after %v, want %v after %v", err, time.Since(start), want, after)
 			}
 		}
-		nothing := func() error { return nil }
-		edit(nothing, nil, 0)
 		w.lock <- struct{}{}
-		edit(nothing, store.ErrBusy, lockTimeout)
-		<-w.lock
-		w.editLock <- struct{}{}
-		edit(nothing, store.ErrBusy, lockTimeout-time.Second)
-		<-w.editLock
-		edit(func() error { time.Sleep(time.Minute); return nil }, store.ErrUnknown, editTimeout)
-		time.Sleep(time.Hour)
-		edit(nothing, nil, 0)
-		w.editLock <- struct{}{}
-		time.AfterFunc(time.Second, func() { <-w.editLock })
-		edit(nothing, nil, time.Second)
+		write(store.ErrBusy, lockTimeout)
+		time.AfterFunc(time.Second, func() { <-w.lock })
+		write(nil, time.Second)
 		if err := w.close(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// However many edits wait, a create waits for one of them: the others find its plant.
-func TestCreateWaitsForOneEdit(t *testing.T) {
+// However many batches of edits follow one another, a create waits for one of them: the others find its plant.
+func TestCreateWaitsForOneBatchOfEdits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants.db")
 	if err := createFile(path); err != nil {
 		t.Fatal(err)
@@ -266,12 +257,21 @@ func TestCreateWaitsForOneEdit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := openWriter(t, path)
 		s := &Store{writer: w}
-		const editors = 40
-		edits := make(chan error, editors)
+		const batches = 40
+		before := make(chan int, 1)
 		w.lock <- struct{}{}
-		for range editors {
-			go func() { edits <- s.Replace(t.Context(), "main", 1, plant.Plant{Name: "y"}, nil) }()
-		}
+		go func() { // as a Committer does
+			n := 0
+			for range batches {
+				err := storetest.Replace(t.Context(), s, "main", 1, plant.Plant{Name: "y"}, nil)
+				if errors.Is(err, plant.ErrNotFound) {
+					n++
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+			before <- n
+		}()
 		synctest.Wait()
 		created := make(chan error, 1)
 		go func() {
@@ -280,19 +280,46 @@ func TestCreateWaitsForOneEdit(t *testing.T) {
 		}()
 		synctest.Wait()
 		<-w.lock
-		before := 0
-		for range editors {
-			if err := <-edits; errors.Is(err, plant.ErrNotFound) {
-				before++
-			} else if err != nil {
-				t.Error(err)
-			}
+		if n := <-before; n != 1 {
+			t.Errorf("%d of %d batches of edits preceded the create, want 1", n, batches)
 		}
 		if err := errors.Join(<-created, w.close()); err != nil {
 			t.Error(err)
 		}
-		if before != 1 {
-			t.Errorf("%d of %d edits preceded the create, want 1", before, editors)
-		}
 	})
+}
+
+// A batch of edits that can't be made writes nothing. One that can is one commit.
+func TestEditsShareACommit(t *testing.T) {
+	w := newWriter(t)
+	s := &Store{writer: w}
+	edits := make([]plant.Edit, 100)
+	for i := range edits {
+		edits[i] = plant.Edit{Key: plant.Key{Store: "main", ID: int64(i)}}
+	}
+	pages := func() int64 {
+		t.Helper()
+		wal, err := os.Stat(w.path + walSuffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wal.Size() / pageSize
+	}
+	before := pages()
+	if outcomes, err := s.EditBatch(t.Context(), edits); err != nil || outcomes[0] != plant.Absent {
+		t.Fatalf("EditBatch() of absent plants = %v, %v", outcomes, err)
+	}
+	if after := pages(); after != before {
+		t.Errorf("%d pages are written for edits that can't be made", after-before)
+	}
+	for i := range edits {
+		w.mustAdd(t, int64(i), "x")
+	}
+	before = pages()
+	if outcomes, err := s.EditBatch(t.Context(), edits); err != nil || outcomes[99] != plant.Removed {
+		t.Fatalf("EditBatch() = %v, %v", outcomes, err)
+	}
+	if after := pages(); after-before > 20 {
+		t.Errorf("%d pages are written for 100 edits, which one commit does not need", after-before)
+	}
 }

@@ -2,6 +2,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,6 +40,9 @@ func Run(t *testing.T, open Open) {
 		{"list of large plants ends early", testListLarge},
 		{"replace", testReplace},
 		{"remove", testRemove},
+		{"a batch of edits", testEditBatch},
+		{"a plant twice in a batch of edits", testEditTwice},
+		{"batches of edits of every size", testEditSizes},
 		{"concurrent edits", testConcurrentEdits},
 		{"tokens", testTokens},
 		{"tokens in order", testTokenOrder},
@@ -61,6 +65,29 @@ func Record(store string, id int64, name, tag string) plant.Record {
 		r.Tag = &tag
 	}
 	return r
+}
+
+// Editor makes batches of edits, as store.Plants does.
+type Editor interface {
+	EditBatch(ctx context.Context, edits []plant.Edit) ([]plant.Outcome, error)
+}
+
+// Replace makes a batch of one edit and returns the error of its outcome.
+func Replace(ctx context.Context, s Editor, name string, id int64, to plant.Plant, seen *plant.Plant) error {
+	return edit(ctx, s, plant.Edit{Key: plant.Key{Store: name, ID: id}, To: &to, Seen: seen})
+}
+
+// Remove is Replace for an edit that removes a plant.
+func Remove(ctx context.Context, s Editor, name string, id int64, seen *plant.Plant) error {
+	return edit(ctx, s, plant.Edit{Key: plant.Key{Store: name, ID: id}, Seen: seen})
+}
+
+func edit(ctx context.Context, s Editor, e plant.Edit) error {
+	outcomes, err := s.EditBatch(ctx, []plant.Edit{e})
+	if err != nil {
+		return err
+	}
+	return outcomes[0].Err()
 }
 
 func opened(t *testing.T, open Open) store.Store {
@@ -126,11 +153,11 @@ func testStores(t *testing.T, open Open) {
 	wantStored(t, s, Record("b", 1, "B", "-"))
 	_, err := s.Get(t.Context(), "c", 1)
 	wantError(t, "Get of another store", err, plant.ErrNotFound)
-	if err := s.Remove(t.Context(), "a", 1, nil); err != nil {
+	if err := Remove(t.Context(), s, "a", 1, nil); err != nil {
 		t.Error(err)
 	}
 	wantStored(t, s, Record("b", 1, "B", "-"))
-	wantError(t, "Replace in another store", s.Replace(t.Context(), "a", 1, plant.Plant{}, nil), plant.ErrNotFound)
+	wantError(t, "Replace in another store", Replace(t.Context(), s, "a", 1, plant.Plant{}, nil), plant.ErrNotFound)
 	for store, want := range map[string]int64{"a": 0, "b": 1, "c": 0} {
 		page, err := s.List(t.Context(), store, nil, 10)
 		if err != nil || int64(len(page)) != want {
@@ -161,7 +188,7 @@ func testStoreNames(t *testing.T, open Open) {
 	create(t, s, all...)
 	check(names...)
 	for id := range int64(3) {
-		if err := s.Remove(t.Context(), "a", id-3, nil); err != nil {
+		if err := Remove(t.Context(), s, "a", id-3, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/testkit/proxy"
+)
+
+// rename returns an edit of a plant that record has created.
+func rename(id int, name string, seen bool) plant.Edit {
+	r := record(id)
+	e := plant.Edit{Key: r.Key(), To: &plant.Plant{Name: name}}
+	if seen {
+		e.Seen = &r.Plant
+	}
+	return e
+}
+
+// If one statement of a batch of edits fails, none is made, and the connection can be used again.
+func TestEditsAreAtomic(t *testing.T) {
+	t.Parallel()
+	for name, database := range map[string]func(*testing.T) string{
+		"one server": func(t *testing.T) string { return pgtest.Database(t) },
+		"Citus":      func(t *testing.T) string { return distributed(t, "store") },
+		"a pooler": func(t *testing.T) string {
+			return pgtest.StartPooler(t, pgtest.Shared(t), "transaction").URL(databaseOf(t, pgtest.Database(t)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := openStore(t, database(t))
+			create(t, s, record(1), record(2), record(3))
+			const addCheck = "ALTER TABLE plants ADD CONSTRAINT valid CHECK (name <> 'invalid')"
+			if _, err := s.pool.Exec(t.Context(), addCheck); err != nil {
+				t.Fatal(err)
+			}
+			conns := s.pool.Stat().NewConnsCount()
+			for _, seen := range []bool{false, true} {
+				batch := []plant.Edit{rename(1, "new", seen), rename(2, "invalid", seen), rename(3, "new", seen)}
+				if outcomes, err := s.EditBatch(t.Context(), batch); err == nil || errors.Is(err, store.ErrUnknown) {
+					t.Errorf("EditBatch() with an invalid edit = %v, %v, want an error that is not %v",
+						outcomes, err, store.ErrUnknown)
+				}
+				for id := 1; id <= 3; id++ {
+					wantStored(t, s, record(id))
+				}
+			}
+			outcomes, err := s.EditBatch(t.Context(), []plant.Edit{rename(1, "new", true), rename(3, "new", false)})
+			wantOutcomes(t, outcomes, err, plant.Replaced, plant.Replaced)
+			if n := s.pool.Stat().NewConnsCount() - conns; n > 1 {
+				t.Errorf("%d new connections after failed edits, want 1 at most", n)
+			}
+		})
+	}
+}
+
+// A batch of edits whose reply is lost, or cut off at any point, has an unknown outcome and is not repeated.
+func TestConnectionLostDuringEdits(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []int{0, 1, 10, 40, 80, -readyForQueryLen, -1} {
+		s, p := openBehindProxy(t)
+		create(t, s, record(1), record(2))
+		edits := []plant.Edit{rename(1, "a", true), rename(2, "b", false), rename(9, "c", true)}
+		if _, err := s.EditBatch(t.Context(), edits); err != nil { // prepares the statements
+			t.Fatal(err)
+		}
+		edits[0].Seen, edits[0].To, edits[1].To = edits[0].To, &plant.Plant{Name: "d"}, &plant.Plant{Name: "d"}
+		p.Set(proxy.Once(proxy.Replies, func(c *proxy.Chunk) ([]byte, bool) {
+			if keep < 0 {
+				return c.Data[:len(c.Data)+keep], false
+			}
+			return c.Data[:keep], false
+		}))
+		outcomes, err := s.EditBatch(t.Context(), edits)
+		if !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("EditBatch() with %d bytes of the reply = %v, %v, want %v", keep, outcomes, err, store.ErrUnknown)
+		}
+		if now, err := s.Get(t.Context(), "main", 1); err != nil || now.Name != "d" {
+			t.Errorf("EditBatch() has changed nothing: nothing was tested: %v, %v", now, err)
+		}
+	}
+}
+
+// An edit that waits for another transaction, which removes or changes its plant, gets the outcome of what that leaves.
+func TestEditWaitsForAnother(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string]plant.Outcome{
+		"DELETE FROM plants WHERE id = 1":                    plant.Absent,
+		"UPDATE plants SET name = 'different' WHERE id = 1":  plant.Changed,
+		"UPDATE plants SET name = upper(name) WHERE id = 99": plant.Replaced,
+	} {
+		s := openStore(t, pgtest.Database(t))
+		create(t, s, record(1), record(2))
+		other := beginTx(t, s)
+		if _, err := other.Exec(t.Context(), "SELECT FROM plants WHERE id = 1 FOR UPDATE; "+sql); err != nil {
+			t.Fatal(err)
+		}
+		edited := make(chan struct{})
+		go func() {
+			defer close(edited)
+			outcomes, err := s.EditBatch(context.Background(), []plant.Edit{rename(1, "new", true), rename(2, "new", true)})
+			wantOutcomes(t, outcomes, err, want, plant.Replaced)
+		}()
+		waitForLock(t, s.pool.Config().ConnConfig.Database)
+		if err := other.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-edited
+	}
+}
