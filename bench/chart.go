@@ -34,7 +34,7 @@ const chartStyle = `text { font-family: system-ui, -apple-system, "Segoe UI", Ro
 func chart(res result) []byte {
 	var rows []line
 	var most float64
-	for _, key := range []string{"none", "ours", "single", "pocketbase", "pocketbase-quiet", "postgres", "pgbench"} {
+	for _, key := range []string{"bare", "none", "ours", "single", "pocketbase", "pocketbase-quiet", "postgres", "pgbench"} {
 		if l := res.find(key); len(l.Rounds) > 0 {
 			rows = append(rows, l)
 			most = max(most, l.Median.Rate)
@@ -48,7 +48,7 @@ func chart(res result) []byte {
 	fmt.Fprintf(&b, `<text id="title" class="title" x="16" y="34">Creates per second, 64 connections, %s</text>`+"\n",
 		plural(res.Machine.Cores, "core"))
 	b.WriteString(`<text id="note" class="small" x="16" y="58">On disk before the response is sent, except: ` +
-		`(a) stores nothing, (c) may lose the latest, (d) is SQL without HTTP.</text>` + "\n")
+		`(a) and (g) store nothing, (c) may lose the latest, (d) is SQL without HTTP.</text>` + "\n")
 	for i, l := range rows {
 		class, y := "other", barsTop+i*barStep
 		if strings.HasPrefix(l.Title, "Plant Store") {

@@ -37,6 +37,8 @@ func (b *bench) contender(r *row) (*contender, error) {
 		return b.postgres.contender(b.ctx, b.bin("plantstore"))
 	case citus:
 		return b.cluster.contender(b.ctx, b.bin("plantstore"), r), nil
+	case bare:
+		return b.bare(), nil
 	}
 	db, err := b.database(r.full)
 	if err != nil {
@@ -65,6 +67,16 @@ func (b *bench) contender(r *row) (*contender, error) {
 		c.args = append(c.args, "--kind", "product", "--slower", r.slower.String())
 	}
 	return c, nil
+}
+
+// bare prepares the handler without a store, which accepts one token.
+func (b *bench) bare() *contender {
+	const token = "plant_0123456789abcdefghijklmnopqrstuvwxyz" // as long as one of the product
+	return &contender{
+		program: b.bin("variant"), args: []string{"--kind", "bare", "--token", token},
+		path: "/plants", idName: "id", token: token, clean: func() {},
+		verify: func(context.Context, measure.Report) error { return nil },
+	}
 }
 
 func serveArgs(db string) []string {

@@ -28,6 +28,7 @@ type kind int
 const (
 	product kind = iota
 	noStore
+	bare
 	single
 	slow
 	pocketBase
@@ -60,6 +61,7 @@ func coreRows() []*row {
 	rows := []*row{
 		{Key: "ours", Title: "Plant Store", Base: "none", kind: product},
 		{Key: "none", Title: "(a) our HTTP stack, nothing stored", Base: "none", kind: noStore},
+		{Key: "bare", Title: "(g) bare net/http handler, nothing stored", Base: "none", kind: bare},
 		{Key: "single", Title: "(b) one transaction for each request", Base: "none", kind: single},
 		{Key: "pocketbase", Title: "(c) PocketBase, synchronous=NORMAL", Base: "none", kind: pocketBase},
 		{Key: "pocketbase-quiet", Title: "(c) PocketBase without its request log", Base: "none", kind: pocketBaseQuiet},

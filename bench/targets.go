@@ -17,6 +17,7 @@ func targets(res result) []target {
 	at1024 := res.find("conns-1024").Median
 	return []target{
 		atLeast("rate to (a), nothing stored (0.80 is the aim)", 0.70, res.ratio("ours", "none", rateOfSample)),
+		atLeast("rate to (g), bare net/http handler", 0.80, res.ratio("ours", "bare", rateOfSample)),
 		atLeast("rate to (b), one transaction for each request", 4.5, res.ratio("ours", "single", rateOfSample)),
 		atLeast("rate to (c), PocketBase with its defaults", 10, res.ratio("ours", "pocketbase", rateOfSample)),
 		atLeast("rate on PostgreSQL to (d), pgbench", 1.3, res.ratio("postgres", "pgbench", rateOfSample)),

@@ -1,5 +1,5 @@
-// Command variant serves the product's HTTP stack without its group commit, for
-// comparison, or the product with slower commits or under a profiler.
+// Command variant serves the product's HTTP stack without its group commit, or net/http without most of that stack, for
+// comparison; or the product with slower commits or under a profiler.
 package main
 
 import (
@@ -29,32 +29,31 @@ import (
 	"plantstore/internal/token"
 )
 
+// Settings of the product.
 const (
-	maxBody = 64 << 10
-	timeout = 30 * time.Second
+	maxBody   = 64 << 10
+	timeout   = 30 * time.Second
+	gcPercent = 400
 )
 
 func main() {
 	kind := flag.String("kind", "product",
-		"none: store nothing; single: one transaction for each request; product: group commit")
+		"none: store nothing; single: one transaction for each request; product: group commit; "+
+			"bare: store nothing, and do no more than net/http needs")
+	token := flag.String("token", "", "the bearer token that --kind bare accepts")
 	db := flag.String("db", "plantstore.db", "the database: a file, or a postgres:// URL")
 	slower := flag.Duration("slower", 0, "delay of every commit of the product")
 	profile := flag.String("cpuprofile", "", "file for a CPU profile of the whole run")
 	flag.Parse()
-	if err := run(*kind, *db, *slower, *profile); err != nil {
+	if err := run(*kind, *token, *db, *slower, *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "variant:", err)
 		os.Exit(1)
 	}
 }
 
-func run(kind, db string, slower time.Duration, profile string) (err error) {
+func run(kind, token, db string, slower time.Duration, profile string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	st, err := open(ctx, db)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
 	if profile != "" {
 		f, err := os.Create(profile)
 		if err != nil {
@@ -66,6 +65,14 @@ func run(kind, db string, slower time.Duration, profile string) (err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	if kind == "bare" {
+		return serveBare(ctx, token)
+	}
+	st, err := open(ctx, db)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
 	log := telemetry.NewLogger(os.Stderr)
 	switch kind {
 	case "none":
@@ -87,7 +94,7 @@ func serve(ctx context.Context, create creator, st store.Store, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	debug.SetGCPercent(400) // as in the product
+	debug.SetGCPercent(gcPercent)
 	conns := netlimit.New(l, netlimit.Config{
 		Max: netlimit.DefaultMax(machine.Read()), Log: log.Info, Refusal: httpapi.Refusal,
 		ErrorResponse: func(int, net.Addr) []byte { return nil },
