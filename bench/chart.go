@@ -34,7 +34,8 @@ const chartStyle = `text { font-family: system-ui, -apple-system, "Segoe UI", Ro
 func chart(res result) []byte {
 	var rows []line
 	var most float64
-	for _, key := range []string{"bare", "none", "ours", "single", "pocketbase", "pocketbase-quiet", "postgres", "pgbench"} {
+	keys := []string{"bare", "none", "ours", "single", "pocketbase", "pocketbase-quiet", "postgres", "pgbench"}
+	for _, key := range keys {
 		if l := res.find(key); len(l.Rounds) > 0 {
 			rows = append(rows, l)
 			most = max(most, l.Median.Rate)

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
-
-	"plantstore/internal/testkit/measure"
 )
 
 type state uint8
@@ -29,10 +27,16 @@ type client struct {
 	fd      int
 	arrival time.Time
 	since   time.Time // it was not yet idle then
+	creator bool      // it creates beside the measured clients
 
-	response []byte // the head, and the whole response unless its status is 200
-	status   int    // 0 until the head is complete
-	rest     int    // bytes of the response that have not arrived
+	op *operation // of the last request
+	id int64      // of its plant
+
+	response []byte // the first bytes, up to maxKept
+	received int    // bytes
+	status   int    // 0 until the head is complete, as are the two below
+	length   int    // of head and body together
+	body     int    // of the body
 }
 
 // rest is a refused client that waits before it sends again.
@@ -87,7 +91,7 @@ func (d *driver) dial(i int) {
 	}
 	c.fd, c.state = fd, connecting
 	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
-	if len(d.request) > 16<<10 { // the socket must accept a whole request at once
+	if len(d.creates.request.text) > 16<<10 { // the socket must accept a whole request at once
 		syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, 256<<10)
 	}
 	if err := syscall.Connect(fd, &d.to); err != nil && !errors.Is(err, syscall.EINPROGRESS) {
@@ -119,14 +123,22 @@ func (d *driver) abandon(now time.Time) {
 
 func (d *driver) send(i int) {
 	c := &d.clients[i]
-	strconv.AppendInt(d.request[:d.idAt], measure.ID(d.first+d.report.Sent, d.scattered), 10)
+	d.next(c)
+	c.op.request.set(c.id)
+	text := c.op.request.text
 	c.state = waiting
-	n, err := syscall.Write(c.fd, d.request)
-	if err != nil || n != len(d.request) {
-		d.fail(&d.report.Broken, i, fmt.Sprintf("sent %d of %d bytes: %v", n, len(d.request), err))
+	n, err := syscall.Write(c.fd, text)
+	if err != nil || n != len(text) {
+		d.fail(&d.report.Broken, i, fmt.Sprintf("sent %d of %d bytes: %v", n, len(text), err))
 		return
 	}
 	d.report.Sent++
+	switch {
+	case c.op == d.creates:
+		d.created++
+	case d.method != http.MethodGet:
+		d.edited++
+	}
 }
 
 // event reads what has arrived. A client that has its response sends again at once if there is no rate.
@@ -162,23 +174,24 @@ func (d *driver) event(i int) {
 
 // read adds received bytes and reports whether they complete the response.
 func (c *client) read(b []byte) (bool, error) {
+	c.received += len(b)
+	c.response = append(c.response, b[:min(len(b), maxKept-len(c.response))]...)
 	if c.status == 0 {
-		c.response = append(c.response, b...)
 		h, complete, err := parseHead(c.response)
-		if err != nil || !complete {
+		switch {
+		case err != nil:
 			return false, err
+		case !complete && len(c.response) == maxKept:
+			return false, fmt.Errorf("a head of more than %d bytes", maxKept)
+		case !complete:
+			return false, nil
 		}
-		c.status, c.rest = h.status, h.length-len(c.response)
-	} else {
-		if c.status != 200 {
-			c.response = append(c.response, b...)
-		}
-		c.rest -= len(b)
+		c.status, c.length, c.body = h.status, h.length, h.body
 	}
-	if c.rest < 0 {
+	if c.received > c.length {
 		return false, errors.New("more bytes than one response")
 	}
-	return c.rest == 0, nil
+	return c.received == c.length, nil
 }
 
 // responded evaluates a complete response. It reports whether the next request was sent.
@@ -187,11 +200,12 @@ func (d *driver) responded(i int) bool {
 	now := time.Now()
 	refused := false
 	switch {
-	case c.status == 200:
-		d.report.OK++
-		if d.phase == measuring {
-			d.times.Record(now.Sub(c.arrival))
+	case c.status == c.op.status:
+		if problem := c.op.problem(c); problem != "" {
+			d.fail(&d.report.Wrong, i, problem)
+			return false
 		}
+		d.completed(c, now)
 	case isRefusal(c.response):
 		refused = true
 		reason := ""
@@ -205,7 +219,7 @@ func (d *driver) responded(i int) bool {
 		return false
 	}
 	closes := d.once || bytes.Contains(c.response, []byte("\r\nConnection: close\r\n"))
-	c.response, c.status = c.response[:0], 0
+	c.response, c.status, c.received = c.response[:0], 0, 0
 	c.state, c.since = idle, d.polled
 	if closes {
 		d.close(i)
@@ -216,7 +230,7 @@ func (d *driver) responded(i int) bool {
 		}
 		return false
 	}
-	if d.rate > 0 || d.phase == ending {
+	if d.rate > 0 || d.phase == ending || d.exhausted() {
 		d.free = append(d.free, i)
 		return false
 	}
@@ -224,6 +238,22 @@ func (d *driver) responded(i int) bool {
 	c.arrival = now
 	d.send(i)
 	return true
+}
+
+// completed counts a response that is as it must be.
+func (d *driver) completed(c *client, now time.Time) {
+	d.report.OK++
+	if c.op == d.creates {
+		d.report.Created++
+	}
+	switch {
+	case d.phase != measuring:
+	case c.creator:
+		d.report.Beside++
+	default:
+		d.times.Record(now.Sub(c.arrival))
+		d.report.Body += int64(c.body)
+	}
 }
 
 // isRefusal reports whether a response is the one that the server must send when it is overloaded.
@@ -253,5 +283,5 @@ func (d *driver) fail(counter *int, i int, reason string) {
 func (d *driver) close(i int) {
 	c := &d.clients[i]
 	syscall.Close(c.fd)
-	c.fd, c.state, c.response, c.status = -1, unconnected, c.response[:0], 0
+	c.fd, c.state, c.response, c.status, c.received = -1, unconnected, c.response[:0], 0, 0
 }

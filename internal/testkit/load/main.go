@@ -1,6 +1,10 @@
 //go:build linux
 
-// Command load sends creates to a server and prints a [measure.Report].
+// Command load sends requests to a server and prints a [measure.Report].
+//
+// By default they are creates. With a method they are reads or edits of plants that are stored already: gets choose
+// them at random, edits take one after the other and end with the last. Creates can be mixed in, or run beside them on
+// connections of their own.
 //
 // Without a rate each client sends its next request as soon as it has received the response to the
 // last one. With a rate, requests arrive by the clock, whether or not the server has responded to
@@ -9,7 +13,7 @@
 // that Retry-After asks for, and up to another one.
 //
 // It shares the machine with the server, so it is cheap: one thread, epoll, one request that is
-// patched rather than built, a response of which only status and length are read.
+// patched rather than built, a response of which only status, length and the id are read.
 package main
 
 import (
@@ -28,8 +32,12 @@ import (
 
 type options struct {
 	address, path, idName, name, token string
+	method, target, expect             string // of requests other than creates
 
+	stored       int64 // plants that these requests use
 	clients      int
+	creators     int
+	createShare  float64
 	rate         float64 // arrivals per second; 0 means that each client sends when it has its response
 	warm, window time.Duration
 	first        int64
@@ -44,15 +52,22 @@ func main() {
 	debug.SetGCPercent(-1) // hardly anything is allocated after the start
 	var o options
 	flag.StringVar(&o.address, "address", "", "host and port of the server")
-	flag.StringVar(&o.path, "path", "/plants", "path to POST to")
+	flag.StringVar(&o.path, "path", "/plants", "path of creates")
 	flag.StringVar(&o.idName, "id-name", "id", "JSON member that contains the id")
 	flag.StringVar(&o.token, "token", "", "bearer token")
+	flag.StringVar(&o.method, "method", "", "GET, PUT or DELETE: read or edit stored plants; default: create")
+	flag.StringVar(&o.target, "target", "/plants/{id}",
+		"path of these requests; {id}, {below} and {record} stand for the id, the one below it and its last 15 digits")
+	flag.StringVar(&o.expect, "expect", "", "text that the responses to these requests must start with or contain early")
+	flag.Int64Var(&o.stored, "stored", 0, "plants that are stored: those of the first sequence numbers, ascending")
+	flag.IntVar(&o.creators, "creators", 0, "more clients, which only create; their times are not measured")
+	flag.Float64Var(&o.createShare, "create-share", 0, "share of creates among the requests of the other clients")
 	nameBytes := flag.Int("name-bytes", 10, "length of a name")
 	flag.IntVar(&o.clients, "clients", 64, "clients, with a connection each")
 	flag.Float64Var(&o.rate, "rate", 0, "arrivals per second; 0: each client sends when it has its response")
 	flag.DurationVar(&o.warm, "warm", 0, "time before the measured window")
 	flag.DurationVar(&o.window, "window", time.Second, "length of the measured window")
-	flag.Int64Var(&o.first, "first", 0, "first sequence number")
+	flag.Int64Var(&o.first, "first", 0, "first sequence number of creates and edits")
 	flag.BoolVar(&o.scattered, "scattered", false, "send ids in random order")
 	flag.BoolVar(&o.rotate, "rotate", false, "use all clients in rotation, so that all connect soon")
 	flag.BoolVar(&o.stubborn, "stubborn", false, "ignore Retry-After")

@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 )
 
 // head is the part of a response's head that is needed.
 type head struct {
 	status int
 	length int // of head and body together
+	body   int // of the body
 }
 
 var errNoLength = errors.New("a response without Content-Length")
@@ -35,6 +37,10 @@ func parseHead(b []byte) (h head, complete bool, err error) {
 	if h.status, err = digits(b[at : at+3]); err != nil {
 		return h, false, err
 	}
+	if h.status == http.StatusNoContent {
+		h.length = end + len(endOfHead)
+		return h, true, nil
+	}
 	for rest := b[at:end]; ; {
 		i := bytes.Index(rest, newline)
 		if i < 0 {
@@ -43,8 +49,8 @@ func parseHead(b []byte) (h head, complete bool, err error) {
 		rest = rest[i+len(newline):]
 		if len(rest) > len(lengthIs) && (rest[0]|0x20) == 'c' && bytes.EqualFold(rest[:len(lengthIs)], lengthIs) {
 			value, _, _ := bytes.Cut(rest[len(lengthIs):], newline)
-			n, err := digits(bytes.TrimSpace(value))
-			h.length = end + len(endOfHead) + n
+			h.body, err = digits(bytes.TrimSpace(value))
+			h.length = end + len(endOfHead) + h.body
 			return h, err == nil, err
 		}
 	}

@@ -5,6 +5,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"os"
 	"syscall"
@@ -14,9 +16,9 @@ import (
 )
 
 const (
-	zeros          = "0000000000000000" // placeholder of the id in the request
 	connectTimeout = time.Second
 	lastTimeout    = 15 * time.Second       // for responses after the window
+	maxKept        = 4 << 10                // bytes of a response that are kept; the head must fit
 	stale          = 500 * time.Millisecond // the server may close a connection that was idle for twice as long
 )
 
@@ -33,8 +35,11 @@ type driver struct {
 	report  measure.Report
 	times   measure.Histogram
 	to      syscall.SockaddrInet4
-	request []byte
-	idAt    int // offset of the id in the request
+	creates *operation
+	others  *operation // nil if there are only creates
+	random  *rand.Rand
+	created int64 // creates sent
+	edited  int64 // edits sent
 	epoll   int
 	buffer  []byte
 
@@ -52,8 +57,12 @@ type driver struct {
 }
 
 func run(o options) (measure.Report, error) {
-	d := &driver{options: o, report: measure.Report{First: o.first}, buffer: make([]byte, 64<<10)}
-	d.request, d.idAt = template(o)
+	d := &driver{options: o, report: measure.Report{First: o.first}, buffer: make([]byte, 64<<10), creates: creates(o)}
+	d.random = rand.New(rand.NewPCG(uint64(o.first), 1))
+	var err error
+	if d.others, err = others(o); err != nil {
+		return d.report, err
+	}
 	to, err := netip.ParseAddrPort(o.address)
 	if err != nil {
 		return d.report, err
@@ -62,22 +71,29 @@ func run(o options) (measure.Report, error) {
 	if d.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
 		return d.report, err
 	}
-	d.clients = make([]client, o.clients)
+	d.clients = make([]client, o.clients+o.creators)
 	for i := range d.clients {
 		d.free = append(d.free, i)
-		d.clients[i] = client{fd: -1, response: make([]byte, 0, 4096)}
+		d.clients[i] = client{fd: -1, response: make([]byte, 0, maxKept), creator: i >= o.clients}
 	}
 	err = d.drive()
 	return d.report, err
 }
 
-// template returns a whole request and the offset of its id.
-func template(o options) ([]byte, int) {
-	body := fmt.Sprintf(`{"%s":%s,"name":"%s","tag":"%s"}`, o.idName, zeros, o.name, measure.Tag)
-	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", o.path, o.address, o.token, len(body))
-	return []byte(head + body), len(head) + len(o.idName) + len(`{"":`)
+// next chooses the next request of a client.
+func (d *driver) next(c *client) {
+	switch {
+	case d.others == nil || c.creator || d.createShare > 0 && d.random.Float64() < d.createShare:
+		c.op, c.id = d.creates, measure.ID(d.first+d.created, d.scattered)
+	case d.method == http.MethodGet:
+		c.op, c.id = d.others, measure.ID(d.random.Int64N(d.stored), false)
+	default:
+		c.op, c.id = d.others, measure.ID(d.first+d.edited, false)
+	}
 }
+
+// exhausted reports whether every stored plant was edited. The window ends then.
+func (d *driver) exhausted() bool { return d.edited > 0 && d.first+d.edited >= d.stored }
 
 // drive sends until the window is over and then waits for the last responses.
 func (d *driver) drive() error {
@@ -90,7 +106,7 @@ func (d *driver) drive() error {
 		switch {
 		case d.phase == ending && inFlight == 0:
 			return nil
-		case now.Before(end):
+		case now.Before(end) && (d.phase == ending || !d.exhausted()):
 		case d.phase == warming:
 			d.startWindow()
 			end = d.begin.Add(d.window)
@@ -101,7 +117,7 @@ func (d *driver) drive() error {
 			d.count(&d.report.Late, inFlight, fmt.Sprintf("no response within %v", lastTimeout))
 			return nil
 		}
-		if d.phase != ending {
+		if d.phase != ending && !d.exhausted() {
 			d.arrive(start, now)
 		}
 		d.abandon(now)
@@ -138,7 +154,9 @@ func (d *driver) receive(events []syscall.EpollEvent, end time.Time) error {
 
 func (d *driver) startWindow() {
 	r := &d.report
-	*r = measure.Report{First: r.First, Sent: r.Sent, OK: r.OK, Bad: r.Bad, Reason: r.Reason, Arrivals: r.Arrivals}
+	*r = measure.Report{
+		First: r.First, Sent: r.Sent, OK: r.OK, Created: r.Created, Bad: r.Bad, Reason: r.Reason, Arrivals: r.Arrivals,
+	}
 	d.before = d.usage()
 	d.cpu, d.busy = ownCPU(), measure.Busy()
 	d.phase, d.begin = measuring, time.Now()
@@ -152,8 +170,13 @@ func (d *driver) endWindow() {
 	r.Count = d.times.Count()
 	r.P50, r.P99, r.P999 = d.times.Quantile(0.5), d.times.Quantile(0.99), d.times.Quantile(0.999)
 	r.Max = d.times.Max()
+	for _, c := range d.clients { // a request that takes long is most likely to be in flight at the end
+		if c.state == waiting && !c.creator {
+			r.Max = max(r.Max, time.Since(c.arrival))
+		}
+	}
 	own, others := ownCPU()-d.cpu, measure.Busy()-d.busy
-	r.LoadCPU = own / time.Duration(max(1, r.Count))
+	r.LoadCPU = own / time.Duration(max(1, r.Count+r.Beside))
 	for i, after := range d.usage() {
 		after.CPU -= d.before[i].CPU
 		after.Bytes -= d.before[i].Bytes

@@ -10,9 +10,10 @@ import (
 // Report is what the load process prints at the end.
 type Report struct {
 	// Of the whole run, including the time before the window.
-	First    int64  // first sequence number; the requests used First to First+Sent-1
+	First    int64  // first sequence number; creates or edits alone use First to First+Sent-1
 	Sent     int64  // requests
-	OK       int64  // of these, responses with status 200
+	OK       int64  // of these, those with the expected response: status 200, or 204 for a remove
+	Created  int64  // of these, creates
 	Bad      int64  // failures of any kind below
 	Reason   string // of the first failure
 	Arrivals int
@@ -23,14 +24,16 @@ type Report struct {
 	Unsent      int             // arrivals for which no client was free
 	Unconnected int             // connections that were not established in a second
 	Broken      int             // requests without a response
-	Wrong       int             // responses that are neither 200 nor a refusal
+	Wrong       int             // responses that are neither as in OK nor a refusal
 	Late        int             // requests without a response at the end
 
 	// Of the window.
 	Seconds             float64
-	Count               int64 // responses with status 200
+	Count               int64 // responses as in OK, without those of Beside
+	Beside              int64 // creates of clients that only create
+	Body                int64 // bytes of the bodies of the counted responses
 	P50, P99, P999, Max time.Duration
-	LoadCPU             time.Duration // of the load process itself, for each create
+	LoadCPU             time.Duration // of the load process itself, for each request
 	Others              float64       // cores used by all other processes of the machine
 	Server              []Used        // by each process asked for
 }
@@ -68,6 +71,9 @@ func ID(sequence int64, scattered bool) int64 {
 
 // Name returns the name of every plant of a run, of the given length.
 func Name(bytes int) string { return strings.Repeat("Monstera d", bytes/10+1)[:bytes] }
+
+// Renamed returns a name of the same length that differs from every name that Name returns.
+func Renamed(name string) string { return "P" + name[1:] }
 
 // Tag is the tag of every plant.
 const Tag = "climber"
