@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,29 +29,21 @@ type cluster struct {
 type citusDB struct{ name, token string }
 
 // onCitus runs the rows that need a cluster, or marks them as skipped.
-func (b *bench) onCitus(rows []*row, rounds int) error {
+func (b *bench) onCitus(part section) error {
 	b.progress.say("%d/%d starting Citus", b.done, b.planned)
 	c := &cluster{dbs: map[string]citusDB{}}
 	b.cluster = c
 	defer c.stop()
 	err := c.start(b.ctx, b.dir)
-	for _, r := range rows {
+	for _, r := range part.rows {
 		if err == nil {
 			err = c.prepare(b.ctx, b.bin("plantstore"), r)
 		}
 	}
-	var reason unavailable
-	if errors.As(err, &reason) {
-		for _, r := range rows {
-			r.skipped = reason.Error()
-		}
-		b.done += rounds * len(rows)
-		return nil
+	if err := part.skip("Citus", err, func(*row) bool { return true }); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("Citus: %w", err)
-	}
-	return b.rows(rows, rounds, b.seconds)
+	return b.rows(part)
 }
 
 func (c *cluster) start(ctx context.Context, dir string) error {
@@ -145,13 +136,15 @@ func (c *cluster) prepare(ctx context.Context, program string, r *row) error {
 func (c *cluster) contender(ctx context.Context, program string, r *row) *contender {
 	db, pg := c.dbs[r.Key], c.coordinator()
 	return &contender{
-		program: program, args: serveArgs(pg.url(db.name)), path: "/plants", idName: "id", token: db.token,
+		program: program, args: serveArgs(pg.url(db.name)), api: productAPI, token: db.token,
 		clean: func() {
 			if r.kind != walk {
 				pg.query(ctx, db.name, "TRUNCATE plants")
 			}
 		},
-		verify: func(ctx context.Context, report measure.Report) error { return pg.verify(ctx, db.name, report.OK) },
+		verify: func(ctx context.Context, report measure.Report) error {
+			return r.checkStored(report, 0, pg.countIn(ctx, db.name))
+		},
 	}
 }
 

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,37 +23,42 @@ import (
 type contender struct {
 	program string
 	args    []string
-	path    string
-	idName  string
+	api     api
 	token   string
 	first   int64 // first sequence number
 	clean   func()
 	verify  func(context.Context, measure.Report) error
 }
 
-// contender prepares a row: its own database, with a token in it.
+// product is the path of the service that a row measures.
+func (b *bench) product(r *row) string { return cmp.Or(r.program, b.bin("plantstore")) }
+
+// contender prepares a row: its database, with a token and perhaps with plants in it.
 func (b *bench) contender(r *row) (*contender, error) {
 	switch r.kind {
 	case pocketBase, pocketBaseQuiet:
 		return b.pocketBase(r)
 	case postgresProduct:
-		return b.postgres.contender(b.ctx, b.bin("plantstore"))
+		return b.postgres.contender(b.ctx, b.product(r), r, b.stored)
 	case citus:
 		return b.cluster.contender(b.ctx, b.bin("plantstore"), r), nil
 	case bare:
 		return b.bare(), nil
 	}
-	db, err := b.database(r.full)
+	db, err := b.database(r)
 	if err != nil {
 		return nil, err
 	}
-	c := &contender{path: "/plants", idName: "id", token: db.token, first: db.sent, clean: db.clean}
+	c := &contender{api: productAPI, token: db.token, first: db.sent, clean: db.clean}
 	c.verify = func(ctx context.Context, report measure.Report) error {
-		if r.kind == noStore {
+		switch {
+		case r.kind == noStore || !r.writes():
 			return nil
+		case r.request != create || r.creators > 0:
+			return r.checkStored(report, b.stored, countIn(ctx, db.path))
 		}
 		db.add(report, r)
-		if r.full {
+		if r.full && db == b.full {
 			return nil // counting takes seconds, so it happens once, at the end
 		}
 		return db.verify(ctx)
@@ -58,7 +66,7 @@ func (b *bench) contender(r *row) (*contender, error) {
 	c.program, c.args = b.bin("variant"), []string{"--db", db.path}
 	switch r.kind {
 	case product:
-		c.program, c.args = b.bin("plantstore"), serveArgs(db.path)
+		c.program, c.args = b.product(r), serveArgs(db.path)
 	case noStore:
 		c.args = append(c.args, "--kind", "none")
 	case single:
@@ -74,7 +82,7 @@ func (b *bench) bare() *contender {
 	const token = "plant_0123456789abcdefghijklmnopqrstuvwxyz" // as long as one of the product
 	return &contender{
 		program: b.bin("variant"), args: []string{"--kind", "bare", "--token", token},
-		path: "/plants", idName: "id", token: token, clean: func() {},
+		api: productAPI, token: token, clean: func() {},
 		verify: func(context.Context, measure.Report) error { return nil },
 	}
 }
@@ -93,33 +101,89 @@ type database struct {
 	clean func()
 }
 
-// database creates an empty database with a token, or returns the one with many plants.
-func (b *bench) database(full bool) (*database, error) {
-	if full && b.full != nil {
-		return b.full, nil
+// database returns the database of a row: an empty one, the one with many plants, or the one for reads and edits, of
+// which rows that write get a copy. The one with many plants grows, unless two programs are compared.
+func (b *bench) database(r *row) (*database, error) {
+	fresh := r.request == create && !r.full && r.creators == 0
+	switch {
+	case fresh:
+		return b.newDatabase(b.product(r))
+	case r.full:
+		if err := b.prepare(&b.full, b.preload, measure.SpreadID); err != nil || r.program == "" {
+			return b.full, err
+		}
+		return b.copyOf(b.full)
 	}
+	ascending := func(i, _ int64) int64 { return measure.ID(i, false) }
+	if err := b.prepare(&b.readable, b.stored, ascending); err != nil || !r.writes() {
+		return b.readable, err
+	}
+	db, err := b.copyOf(b.readable)
+	if err == nil && r.request.isRead() {
+		db.sent = b.stored // creates follow the stored plants
+	}
+	return db, err
+}
+
+// newDatabase creates an empty database with a token.
+func (b *bench) newDatabase(program string) (*database, error) {
 	dir, err := os.MkdirTemp(b.dir, "db")
 	if err != nil {
 		return nil, err
 	}
 	db := &database{path: filepath.Join(dir, "plants.db"), clean: func() { os.RemoveAll(dir) }}
-	issued, err := command(b.ctx, nil, nil, b.bin("plantstore"), "token", "issue", "--name", "bench", "--db", db.path)
+	issued, err := command(b.ctx, nil, nil, program, "token", "issue", "--name", "bench", "--db", db.path)
 	if err != nil {
 		return nil, err
 	}
 	db.token = strings.TrimSpace(string(issued))
-	if full {
-		db.clean = func() {}
-		if err := b.fill(db); err != nil {
-			return nil, err
-		}
-		b.full = db
-	}
 	return db, nil
 }
 
-// fill stores many plants through the engine, in large batches.
-func (b *bench) fill(db *database) error {
+// prepare creates a database with n plants that several rows use, if it does not exist.
+func (b *bench) prepare(at **database, n int64, id func(i, n int64) int64) error {
+	if *at != nil {
+		return nil
+	}
+	db, err := b.newDatabase(b.bin("plantstore"))
+	if err != nil {
+		return err
+	}
+	db.clean = func() {}
+	if err := b.fill(db, n, id); err != nil {
+		return err
+	}
+	*at = db
+	return nil
+}
+
+// copyOf copies a database that no process has open.
+func (b *bench) copyOf(db *database) (*database, error) {
+	dir, err := os.MkdirTemp(b.dir, "db")
+	if err != nil {
+		return nil, err
+	}
+	twin := *db
+	twin.path, twin.clean = filepath.Join(dir, "plants.db"), func() { os.RemoveAll(dir) }
+	return &twin, copyFile(db.path, twin.path)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// fill stores n plants through the engine, in large batches.
+func (b *bench) fill(db *database, n int64, id func(i, n int64) int64) error {
 	const batch = 16 << 10
 	st, err := sqlite.Open(b.ctx, db.path)
 	if err != nil {
@@ -128,10 +192,10 @@ func (b *bench) fill(db *database) error {
 	defer st.Close()
 	name, tag := measure.Name(10), measure.Tag
 	records := make([]plant.Record, 0, batch)
-	for db.count < b.preload {
+	for db.count < n {
 		records = records[:0]
-		for i := db.count; i < min(db.count+batch, b.preload); i++ {
-			p := plant.New{ID: measure.SpreadID(i, b.preload), Plant: plant.Plant{Name: name, Tag: &tag}}
+		for i := db.count; i < min(db.count+batch, n); i++ {
+			p := plant.New{ID: id(i, n), Plant: plant.Plant{Name: name, Tag: &tag}}
 			records = append(records, plant.Record{Store: token.DefaultStore, New: p})
 		}
 		if _, err := st.CreateBatch(b.ctx, records); err != nil {
@@ -142,7 +206,7 @@ func (b *bench) fill(db *database) error {
 		}
 		if db.count += int64(len(records)); db.count/batch%64 == 0 {
 			b.progress.say("%d/%d storing %s of %s plants",
-				b.done, b.planned, thousands(float64(db.count)), thousands(float64(b.preload)))
+				b.done, b.planned, thousands(float64(db.count)), thousands(float64(n)))
 		}
 	}
 	return nil
@@ -188,36 +252,15 @@ func (db *database) verify(ctx context.Context) error {
 	return nil
 }
 
-// pocketBase prepares a data folder; the program itself creates the collection and the account.
-func (b *bench) pocketBase(r *row) (*contender, error) {
-	dir, err := os.MkdirTemp(b.dir, "pb")
-	if err != nil {
-		return nil, err
+// countIn returns a function that counts the plants with a name in an SQLite file.
+func countIn(ctx context.Context, path string) func(name string) (int64, error) {
+	return func(name string) (n int64, err error) {
+		db, err := sql.Open("sqlite", "file:"+path)
+		if err != nil {
+			return 0, err
+		}
+		defer db.Close()
+		row := db.QueryRowContext(ctx, "SELECT count(*) FROM plants WHERE name = ? AND tag = ?", name, measure.Tag)
+		return n, row.Scan(&n)
 	}
-	args := []string{"--dir", dir, fmt.Sprintf("--quiet=%v", r.kind == pocketBaseQuiet)}
-	credential, err := command(b.ctx, nil, nil, b.bin("pocketbase"), append(args, "--prepare")...)
-	if err != nil {
-		return nil, err
-	}
-	return &contender{
-		program: b.bin("pocketbase"), args: args, path: "/api/collections/plants/records", idName: "plant_id",
-		token: strings.TrimSpace(string(credential)), clean: func() { os.RemoveAll(dir) },
-		verify: func(ctx context.Context, report measure.Report) error {
-			db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "data.db"))
-			if err != nil {
-				return err
-			}
-			defer db.Close()
-			var n int64
-			count := db.QueryRowContext(ctx, "SELECT count(*) FROM plants WHERE name = ? AND tag = ?",
-				measure.Name(r.nameBytes), measure.Tag)
-			if err := count.Scan(&n); err != nil {
-				return err
-			}
-			if n != report.OK {
-				return fault(fmt.Sprintf("the database contains %d plants, and %d creates returned 200", n, report.OK))
-			}
-			return nil
-		},
-	}, nil
 }

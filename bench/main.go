@@ -17,6 +17,8 @@ import (
 	"time"
 )
 
+const minStored = 2000 // so that a list can start anywhere
+
 type options struct {
 	json    bool
 	quick   bool
@@ -24,6 +26,8 @@ type options struct {
 	seconds float64
 	warm    time.Duration
 	preload int64
+	stored  int64
+	minute  bool
 	only    *regexp.Regexp
 	out     string
 	dir     string
@@ -37,8 +41,10 @@ func main() {
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of the table")
 	flag.BoolVar(&o.quick, "quick", false, "make a short run to see that everything works; its figures mean little")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; every row runs once in each")
-	flag.Float64Var(&o.seconds, "seconds", 3, "measured time of a run; growth rows take a third of it")
+	flag.Float64Var(&o.seconds, "seconds", 3, "measured time of a run; rows of growth take a third of it, reads a quarter")
 	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store with many plants")
+	flag.Int64Var(&o.stored, "stored", 1_000_000, "plants in the store for reads and edits")
+	flag.BoolVar(&o.minute, "minute", false, "search for slow responses: a minute of creates in each of four rows")
 	only := flag.String("only", "", "`regexp` of the rows to run, such as ^(ours|none)$")
 	flag.StringVar(&o.out, "out", "", "`folder` to write benchmarks.md and benchmarks.svg to")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "`folder` for the databases, on the disk to measure")
@@ -50,12 +56,21 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench: --only:", err)
 		os.Exit(2)
 	}
-	if flag.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.preload < 1 {
-		fmt.Fprintln(os.Stderr, "bench: takes no arguments; --rounds, --seconds and --preload must be positive; see -h")
+	if flag.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.preload < 1 || o.stored < minStored {
+		fmt.Fprintf(os.Stderr, "bench: takes no arguments; --rounds, --seconds and --preload must be positive, "+
+			"and --stored at least %d; see -h\n", minStored)
 		os.Exit(2)
 	}
+	set := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	if o.minute && !set["seconds"] {
+		o.seconds = 60
+	}
+	if o.minute && !set["rounds"] {
+		o.rounds = 1
+	}
 	if o.quick {
-		o.rounds, o.seconds, o.preload, o.warm = 1, 0.6, 200_000, 200*time.Millisecond
+		o.rounds, o.seconds, o.preload, o.stored, o.warm = 1, 0.6, 200_000, 200_000, 200*time.Millisecond
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -92,7 +107,11 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	b.progress.clear()
-	result := newResult(machine, rows, b.faults, began)
+	wanted := targets
+	if o.minute {
+		wanted = minuteTargets
+	}
+	result := newResult(machine, rows, b.faults, began, wanted)
 	if o.json {
 		encoder := json.NewEncoder(os.Stdout)
 		encoder.SetIndent("", "  ")

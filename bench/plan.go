@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -10,7 +11,10 @@ type row struct {
 	Key, Title string
 	Base       string // key of the row that the ratio refers to
 	kind       kind
+	request    request
+	limit      int // plants of a list
 	conns      int
+	creators   int // more connections, which only create
 	nameBytes  int
 	scattered  bool          // ids in random order
 	slower     time.Duration // added to every commit
@@ -18,6 +22,7 @@ type row struct {
 	workers    int           // of the Citus cluster; 0: plain PostgreSQL
 	by         string        // the column that distributes the plants of the cluster
 
+	program string   // of the service; "": the one that was built from the working tree
 	samples []sample // one for each round
 	skipped string   // why there are none
 }
@@ -39,20 +44,49 @@ const (
 	walk
 )
 
+// request is what the connections of a row send.
+type request string
+
+const (
+	create  request = "create"
+	get     request = "get"
+	list    request = "list"
+	mixed   request = "mixed" // get and, for createShare of the requests, create
+	replace request = "replace"
+	remove  request = "remove"
+)
+
+const createShare = 0.1 // in a mixed row
+
+// isRead reports whether the row is one of the table of reads.
+func (q request) isRead() bool { return q == get || q == list || q == mixed }
+
+// writes reports whether the row changes the plants of its database.
+func (r *row) writes() bool { return r.request != get && r.request != list || r.creators > 0 }
+
+// isProduct reports whether the row measures the service itself.
+func (k kind) isProduct() bool { return k == product || k == postgresProduct || k == citus }
+
+// onPostgres reports whether the row needs a PostgreSQL server.
+func (k kind) onPostgres() bool { return k == postgresProduct || k == pgbench }
+
 // sample contains the figures of one round.
 type sample struct {
-	Rate      float64 `json:"rate"` // creates/s
-	P50       float64 `json:"p50"`  // µs, as are the two below
+	Rate      float64 `json:"rate"` // requests/s
+	P50       float64 `json:"p50"`  // µs, as are the three below
 	P99       float64 `json:"p99"`
 	P999      float64 `json:"p999"`
-	CPU       float64 `json:"cpu"`        // µs of the server for each create
-	EngineCPU float64 `json:"engine_cpu"` // µs of PostgreSQL, or of the coordinator, for each create
-	WorkerCPU float64 `json:"worker_cpu"` // µs of all workers for each create
-	Bytes     float64 `json:"bytes"`      // written for each create
+	Max       float64 `json:"max"`        // 0 if only some requests were timed
+	CPU       float64 `json:"cpu"`        // µs of the server for each request
+	EngineCPU float64 `json:"engine_cpu"` // µs of PostgreSQL, or of the coordinator, for each request
+	WorkerCPU float64 `json:"worker_cpu"` // µs of all workers for each request
+	Bytes     float64 `json:"bytes"`      // written for each request
 	RSSStart  float64 `json:"rss_start"`  // MiB, as are the two below
 	RSS       float64 `json:"rss"`
 	Peak      float64 `json:"peak"`
-	LoadCPU   float64 `json:"load_cpu"` // µs of the load process for each create
+	Body      float64 `json:"body"`     // MB/s of response bodies
+	Beside    float64 `json:"beside"`   // creates/s of the connections that only create
+	LoadCPU   float64 `json:"load_cpu"` // µs of the load process for each request
 	Others    float64 `json:"others"`   // cores used by all other processes of the machine
 }
 
@@ -66,21 +100,83 @@ func coreRows() []*row {
 		{Key: "pocketbase", Title: "(c) PocketBase, synchronous=NORMAL", Base: "none", kind: pocketBase},
 		{Key: "pocketbase-quiet", Title: "(c) PocketBase without its request log", Base: "none", kind: pocketBaseQuiet},
 	}
-	return defaults(rows)
+	return defaults(append(rows, editRows("ours", "", product)...))
+}
+
+// editRows follow the row of creates of the same engine in each round.
+func editRows(base, engine string, kind kind) []*row {
+	return []*row{
+		{Key: base + "-replace", Title: "replace" + engine, Base: base, kind: kind, request: replace},
+		{Key: base + "-remove", Title: "remove" + engine, Base: base, kind: kind, request: remove},
+	}
 }
 
 func defaults(rows []*row) []*row {
 	for _, r := range rows {
-		r.conns, r.nameBytes = 64, 10
+		r.conns, r.nameBytes = cmp.Or(r.conns, 64), cmp.Or(r.nameBytes, 10)
+		r.request = cmp.Or(r.request, create)
 	}
 	return rows
 }
 
 // postgresRows run separately, so that the server's background work does not affect other rows.
 func postgresRows() []*row {
-	return defaults([]*row{
+	rows := []*row{
 		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", kind: postgresProduct},
 		{Key: "pgbench", Title: "(d) pgbench, prepared inserts of one row", Base: "pgbench", kind: pgbench},
+	}
+	return defaults(append(rows, editRows("postgres", " on PostgreSQL", postgresProduct)...))
+}
+
+// readRows compare the service with others that read the same plants. Their ratios are to the service on SQLite.
+func readRows() []*row {
+	contenders := []struct {
+		key, title string
+		kind       kind
+	}{
+		{"", "Plant Store", product}, {"-bare", "(g) bare handler", bare}, {"-pocketbase", "(c) PocketBase", pocketBase},
+		{"-postgres", "Plant Store on PostgreSQL", postgresProduct}, {"-pgbench", "(d) pgbench", pgbench},
+	}
+	var rows []*row
+	add := func(key, title string, like row) {
+		for _, c := range contenders {
+			if c.kind == bare && (like.request != get || like.creators > 0) {
+				continue
+			}
+			r := like
+			r.Key, r.Title, r.Base, r.kind = key+c.key, title+": "+c.title, key, c.kind
+			rows = append(rows, &r)
+		}
+	}
+	for _, q := range []struct {
+		key, title string
+		row
+	}{
+		{"get", "get", row{request: get}},
+		{"list-100", "list of 100", row{request: list, limit: 100}},
+		{"list-1000", "list of 1000", row{request: list, limit: 1000}},
+		{"mixed", "90 % get, 10 % create", row{request: mixed}},
+	} {
+		for _, conns := range []int{1, 64, 1024} {
+			q.conns = conns
+			add(fmt.Sprintf("%s-%d", q.key, conns), q.title+", "+plural(conns, "connection"), q.row)
+		}
+	}
+	add("get-busy", "get, 64 connections, and create on 64 others", row{request: get, creators: 64})
+	return defaults(rows)
+}
+
+// minuteRows run for a minute each, to find responses that take long.
+func minuteRows(preload int64) []*row {
+	many := thousands(float64(preload))
+	return defaults([]*row{
+		{Key: "minute", Title: "ascending ids, empty store", kind: product},
+		{
+			Key: "minute-random", Title: "random ids, store with " + many + " plants", kind: product, full: true,
+			scattered: true,
+		},
+		{Key: "minute-1k", Title: "names of 1 KB", kind: product, nameBytes: 1 << 10},
+		{Key: "minute-32k", Title: "names of 32 KB", kind: product, nameBytes: 32 << 10},
 	})
 }
 
@@ -106,7 +202,7 @@ func citusRows() []*row {
 func growthRows(preload int64) []*row {
 	var rows []*row
 	add := func(key, title, base string, change func(*row)) {
-		r := &row{Key: key, Title: title, Base: base, kind: product, conns: 64, nameBytes: 10}
+		r := &row{Key: key, Title: title, Base: base, kind: product}
 		change(r)
 		rows = append(rows, r)
 	}
@@ -125,7 +221,7 @@ func growthRows(preload int64) []*row {
 			r.kind, r.conns, r.slower = slow, 256, time.Duration(ms)*time.Millisecond
 		})
 	}
-	return rows
+	return defaults(rows)
 }
 
 func plural(n int, noun string) string {

@@ -8,11 +8,10 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"plantstore/internal/testkit/measure"
 )
@@ -26,6 +25,7 @@ type postgres struct {
 	as     *syscall.Credential // the server refuses to run as root
 	server *process
 	token  string // in the database "blank", whose tables the service has created
+	loaded bool   // the database "loaded" is a copy of it with plants
 	copies int
 }
 
@@ -34,40 +34,59 @@ type unavailable string
 
 func (u unavailable) Error() string { return string(u) }
 
-// onPostgres runs the rows that need the server, or marks them as skipped.
-func (b *bench) onPostgres(rows []*row, rounds int) error {
-	b.progress.say("%d/%d starting PostgreSQL", b.done, b.planned)
-	pg, err := startPostgres(b.ctx, b.dir)
-	if err == nil {
-		b.postgres = pg
-		defer pg.server.stop(syscall.SIGINT)
-		err = pg.blank(b.ctx, b.bin("plantstore"))
-	}
-	var reason unavailable
-	if errors.As(err, &reason) {
-		for _, r := range rows {
-			r.skipped = reason.Error()
+// onPostgres returns the function that runs rows while a server runs, or skips those that need it.
+func onPostgres(settings ...string) func(*bench, section) error {
+	return func(b *bench, part section) error {
+		if !slices.ContainsFunc(part.rows, needsPostgres) {
+			return b.rows(part)
 		}
-		b.done += rounds * len(rows)
-		return nil
+		b.progress.say("%d/%d starting PostgreSQL", b.done, b.planned)
+		pg, err := startPostgres(b.ctx, b.dir, settings...)
+		if err == nil {
+			b.postgres = pg
+			defer pg.server.stop(syscall.SIGINT)
+			err = pg.blank(b.ctx, b.bin("plantstore"))
+		}
+		if err := part.skip("PostgreSQL", err, needsPostgres); err != nil {
+			return err
+		}
+		return b.rows(part)
 	}
-	if err != nil {
-		return fmt.Errorf("PostgreSQL: %w", err)
-	}
-	return b.rows(rows, rounds, b.seconds)
 }
 
-func startPostgres(ctx context.Context, parent string) (*postgres, error) {
-	pg := &postgres{dir: filepath.Join(parent, "pg"), port: 5432}
+func needsPostgres(r *row) bool { return r.kind.onPostgres() }
+
+// skip marks rows as skipped if a system is unavailable. It returns every other error.
+func (part section) skip(system string, err error, needs func(*row) bool) error {
+	var reason unavailable
+	switch {
+	case errors.As(err, &reason):
+		for _, r := range part.rows {
+			if needs(r) {
+				r.skipped = reason.Error()
+			}
+		}
+	case err != nil:
+		return fmt.Errorf("%s: %w", system, err)
+	}
+	return nil
+}
+
+func startPostgres(ctx context.Context, parent string, settings ...string) (*postgres, error) {
+	dir, err := os.MkdirTemp(parent, "pg")
+	if err != nil {
+		return nil, err
+	}
+	pg := &postgres{dir: dir, port: 5432}
 	if err := pg.find(); err != nil {
 		return nil, err
 	}
-	return pg, pg.start(ctx, "listen_addresses=")
+	return pg, pg.start(ctx, append(settings, "listen_addresses=")...)
 }
 
 // start starts the server on a new data folder, with settings such as name=value.
 func (pg *postgres) start(ctx context.Context, settings ...string) error {
-	if err := os.Mkdir(pg.dir, 0o700); err != nil {
+	if err := os.MkdirAll(pg.dir, 0o700); err != nil {
 		return err
 	}
 	if os.Geteuid() == 0 {
@@ -158,119 +177,73 @@ func (pg *postgres) blank(ctx context.Context, program string) error {
 	return nil
 }
 
-// copy creates a fresh database and returns its name and a function that drops it.
-func (pg *postgres) copy(ctx context.Context) (string, func(), error) {
+// database returns the name of the database of a row and a function that drops it: a copy of the blank one, or the one
+// with plants for rows that only read, or a copy of that.
+func (pg *postgres) database(ctx context.Context, r *row, stored int64) (string, func(), error) {
+	template := "blank"
+	if r.request != create {
+		template = "loaded"
+		if err := pg.load(ctx, stored); err != nil || !r.writes() {
+			return template, func() {}, err
+		}
+	}
 	pg.copies++
 	name := fmt.Sprintf("run%d", pg.copies)
-	_, err := pg.query(ctx, "postgres", "CREATE DATABASE "+name+" TEMPLATE blank")
+	_, err := pg.query(ctx, "postgres", "CREATE DATABASE "+name+" TEMPLATE "+template)
+	if err == nil && r.request != create {
+		_, err = pg.query(ctx, "postgres", "CHECKPOINT") // so that the run does not write the copy
+	}
 	return name, func() { pg.query(ctx, "postgres", "DROP DATABASE "+name) }, err
 }
 
-// contender prepares the service on a fresh database.
-func (pg *postgres) contender(ctx context.Context, program string) (*contender, error) {
-	name, drop, err := pg.copy(ctx)
+// load creates the database "loaded" once.
+func (pg *postgres) load(ctx context.Context, stored int64) error {
+	if pg.loaded {
+		return nil
+	}
+	if _, err := pg.query(ctx, "postgres", "CREATE DATABASE loaded TEMPLATE blank"); err != nil {
+		return err
+	}
+	fill := fmt.Sprintf("INSERT INTO plants (store, id, name, tag) SELECT 'main', %d + i, '%s', '%s' "+
+		"FROM generate_series(0, %d) i", measure.ID(0, false), measure.Name(10), measure.Tag, stored-1)
+	for _, statement := range []string{fill, "VACUUM ANALYZE plants", "CHECKPOINT"} {
+		if _, err := pg.query(ctx, "loaded", statement); err != nil {
+			return err
+		}
+	}
+	pg.loaded = true
+	return nil
+}
+
+// contender prepares the service on the database of a row.
+func (pg *postgres) contender(ctx context.Context, program string, r *row, stored int64) (*contender, error) {
+	name, drop, err := pg.database(ctx, r, stored)
 	if err != nil {
 		return nil, err
 	}
-	return &contender{
-		program: program, args: serveArgs(pg.url(name)), path: "/plants", idName: "id", token: pg.token, clean: drop,
-		verify: func(ctx context.Context, report measure.Report) error { return pg.verify(ctx, name, report.OK) },
-	}, nil
-}
-
-func (pg *postgres) verify(ctx context.Context, db string, created int64) error {
-	const count = "SELECT count(*) FROM plants WHERE name = '%s' AND tag = '%s'"
-	found, err := pg.query(ctx, db, fmt.Sprintf(count, measure.Name(10), measure.Tag))
-	if err != nil {
-		return err
-	}
-	if found != strconv.FormatInt(created, 10) {
-		return fault(fmt.Sprintf("the database contains %s plants, and %d were confirmed", found, created))
-	}
-	return nil
-}
-
-// script inserts one plant. The counter n and the number of the client give ids that are new and
-// nearly ascending.
-const script = `\set n :n + 1
-\set id 6000000000000000 + :n * :clients + :client_id
-INSERT INTO plants (store, id, name, tag) VALUES ('main', :id, '%s', '%s');
-`
-
-var (
-	rateOf   = regexp.MustCompile(`tps = ([\d.]+) \(without initial connection time\)`)
-	countOf  = regexp.MustCompile(`transactions actually processed: (\d+)`)
-	failedOf = regexp.MustCompile(`number of failed transactions: (\d+)`)
-)
-
-// bench runs pgbench for a row.
-func (pg *postgres) bench(ctx context.Context, r *row, seconds float64) (s sample, err error) {
-	name, drop, err := pg.copy(ctx)
-	if err != nil {
-		return s, err
-	}
-	defer drop()
-	path := filepath.Join(pg.dir, "insert.sql")
-	if err := os.WriteFile(path, fmt.Appendf(nil, script, measure.Name(r.nameBytes), measure.Tag), 0o644); err != nil {
-		return s, err
-	}
-	program, err := pg.pgbench()
-	if err != nil {
-		return s, err
-	}
-	syscall.Sync()
-	before, err := measure.Usage(pg.server.pid())
-	if err != nil {
-		return s, err
-	}
-	logs := filepath.Join(pg.dir, name)
-	out, err := command(ctx, pg.as, nil, program, "-h", pg.dir, "-U", "postgres", "-n", "-M", "prepared", "-f", path,
-		"-c", strconv.Itoa(r.conns), "-j", "2", "-T", strconv.Itoa(max(1, int(seconds+0.5))),
-		"-D", "n=0", "-D", fmt.Sprintf("clients=%d", r.conns),
-		"--log", "--log-prefix", logs, "--sampling-rate", "0.1", name)
-	if err != nil {
-		return s, err
-	}
-	after, err := measure.Usage(pg.server.pid())
-	if err != nil {
-		return s, err
-	}
-	rate, count := rateOf.FindSubmatch(out), countOf.FindSubmatch(out)
-	if rate == nil || count == nil {
-		return s, fmt.Errorf("pgbench printed no result: %s", out)
-	}
-	s.Rate, _ = strconv.ParseFloat(string(rate[1]), 64)
-	n, _ := strconv.ParseInt(string(count[1]), 10, 64)
-	s.EngineCPU = micros(after.CPU-before.CPU) / max(1, float64(n))
-	s.Bytes = float64(after.Bytes-before.Bytes) / max(1, float64(n))
-	if failed := failedOf.FindSubmatch(out); failed != nil && string(failed[1]) != "0" {
-		return s, fault(fmt.Sprintf("%s inserts of pgbench failed", failed[1]))
-	}
-	if err := latencies(&s, logs); err != nil {
-		return s, err
-	}
-	return s, pg.verify(ctx, name, n)
-}
-
-// latencies reads pgbench's logs. Each line is a transaction, the third column its time in µs.
-func latencies(s *sample, prefix string) error {
-	files, err := filepath.Glob(prefix + ".*")
-	if err != nil {
-		return err
-	}
-	var times measure.Histogram
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(string(text)) {
-			if fields := strings.Fields(line); len(fields) > 2 {
-				us, _ := strconv.ParseInt(fields[2], 10, 64)
-				times.Record(time.Duration(us) * time.Microsecond)
+	c := &contender{
+		program: program, args: serveArgs(pg.url(name)), api: productAPI, token: pg.token, clean: drop,
+		verify: func(ctx context.Context, report measure.Report) error {
+			if !r.writes() {
+				return nil
 			}
-		}
+			return r.checkStored(report, stored, pg.countIn(ctx, name))
+		},
 	}
-	s.P50, s.P99, s.P999 = micros(times.Quantile(0.5)), micros(times.Quantile(0.99)), micros(times.Quantile(0.999))
-	return nil
+	if r.request.isRead() {
+		c.first = stored // creates follow the stored plants
+	}
+	return c, nil
+}
+
+// countIn returns a function that counts the plants with a name in a database.
+func (pg *postgres) countIn(ctx context.Context, db string) func(name string) (int64, error) {
+	return func(name string) (int64, error) {
+		const count = "SELECT count(*) FROM plants WHERE name = '%s' AND tag = '%s'"
+		found, err := pg.query(ctx, db, fmt.Sprintf(count, name, measure.Tag))
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseInt(found, 10, 64)
+	}
 }

@@ -19,12 +19,13 @@ func (b *bench) profileTo(file string) (err error) {
 	if err := pg.blank(b.ctx, b.bin("plantstore")); err != nil {
 		return err
 	}
-	name, drop, err := pg.copy(b.ctx)
+	creates := &row{conns: 64, nameBytes: 10, request: create}
+	name, drop, err := pg.database(b.ctx, creates, 0)
 	if err != nil {
 		return err
 	}
 	defer drop()
-	db, err := b.database(false)
+	db, err := b.newDatabase(b.bin("plantstore"))
 	if err != nil {
 		return err
 	}
@@ -38,8 +39,8 @@ func (b *bench) profileTo(file string) (err error) {
 		if err != nil {
 			return err
 		}
-		c := &contender{path: "/plants", idName: "id", token: token}
-		_, err = b.load(&row{conns: 64, nameBytes: 10}, c, p, 5*b.seconds)
+		c := &contender{api: productAPI, token: token}
+		_, err = b.load(creates, c, p, b.warm, 5*b.seconds)
 		if err := errors.Join(err, p.stop(syscall.SIGTERM)); err != nil {
 			return err
 		}

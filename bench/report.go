@@ -6,47 +6,71 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
 )
 
-var columns = []string{
-	"", "creates/s", "ratio", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "bytes", "RSS MiB", "peak MiB",
+// table is a part of the report.
+type table struct {
+	header []string
+	rows   [][]string
 }
 
-// cells returns the rows of the table, without its header.
-func (res result) cells() [][]string {
-	var all [][]string
+// tables are the rows that write, and those that read. One without rows is omitted.
+func (res result) tables() (all []table) {
+	latency := []string{"p50 ms", "p99 ms", "p99.9 ms", "max ms"}
+	writes := table{header: slices.Concat([]string{"", "requests/s", "ratio"}, latency,
+		[]string{"CPU µs", "bytes", "RSS MiB", "peak MiB"})}
+	reads := table{header: slices.Concat([]string{"reads", "requests/s", "ratio"}, latency, []string{"CPU µs", "MB/s"})}
 	for _, l := range res.Rows {
-		m := l.Median
-		if len(l.Rounds) == 0 {
-			all = append(all, []string{l.Title, "—", "—", "—", "—", "—", "—", "—", "—", "—"})
+		if l.Request.isRead() {
+			reads.rows = append(reads.rows, l.cells(len(reads.header), orDash(l.Median.Body)))
 			continue
 		}
-		cpu, peak := fmt.Sprintf("%.1f", m.CPU), fmt.Sprintf("%.0f", m.Peak)
-		rss := fmt.Sprintf("%.0f → %.0f", m.RSSStart, m.RSS)
-		if m.EngineCPU > 0 && m.CPU > 0 {
-			cpu = fmt.Sprintf("%.1f + %.1f", m.CPU, m.EngineCPU)
-			if m.WorkerCPU > 0 {
-				cpu += fmt.Sprintf(" + %.1f", m.WorkerCPU)
-			}
-		} else if m.EngineCPU > 0 {
-			cpu, rss, peak = fmt.Sprintf("%.1f", m.EngineCPU), "—", "—"
+		m := l.Median
+		rss, peak := fmt.Sprintf("%.0f → %.0f", m.RSSStart, m.RSS), fmt.Sprintf("%.0f", m.Peak)
+		if m.RSS == 0 {
+			rss, peak = "—", "—"
 		}
-		all = append(all, []string{
-			l.Title, thousands(m.Rate), orDash(l.Ratio), millis(m.P50), millis(m.P99), millis(m.P999),
-			cpu, thousands(m.Bytes), rss, peak,
-		})
+		writes.rows = append(writes.rows, l.cells(len(writes.header), thousands(m.Bytes), rss, peak))
+	}
+	for _, t := range []table{writes, reads} {
+		if len(t.rows) > 0 {
+			all = append(all, t)
+		}
 	}
 	return all
 }
 
-func orDash(ratio float64) string {
-	if ratio == 0 {
+// cells returns a row of a table: what all rows have, and the rest.
+func (l line) cells(columns int, rest ...string) []string {
+	m := l.Median
+	if len(l.Rounds) == 0 {
+		return append([]string{l.Title}, slices.Repeat([]string{"—"}, columns-1)...)
+	}
+	var cpu []string
+	for _, part := range []float64{m.CPU, m.EngineCPU, m.WorkerCPU} {
+		if part > 0 {
+			cpu = append(cpu, fmt.Sprintf("%.1f", part))
+		}
+	}
+	longest := "—"
+	if m.Max > 0 {
+		longest = millis(m.Max)
+	}
+	return append([]string{
+		l.Title, thousands(m.Rate), orDash(l.Ratio), millis(m.P50), millis(m.P99), millis(m.P999), longest,
+		strings.Join(cpu, " + "),
+	}, rest...)
+}
+
+func orDash(figure float64) string {
+	if figure == 0 {
 		return "—"
 	}
-	return fmt.Sprintf("%.2f", ratio)
+	return fmt.Sprintf("%.2f", figure)
 }
 
 func millis(micros float64) string { return fmt.Sprintf("%.2f", micros/1000) }
@@ -60,34 +84,46 @@ func thousands(n float64) string {
 	return text
 }
 
-// notes explain the table.
+// notes explain the tables.
 func (res result) notes() []string {
+	valid := "Every response was 200 (204 for a remove), and the rows were counted afterwards."
+	if len(res.Faults) > 0 {
+		valid = "NOT VALID: " + strings.Join(res.Faults, "; ")
+	}
 	notes := []string{
+		valid,
 		"Medians of the rounds. Ratios are computed round by round; compare them, not absolute figures, because " +
 			"those depend on the machine.",
-		"Ratio: creates/s to (a) for the first rows, to (d) on PostgreSQL, to (e) or (f) on Citus, and to the row " +
+		"Rows are creates unless they say otherwise. Ratio: requests/s to (a) for the first rows, to (d) on PostgreSQL, " +
+			"to (e) or (f) on Citus, to the creates of the same engine for replace and remove, and to the row " +
 			"with 64 connections (1 for a single client, 256 for slower commits) below.",
 		"64 connections, 10-byte names, ascending ids and an empty store unless a row says otherwise. " +
 			"Each connection has one request in flight.",
-		"CPU: user and system time of the server for each create; after a + that of PostgreSQL, on Citus of the " +
+		"CPU: user and system time of the server for each request; after a + that of PostgreSQL, on Citus of the " +
 			"coordinator and, after another +, of all workers. " +
-			"Bytes: written to the block layer for each create. RSS: after start → under load.",
+			"Bytes: written to the block layer for each request. RSS: after start → under load. " +
+			"Max: the longest response of a round; the table has the median of the rounds.",
 		"All nodes of Citus share this machine with the service and the load, so more workers are not faster here. " +
 			"(f) is one client that lists 100 000 plants in pages of 1000: plants/s, and CPU for each plant.",
-		"Every response was 200, and the rows were counted afterwards.",
 		"(g) is what net/http itself needs: it compares the token, decodes the plant as Plant Store does and sends the " +
-			"same response, without the routes, limits, timeouts and metrics that (a) has.",
+			"same response, without the routes, limits, timeouts and metrics that (a) has. It reads a plant from memory.",
 		"(c) keeps its defaults: a request log, and synchronous=NORMAL, so that a power cut can undo confirmed creates. " +
 			"Plant Store and (b) run with synchronous=FULL, PostgreSQL with fsync and synchronous_commit on.",
-	}
-	if len(res.Faults) > 0 {
-		notes[5] = "NOT VALID: " + strings.Join(res.Faults, "; ")
+		"Replace and remove change another plant each time, in a store that starts with as many as the one for reads.",
+		"Reads choose plants at random in a store of 1 000 000; every get must return its id, every list its " +
+			"first id and as many plants as it asked for. Ratio: requests/s to Plant Store on SQLite with the same " +
+			"requests and connections. MB/s: JSON of the responses. (c) lists from a record on, with skipTotal. (d) sends " +
+			"prepared selects of the same table; its CPU at 1024 connections includes the start of as many PostgreSQL processes. " +
+			"Where 64 other connections create, rate and latency are those of the gets.",
 	}
 	if load, others := res.disturbance(); load > 0 {
-		notes = append(notes, fmt.Sprintf("The load process used %.1f µs of CPU for each create, and all other processes "+
+		notes = append(notes, fmt.Sprintf("The load process used %.1f µs of CPU for each request, and all other processes "+
 			"%.2f of %s; both are medians over all runs.", load, others, plural(res.Machine.Cores, "core")))
 	}
 	for _, l := range res.Rows {
+		if beside := l.Median.Beside; beside > 0 {
+			notes = append(notes, fmt.Sprintf("%s: %s creates/s on the others.", l.Title, thousands(beside)))
+		}
 		if l.Skipped != "" {
 			notes = append(notes, fmt.Sprintf("%s: %s.", l.Title, strings.TrimSuffix(l.Skipped, ".")))
 		}
@@ -95,7 +131,7 @@ func (res result) notes() []string {
 	return notes
 }
 
-// disturbance returns the CPU that was not available to the servers: the load, in µs for each create,
+// disturbance returns the CPU that was not available to the servers: the load, in µs for each request,
 // and other processes, in cores.
 func (res result) disturbance() (load, others float64) {
 	var loads, rest []float64
@@ -120,11 +156,12 @@ func (res result) about() string {
 func (res result) print(out io.Writer) {
 	fmt.Fprintf(out, "%s\n\n", res.about())
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(columns, "\t"))
-	for _, cells := range res.cells() {
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	for _, t := range res.tables() {
+		for _, cells := range append([][]string{t.header}, t.rows...) {
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+		fmt.Fprintln(w)
 	}
-	fmt.Fprintln(w)
 	fmt.Fprintln(w, "target\twanted\tfound\t")
 	for _, t := range res.Targets {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.What, t.Want, t.found(), t.State)
@@ -138,7 +175,7 @@ func (t target) found() string {
 		return "—"
 	}
 	if t.unit != "" {
-		return fmt.Sprintf("%.0f%s", t.Found, t.unit)
+		return fmt.Sprintf("%.3g%s", t.Found, t.unit)
 	}
 	return fmt.Sprintf("%.2f", t.Found)
 }
@@ -178,11 +215,13 @@ func (res result) markdown() string {
 	var b strings.Builder
 	b.WriteString("![Creates per second of each contender](benchmarks.svg)\n\n")
 	b.WriteString(wrap("Measured with `make bench` on: "+res.about()+".", "") + "\n\n")
-	fmt.Fprintf(&b, "| %s |\n|---|%s\n", strings.Join(columns, " | "), strings.Repeat("---:|", len(columns)-1))
-	for _, cells := range res.cells() {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	for _, t := range res.tables() {
+		fmt.Fprintf(&b, "| %s |\n|---|%s\n", strings.Join(t.header, " | "), strings.Repeat("---:|", len(t.header)-1))
+		for _, cells := range t.rows {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+		}
+		b.WriteString("\n")
 	}
-	b.WriteString("\n")
 	for _, note := range res.notes() {
 		b.WriteString(wrap("- "+note, "  ") + "\n")
 	}

@@ -19,6 +19,8 @@ type result struct {
 type line struct {
 	Key     string   `json:"key"`
 	Title   string   `json:"title"`
+	Request request  `json:"request"`
+	Product bool     `json:"product"` // it measures the service itself
 	Conns   int      `json:"connections"`
 	Median  sample   `json:"median"`
 	Ratio   float64  `json:"ratio,omitempty"` // median of the rounds' ratios to the row Base; 0 for none
@@ -27,13 +29,13 @@ type line struct {
 	Skipped string   `json:"skipped,omitempty"`
 }
 
-func newResult(m machine, rows []*row, faults []string, began time.Time) result {
+func newResult(m machine, rows []*row, faults []string, began time.Time, targets func(result) []target) result {
 	took := time.Since(began).Round(time.Second).String()
 	res := result{Date: began.Format(time.DateOnly), Took: took, Machine: m, Faults: faults}
 	for _, r := range rows {
 		res.Rows = append(res.Rows, line{
-			Key: r.Key, Title: r.Title, Conns: r.conns, Base: r.Base, Rounds: r.samples, Skipped: r.skipped,
-			Median: medians(r.samples),
+			Key: r.Key, Title: r.Title, Request: r.request, Product: r.kind.isProduct(), Conns: r.conns, Base: r.Base,
+			Rounds: r.samples, Skipped: r.skipped, Median: combine(r.samples, median),
 		})
 	}
 	for i, l := range res.Rows {
@@ -68,29 +70,24 @@ func (res result) ratio(key, base string, of func(sample) float64) float64 {
 	return median(ratios)
 }
 
-func medians(samples []sample) sample {
-	of := func(field func(sample) float64) float64 {
-		var values []float64
-		for _, s := range samples {
-			values = append(values, field(s))
+// figures are the fields of a sample.
+func (s *sample) figures() []*float64 {
+	return []*float64{
+		&s.Rate, &s.P50, &s.P99, &s.P999, &s.Max, &s.CPU, &s.EngineCPU, &s.WorkerCPU, &s.Bytes, &s.RSSStart, &s.RSS, &s.Peak,
+		&s.Body, &s.Beside, &s.LoadCPU, &s.Others,
+	}
+}
+
+// combine makes one sample of several, such as of their medians.
+func combine(samples []sample, by func([]float64) float64) (all sample) {
+	for i, figure := range all.figures() {
+		values := make([]float64, len(samples))
+		for j := range samples {
+			values[j] = *samples[j].figures()[i]
 		}
-		return median(values)
+		*figure = by(values)
 	}
-	return sample{
-		Rate:      of(rateOfSample),
-		P50:       of(func(s sample) float64 { return s.P50 }),
-		P99:       of(func(s sample) float64 { return s.P99 }),
-		P999:      of(func(s sample) float64 { return s.P999 }),
-		CPU:       of(func(s sample) float64 { return s.CPU }),
-		EngineCPU: of(func(s sample) float64 { return s.EngineCPU }),
-		WorkerCPU: of(func(s sample) float64 { return s.WorkerCPU }),
-		Bytes:     of(func(s sample) float64 { return s.Bytes }),
-		RSSStart:  of(func(s sample) float64 { return s.RSSStart }),
-		RSS:       of(func(s sample) float64 { return s.RSS }),
-		Peak:      of(func(s sample) float64 { return s.Peak }),
-		LoadCPU:   of(func(s sample) float64 { return s.LoadCPU }),
-		Others:    of(func(s sample) float64 { return s.Others }),
-	}
+	return all
 }
 
 // median returns 0 for no values, and the mean of the middle two for an even number.

@@ -33,7 +33,7 @@ func sampleResult() result {
 		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", skipped: "no server"},
 		{Key: "conns-1", samples: rates(10)}, {Key: "conns-8", samples: rates(100)}, {Key: "conns-64", samples: rates(90)},
 		{Key: "conns-256", samples: rates(70)}, {Key: "conns-1024", samples: rates(95)},
-	}, nil, time.Now())
+	}, nil, time.Now(), targets)
 }
 
 func TestRatioIsTheMedianOfTheRounds(t *testing.T) {

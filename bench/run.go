@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +24,8 @@ type bench struct {
 	done     int // runs, for the progress line
 	planned  int
 	full     *database // the store with many plants, once it exists
+	readable *database // the store for reads and edits, once it exists
+	records  *records  // the same in PocketBase
 	postgres *postgres
 	cluster  *cluster
 	faults   []string // why the figures are not valid
@@ -49,25 +50,47 @@ func (b *bench) build() error {
 	return nil
 }
 
-// all runs every row of the plan, interleaved, and returns the rows.
+// section is a part of the plan whose rows are interleaved.
+type section struct {
+	rows    []*row
+	rounds  int
+	warm    time.Duration
+	seconds float64
+	run     func(*bench, section) error
+}
+
+// all runs every row of the plan and returns the rows.
 func (b *bench) all() ([]*row, error) {
-	core, pg, growth := b.chosen(coreRows()), b.chosen(postgresRows()), b.chosen(growthRows(b.preload))
-	clusters := b.chosen(citusRows())
-	b.planned = b.rounds * (len(core) + len(pg) + len(clusters) + len(growth))
-	err := b.rows(core, b.rounds, b.seconds)
-	if err == nil && len(pg) > 0 {
-		err = b.onPostgres(pg, b.rounds)
+	rounds, seconds := b.rounds, b.seconds
+	plan := []section{
+		{coreRows(), rounds, b.warm, seconds, (*bench).rows},
+		{postgresRows(), rounds, b.warm, seconds, onPostgres()},
+		{citusRows(), rounds, b.warm, seconds, (*bench).onCitus},
+		{growthRows(b.preload), rounds, b.warm, seconds / 3, (*bench).rows},
+		// Many rows: short windows and fewer rounds keep the whole run below ten minutes.
+		{readRows(), (rounds + 1) / 2, b.warm / 2, seconds / 4, onPostgres("max_connections=1100")},
 	}
-	if err == nil && len(clusters) > 0 {
-		err = b.onCitus(clusters, b.rounds)
+	if b.minute {
+		plan = []section{{minuteRows(b.preload), rounds, b.warm, seconds, (*bench).rows}}
 	}
-	if err == nil {
-		err = b.rows(growth, b.rounds, b.seconds/3)
+	var all []*row
+	for i := range plan {
+		plan[i].rows = b.chosen(plan[i].rows)
+		b.planned += plan[i].rounds * len(plan[i].rows)
+		all = append(all, plan[i].rows...)
 	}
-	if err == nil && b.full != nil {
-		err = b.full.verify(b.ctx)
+	for _, s := range plan {
+		if len(s.rows) == 0 {
+			continue
+		}
+		if err := s.run(b, s); err != nil {
+			return all, err
+		}
 	}
-	return slices.Concat(core, pg, clusters, growth), err
+	if b.full != nil {
+		return all, b.full.verify(b.ctx)
+	}
+	return all, nil
 }
 
 func (b *bench) chosen(rows []*row) []*row {
@@ -81,23 +104,36 @@ func (b *bench) chosen(rows []*row) []*row {
 }
 
 // rows runs every row once in each round, so that a disturbance of the machine affects all of them.
-func (b *bench) rows(rows []*row, rounds int, seconds float64) error {
-	for round := range rounds {
-		for _, r := range rows {
+func (b *bench) rows(part section) error {
+	for round := range part.rounds {
+		for _, r := range part.rows {
 			b.done++
-			b.progress.say("%d/%d round %d: %s", b.done, b.planned, round+1, r.Title)
-			s, err := b.once(r, seconds)
-			if b.ctx.Err() != nil {
-				return b.ctx.Err()
+			if r.skipped != "" {
+				continue
 			}
-			var fault fault
-			if errors.As(err, &fault) {
-				b.faults = append(b.faults, fmt.Sprintf("%s, round %d: %v", r.Title, round+1, err))
-			} else if err != nil {
-				return fmt.Errorf("%s, round %d: %w", r.Title, round+1, err)
+			b.progress.say("%d/%d round %d: %s", b.done, b.planned, round+1, r.Title)
+			s, err := b.once(r, part)
+			if err := b.judge(r, round, err); err != nil {
+				return err
 			}
 			r.samples = append(r.samples, s)
 		}
+	}
+	return nil
+}
+
+// judge records a fault and returns every other error.
+func (b *bench) judge(r *row, round int, err error) error {
+	if b.ctx.Err() != nil {
+		return b.ctx.Err()
+	}
+	var fault fault
+	if errors.As(err, &fault) {
+		b.faults = append(b.faults, fmt.Sprintf("%s, round %d: %v", r.Title, round+1, err))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s, round %d: %w", r.Title, round+1, err)
 	}
 	return nil
 }
@@ -108,37 +144,87 @@ type fault string
 func (f fault) Error() string { return string(f) }
 
 // once runs a row once.
-func (b *bench) once(r *row, seconds float64) (sample, error) {
+func (b *bench) once(r *row, part section) (sample, error) {
+	seconds := part.seconds
+	if r.request == replace || r.request == remove {
+		seconds /= 2 // to keep the whole run short
+	}
 	switch r.kind {
 	case pgbench:
-		return b.postgres.bench(b.ctx, r, seconds)
+		return b.postgres.bench(b.ctx, r, b.stored, seconds)
 	case walk:
 		return b.walk(r)
 	}
-	c, err := b.contender(r)
+	server, err := b.begin(r)
 	if err != nil {
 		return sample{}, err
 	}
-	defer c.clean()
+	s, err := b.window(server, part.warm, seconds)
+	return s, errors.Join(err, b.end(server))
+}
+
+// server is a contender that runs.
+type server struct {
+	*row
+	*contender
+	*process
+	started measure.Used   // after the start
+	total   measure.Report // of all windows
+}
+
+// begin starts the contender of a row.
+func (b *bench) begin(r *row) (*server, error) {
+	c, err := b.contender(r)
+	if err != nil {
+		return nil, err
+	}
 	syscall.Sync() // so that this run does not pay for the writes of an earlier one
 	p, err := start(b.ctx, nil, c.program, c.args...)
 	if err != nil {
-		return sample{}, err
+		c.clean()
+		return nil, err
 	}
 	time.Sleep(100 * time.Millisecond)
-	before, err := measure.Usage(p.pid())
-	report, loadErr := b.load(r, c, p, seconds)
-	if err := errors.Join(err, loadErr, p.stop(syscall.SIGTERM)); err != nil {
-		return sample{}, fmt.Errorf("%w\n%s", err, p.output.tail())
-	}
-	s := newSample(report, before)
-	if report.Bad > 0 {
-		return s, fault(fmt.Sprintf("%d of %d requests failed; the first: %s", report.Bad, report.Sent, report.Reason))
-	}
-	return s, c.verify(b.ctx, report)
+	started, err := measure.Usage(p.pid())
+	return &server{row: r, contender: c, process: p, started: started, total: measure.Report{First: c.first}}, err
 }
 
-func (b *bench) load(r *row, c *contender, p *process, seconds float64) (report measure.Report, err error) {
+// window puts load on a server.
+func (b *bench) window(s *server, warm time.Duration, seconds float64) (sample, error) {
+	report, err := b.load(s.row, s.contender, s.process, warm, seconds)
+	if err != nil {
+		return sample{}, fmt.Errorf("%w\n%s", err, s.output.tail())
+	}
+	s.first += report.Created
+	if s.request == replace || s.request == remove {
+		s.first += report.Sent
+	}
+	s.total.Sent += report.Sent
+	s.total.OK += report.OK
+	s.total.Created += report.Created
+	switch {
+	case report.Bad > 0:
+		err = fault(fmt.Sprintf("%d of %d requests failed; the first: %s", report.Bad, report.Sent, report.Reason))
+	case report.Count == 0:
+		err = fault("the window has no response")
+	default:
+		err = s.checkBodies(report)
+	}
+	return newSample(report, s.started), err
+}
+
+// end stops a server, checks its database and removes it.
+func (b *bench) end(s *server) error {
+	defer s.clean()
+	if err := s.stop(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return s.verify(b.ctx, s.total)
+}
+
+func (b *bench) load(
+	r *row, c *contender, p *process, warm time.Duration, seconds float64,
+) (report measure.Report, err error) {
 	pids := []string{strconv.Itoa(p.pid())}
 	switch r.kind {
 	case postgresProduct:
@@ -146,12 +232,10 @@ func (b *bench) load(r *row, c *contender, p *process, seconds float64) (report 
 	case citus:
 		pids = append(pids, b.cluster.pids(r)...)
 	}
-	out, err := command(b.ctx, nil, nil, b.bin("load"),
-		"-address", p.address, "-path", c.path, "-id-name", c.idName, "-token", c.token,
-		"-clients", strconv.Itoa(r.conns), "-name-bytes", strconv.Itoa(r.nameBytes),
-		fmt.Sprintf("-scattered=%v", r.scattered), "-first", strconv.FormatInt(c.first, 10),
-		"-warm", b.warm.String(), "-window", time.Duration(seconds*float64(time.Second)).String(),
-		"-pids", strings.Join(pids, ","))
+	args := append(r.loadArgs(c.api, b.stored), "-address", p.address, "-token", c.token,
+		"-first", strconv.FormatInt(c.first, 10), "-warm", warm.String(),
+		"-window", time.Duration(seconds*float64(time.Second)).String(), "-pids", strings.Join(pids, ","))
+	out, err := command(b.ctx, nil, nil, b.bin("load"), args...)
 	if err != nil {
 		return report, err
 	}
@@ -159,11 +243,12 @@ func (b *bench) load(r *row, c *contender, p *process, seconds float64) (report 
 }
 
 func newSample(r measure.Report, started measure.Used) sample {
-	n := max(1, float64(r.Count))
+	n := max(1, float64(r.Count+r.Beside))
 	s := sample{
-		Rate: float64(r.Count) / r.Seconds, P50: micros(r.P50), P99: micros(r.P99), P999: micros(r.P999),
+		Rate: float64(r.Count) / r.Seconds, P50: micros(r.P50), P99: micros(r.P99), P999: micros(r.P999), Max: micros(r.Max),
 		LoadCPU: micros(r.LoadCPU), Others: r.Others, CPU: micros(r.Server[0].CPU) / n,
 		RSSStart: mebi(started.RSS), RSS: mebi(r.Server[0].RSS), Peak: mebi(r.Server[0].Peak),
+		Body: float64(r.Body) / r.Seconds / 1e6, Beside: float64(r.Beside) / r.Seconds,
 	}
 	for i, used := range r.Server {
 		s.Bytes += float64(used.Bytes) / n

@@ -15,7 +15,9 @@ func targets(res result) []target {
 	cpu := func(s sample) float64 { return s.CPU }
 	p50 := func(s sample) float64 { return s.P50 }
 	at1024 := res.find("conns-1024").Median
-	return []target{
+	gigabytes := res.find("list-1000-64").Median.Body * 60 / 1000
+	worst, tail := longestTail(res)
+	all := []target{
 		atLeast("rate to (a), nothing stored (0.80 is the aim)", 0.70, res.ratio("ours", "none", rateOfSample)),
 		atLeast("rate to (g), bare net/http handler", 0.80, res.ratio("ours", "bare", rateOfSample)),
 		atLeast("rate to (b), one transaction for each request", 4.5, res.ratio("ours", "single", rateOfSample)),
@@ -26,23 +28,49 @@ func targets(res result) []target {
 		atLeast("rate of reading all plants on Citus by id to (f)", 0.25, res.ratio("walk-id", "walk-none", rateOfSample)),
 		atLeast("rate of reading all plants on Citus by store to (f)", 0.25,
 			res.ratio("walk-store", "walk-none", rateOfSample)),
-		atMost("CPU per create to (a)", 1.6, "", res.ratio("ours", "none", cpu)),
-		atMost("median latency of a single client to (b)", 1.25, "", res.ratio("conns-1", "single-1", p50)),
+		atMost("CPU per create to (a)", 1.6, res.ratio("ours", "none", cpu)),
+		atMost("median latency of a single client to (b)", 1.25, res.ratio("conns-1", "single-1", p50)),
+		atMost("p99.9 to the median, every row of Plant Store with 64 connections; highest: "+worst, 8, tail),
 		atLeast("lowest rate past the peak, to the peak, up to 1024 connections", 0.8, pastPeak(res)),
 		atLeast("rate in a store with many plants to an empty one", 0.85, res.ratio("full", "conns-64", rateOfSample)),
 		atLeast("rate with commits 1 ms slower, 256 connections", 0.7, res.ratio("slow-1", "conns-256", rateOfSample)),
-		atMost("RSS after start", 40, " MiB", res.find("ours").Median.RSSStart),
-		atMost("peak RSS at 1024 connections", 160, " MiB", at1024.Peak),
+		atMost("RSS after start", 40, res.find("ours").Median.RSSStart).in(" MiB"),
+		atMost("peak RSS at 1024 connections", 160, at1024.Peak).in(" MiB"),
 	}
+	for _, engine := range [][2]string{{"ours", "SQLite"}, {"postgres", "PostgreSQL"}} {
+		for _, edit := range []request{replace, remove} {
+			ratio := res.ratio(engine[0]+"-"+string(edit), engine[0], rateOfSample)
+			all = append(all, atLeast(fmt.Sprintf("rate of %s to create on %s", edit, engine[1]), 0.6, ratio))
+		}
+	}
+	return append(all,
+		atLeast("get to (g), bare handler, 64 connections", 0.75, res.ratio("get-64", "get-64-bare", rateOfSample)),
+		atLeast("get to (c), PocketBase, 64 connections", 10, res.ratio("get-64", "get-64-pocketbase", rateOfSample)),
+		atLeast("JSON in lists of 1000, 64 connections", 1, gigabytes).in(" GB/min"),
+		atMost("p99 of get while 64 other connections create", 10, res.find("get-busy").Median.P99/1000).in(" ms"),
+	)
+}
+
+// minuteTargets are those of the rows that run for a minute.
+func minuteTargets(res result) (all []target) {
+	for _, l := range res.Rows {
+		all = append(all, atMost("longest response: "+l.Title, 50, l.Median.Max/1000).in(" ms"))
+	}
+	return all
 }
 
 func atLeast(what string, want, found float64) target {
 	return target{What: what, Want: fmt.Sprintf("≥ %.4g", want), Found: found, State: state(found, found >= want)}
 }
 
-func atMost(what string, want float64, unit string, found float64) target {
-	text := fmt.Sprintf("≤ %.4g%s", want, unit)
-	return target{What: what, Want: text, Found: found, State: state(found, found <= want), unit: unit}
+func atMost(what string, want, found float64) target {
+	return target{What: what, Want: fmt.Sprintf("≤ %.4g", want), Found: found, State: state(found, found <= want)}
+}
+
+// in adds a unit.
+func (t target) in(unit string) target {
+	t.Want, t.unit = t.Want+unit, unit
+	return t
 }
 
 func state(found float64, ok bool) string {
@@ -70,4 +98,14 @@ func pastPeak(res result) float64 {
 		lowest = min(lowest, rate)
 	}
 	return lowest / peak
+}
+
+// longestTail returns the highest p99.9 of the service with 64 connections, as a multiple of the median of its row.
+func longestTail(res result) (title string, tail float64) {
+	for _, l := range res.Rows {
+		if m := l.Median; l.Product && l.Conns == 64 && m.P50 > 0 && m.P999/m.P50 > tail {
+			title, tail = l.Title, m.P999/m.P50
+		}
+	}
+	return title, tail
 }

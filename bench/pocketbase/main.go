@@ -51,7 +51,8 @@ func setUp(app core.App, quiet bool, out io.Writer) error {
 		}
 	}
 	plants := core.NewBaseCollection("plants")
-	plants.CreateRule = types.Pointer(`@request.auth.id != ""`)
+	signedIn := types.Pointer(`@request.auth.id != ""`)
+	plants.CreateRule, plants.ViewRule, plants.ListRule = signedIn, signedIn, signedIn
 	plants.Fields.Add(
 		&core.NumberField{Name: "plant_id", Required: true, OnlyInt: true},
 		&core.TextField{Name: "name", Required: true, Max: 64 << 10},

@@ -33,10 +33,9 @@ type client struct {
 	id int64      // of its plant
 
 	response []byte // the first bytes, up to maxKept
+	chunks   chunks // of a body in chunks
 	received int    // bytes
-	status   int    // 0 until the head is complete, as are the two below
-	length   int    // of head and body together
-	body     int    // of the body
+	head            // its status is 0 until it is complete
 }
 
 // rest is a refused client that waits before it sends again.
@@ -186,12 +185,19 @@ func (c *client) read(b []byte) (bool, error) {
 		case !complete:
 			return false, nil
 		}
-		c.status, c.length, c.body = h.status, h.length, h.body
+		c.head = h
 	}
-	if c.received > c.length {
-		return false, errors.New("more bytes than one response")
+	if c.body == chunked {
+		complete, err := c.chunks.read(b[max(0, len(b)-(c.received-c.size)):])
+		if complete {
+			c.body = c.chunks.body
+		}
+		return complete, err
 	}
-	return c.received == c.length, nil
+	if c.received > c.size+c.body {
+		return false, errTooMany
+	}
+	return c.received == c.size+c.body, nil
 }
 
 // responded evaluates a complete response. It reports whether the next request was sent.
@@ -219,7 +225,7 @@ func (d *driver) responded(i int) bool {
 		return false
 	}
 	closes := d.once || bytes.Contains(c.response, []byte("\r\nConnection: close\r\n"))
-	c.response, c.status, c.received = c.response[:0], 0, 0
+	c.reset()
 	c.state, c.since = idle, d.polled
 	if closes {
 		d.close(i)
@@ -283,5 +289,11 @@ func (d *driver) fail(counter *int, i int, reason string) {
 func (d *driver) close(i int) {
 	c := &d.clients[i]
 	syscall.Close(c.fd)
-	c.fd, c.state, c.response, c.status, c.received = -1, unconnected, c.response[:0], 0, 0
+	c.fd, c.state = -1, unconnected
+	c.reset()
+}
+
+// reset prepares a client for the next response.
+func (c *client) reset() {
+	c.response, c.chunks, c.received, c.head = c.response[:0], chunks{}, 0, head{}
 }
