@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: help run build release clean check test lint compat generate man needs vet lines prepare product
-.PHONY: fuzz linear soak cluster test-postgres restarts backup-rate metrics-rate litestream slow hostile overload mutate bench profile screenshot
+.PHONY: fuzz linear soak cluster test-postgres restarts backup-rate metrics-rate litestream slow hostile overload mutate bench compare steady profile screenshot
 
 help:
 	@awk 'BEGIN { FS = ": *[^#]*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
@@ -164,8 +164,22 @@ mutate: ## report how many random mutants the tests of each package detect (PKG,
 
 ##@ Measure
 
-bench: ## compare with other systems, about 5 minutes on an idle machine
-	cd bench && go run . --out ../docs
+# The rows that bench and compare run: a regular expression of their keys, such as ONLY='^(ours|get-64)$$'.
+ONLY    ?=
+CHOSEN   = $(if $(ONLY),--only '$(ONLY)')
+# With COMPARE, a file that SAVE has written, bench prints the changes since then and leaves docs/ as it is.
+COMPARE ?=
+SAVE    ?=
+bench: ## compare with other systems, about 10 minutes on an idle machine; or with a former run (COMPARE, SAVE)
+	cd bench && go run . $(CHOSEN) $(if $(COMPARE),--compare '$(abspath $(COMPARE))',--out ../docs) \
+		$(if $(SAVE),--save '$(abspath $(SAVE))')
+
+OLD ?= HEAD
+compare: ## compare the working tree with the revision OLD, in turns: shows changes of 3 %, 2 minutes for each row
+	cd bench && go run . --against '$(OLD)' $(CHOSEN)
+
+steady: ## search for responses that take more than 50 ms in minutes of creates, about 5 minutes, 20 GB of disk
+	cd bench && go run . --minute
 
 profile: ## record the CPU profile for the profile-guided build, a minute on an idle machine
 	cd bench && go run . --profile ../cmd/plantstore/default.pgo

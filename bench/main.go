@@ -32,6 +32,9 @@ type options struct {
 	out     string
 	dir     string
 	profile string
+	save    string
+	compare string
+	against string
 }
 
 func main() {
@@ -48,6 +51,10 @@ func main() {
 	only := flag.String("only", "", "`regexp` of the rows to run, such as ^(ours|none)$")
 	flag.StringVar(&o.out, "out", "", "`folder` to write benchmarks.md and benchmarks.svg to")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "`folder` for the databases, on the disk to measure")
+	flag.StringVar(&o.save, "save", "", "also write the JSON to this `file`")
+	flag.StringVar(&o.compare, "compare", "", "also compare with the run that --save or --json wrote to this `file`")
+	flag.StringVar(&o.against, "against", "",
+		"compare the service only with that of a git `revision`, both in turns; --only chooses rows, by default ours")
 	flag.StringVar(&o.profile, "profile", "", "write a profile of the product to this `file` and compare nothing")
 	flag.Parse()
 	var err error
@@ -63,11 +70,22 @@ func main() {
 	}
 	set := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
-	if o.minute && !set["seconds"] {
-		o.seconds = 60
+	preset := func(rounds int, seconds float64) {
+		if !set["rounds"] {
+			o.rounds = rounds
+		}
+		if !set["seconds"] {
+			o.seconds = seconds
+		}
 	}
-	if o.minute && !set["rounds"] {
-		o.rounds = 1
+	switch {
+	case o.minute:
+		preset(1, 60)
+	case o.against != "":
+		preset(15, 2)
+		if *only == "" {
+			o.only = regexp.MustCompile("^ours$")
+		}
 	}
 	if o.quick {
 		o.rounds, o.seconds, o.preload, o.stored, o.warm = 1, 0.6, 200_000, 200_000, 200*time.Millisecond
@@ -98,6 +116,15 @@ func run(ctx context.Context, o options) (err error) {
 	if o.profile != "" {
 		return b.profileTo(o.profile)
 	}
+	if o.against != "" {
+		return b.against(o.against)
+	}
+	var old result
+	if o.compare != "" { // before the run, so that a missing file is found at once
+		if old, err = readResult(o.compare); err != nil {
+			return err
+		}
+	}
 	machine, err := describe(dir)
 	if err != nil {
 		return err
@@ -112,22 +139,41 @@ func run(ctx context.Context, o options) (err error) {
 		wanted = minuteTargets
 	}
 	result := newResult(machine, rows, b.faults, began, wanted)
-	if o.json {
-		encoder := json.NewEncoder(os.Stdout)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(result); err != nil {
-			return err
-		}
-	} else {
-		result.print(os.Stdout)
+	if err := result.write(o, old); err != nil {
+		return err
+	}
+	return b.invalid()
+}
+
+// write prints a result and writes the files that the options name.
+func (res result) write(o options, old result) error {
+	text, err := json.MarshalIndent(res, "", "  ")
+	if err != nil {
+		return err
+	}
+	if o.save != "" {
+		err = os.WriteFile(o.save, append(text, '\n'), 0o644)
 	}
 	if o.out != "" {
-		err = errors.Join(result.writeMarkdown(filepath.Join(o.out, "benchmarks.md")),
-			os.WriteFile(filepath.Join(o.out, "benchmarks.svg"), chart(result), 0o644))
+		err = errors.Join(err, res.writeMarkdown(filepath.Join(o.out, "benchmarks.md")),
+			os.WriteFile(filepath.Join(o.out, "benchmarks.svg"), chart(res), 0o644))
 	}
-	if len(b.faults) > 0 {
-		err = errors.Join(err, fmt.Errorf("%d runs are not valid: a response was not 200, or a row is missing; the first: %s",
-			len(b.faults), b.faults[0]))
+	if o.json {
+		fmt.Printf("%s\n", text)
+		return err
+	}
+	res.print(os.Stdout)
+	if o.compare != "" {
+		res.printSince(os.Stdout, old)
 	}
 	return err
+}
+
+// invalid returns an error if a run had a fault.
+func (b *bench) invalid() error {
+	if len(b.faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d runs are not valid: a response was not 200, or a row is missing; the first: %s",
+		len(b.faults), b.faults[0])
 }

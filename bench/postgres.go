@@ -34,11 +34,14 @@ type unavailable string
 
 func (u unavailable) Error() string { return string(u) }
 
-// onPostgres returns the function that runs rows while a server runs, or skips those that need it.
-func onPostgres(settings ...string) func(*bench, section) error {
+// manyConnections allows the most that a row has, and a few for the harness.
+const manyConnections = "max_connections=1100"
+
+// onPostgres returns a function that calls run while a server runs. Rows that need it are skipped if it can't.
+func onPostgres(run func(*bench, section) error, settings ...string) func(*bench, section) error {
 	return func(b *bench, part section) error {
 		if !slices.ContainsFunc(part.rows, needsPostgres) {
-			return b.rows(part)
+			return run(b, part)
 		}
 		b.progress.say("%d/%d starting PostgreSQL", b.done, b.planned)
 		pg, err := startPostgres(b.ctx, b.dir, settings...)
@@ -50,7 +53,7 @@ func onPostgres(settings ...string) func(*bench, section) error {
 		if err := part.skip("PostgreSQL", err, needsPostgres); err != nil {
 			return err
 		}
-		return b.rows(part)
+		return run(b, part)
 	}
 }
 

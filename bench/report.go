@@ -113,7 +113,7 @@ func (res result) notes() []string {
 		"Reads choose plants at random in a store of 1 000 000; every get must return its id, every list its " +
 			"first id and as many plants as it asked for. Ratio: requests/s to Plant Store on SQLite with the same " +
 			"requests and connections. MB/s: JSON of the responses. (c) lists from a record on, with skipTotal. (d) sends " +
-			"prepared selects of the same table; its CPU at 1024 connections includes the start of as many PostgreSQL processes. " +
+			"prepared selects of the same table; its CPU at 1024 connections includes the start of as many processes. " +
 			"Where 64 other connections create, rate and latency are those of the gets.",
 	}
 	if load, others := res.disturbance(); load > 0 {

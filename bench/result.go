@@ -1,9 +1,6 @@
 package main
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // result contains all figures of a run.
 type result struct {
@@ -60,14 +57,17 @@ func (res result) find(key string) line {
 // ratio compares two rows round by round and returns the median, because a disturbance of the machine
 // during a round affects both. It returns 0 if a row was not measured.
 func (res result) ratio(key, base string, of func(sample) float64) float64 {
+	return median(res.ratios(key, base, of))
+}
+
+func (res result) ratios(key, base string, of func(sample) float64) (ratios []float64) {
 	a, b := res.find(key).Rounds, res.find(base).Rounds
-	var ratios []float64
 	for i := range min(len(a), len(b)) {
 		if under := of(b[i]); under > 0 {
 			ratios = append(ratios, of(a[i])/under)
 		}
 	}
-	return median(ratios)
+	return ratios
 }
 
 // figures are the fields of a sample.
@@ -88,17 +88,4 @@ func combine(samples []sample, by func([]float64) float64) (all sample) {
 		*figure = by(values)
 	}
 	return all
-}
-
-// median returns 0 for no values, and the mean of the middle two for an even number.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
 }

@@ -8,17 +8,6 @@ import (
 	"time"
 )
 
-func TestMedian(t *testing.T) {
-	for _, test := range []struct {
-		in   []float64
-		want float64
-	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{4, 1, 3, 2}, 2.5}} {
-		if got := median(test.in); got != test.want {
-			t.Errorf("median(%v) = %v, want %v", test.in, got, test.want)
-		}
-	}
-}
-
 // sampleResult has a slow second round, which a ratio of medians would not survive.
 func sampleResult() result {
 	rates := func(values ...float64) (all []sample) {

@@ -42,12 +42,19 @@ func (b *bench) build() error {
 		".": {"-pgo=../cmd/plantstore/default.pgo", loadPackage, "./variant"}, // with the profile of the product
 	} {
 		b.progress.say("building %s", strings.Join(packages, " "))
-		args := append([]string{"build", "-C", folder, "-trimpath", "-o", b.bin("") + "/"}, packages...)
-		if _, err := command(b.ctx, nil, []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
+		args := buildArgs(folder, b.bin("")+"/", packages...)
+		if _, err := command(b.ctx, nil, buildEnv, "go", args...); err != nil {
 			return fmt.Errorf("build %v in %s: %w", packages, folder, err)
 		}
 	}
 	return nil
+}
+
+var buildEnv = []string{"CGO_ENABLED=0"}
+
+// buildArgs are the arguments of go. Without the revision in it, equal sources give equal programs.
+func buildArgs(folder, out string, packages ...string) []string {
+	return append([]string{"build", "-C", folder, "-trimpath", "-buildvcs=false", "-o", out}, packages...)
 }
 
 // section is a part of the plan whose rows are interleaved.
@@ -64,11 +71,11 @@ func (b *bench) all() ([]*row, error) {
 	rounds, seconds := b.rounds, b.seconds
 	plan := []section{
 		{coreRows(), rounds, b.warm, seconds, (*bench).rows},
-		{postgresRows(), rounds, b.warm, seconds, onPostgres()},
+		{postgresRows(), rounds, b.warm, seconds, onPostgres((*bench).rows)},
 		{citusRows(), rounds, b.warm, seconds, (*bench).onCitus},
 		{growthRows(b.preload), rounds, b.warm, seconds / 3, (*bench).rows},
 		// Many rows: short windows and fewer rounds keep the whole run below ten minutes.
-		{readRows(), (rounds + 1) / 2, b.warm / 2, seconds / 4, onPostgres("max_connections=1100")},
+		{readRows(), (rounds + 1) / 2, b.warm / 2, seconds / 4, onPostgres((*bench).rows, manyConnections)},
 	}
 	if b.minute {
 		plan = []section{{minuteRows(b.preload), rounds, b.warm, seconds, (*bench).rows}}

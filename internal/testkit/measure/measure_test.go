@@ -64,3 +64,19 @@ func TestUsageOfThisProcess(t *testing.T) {
 		t.Errorf("Usage = %+v, want some memory and a peak of at least that", used)
 	}
 }
+
+func TestUsageCountsProcessorTime(t *testing.T) {
+	before, err := Usage(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); time.Since(began) < 5*time.Millisecond; {
+	}
+	after, err := Usage(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := after.CPU - before.CPU; got <= 0 {
+		t.Errorf("%v of processor time in 5 ms of work, want some", got)
+	}
+}

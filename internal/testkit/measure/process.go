@@ -41,12 +41,16 @@ func own(pid int) (Used, error) {
 	if err != nil {
 		return used, err
 	}
-	// The name, in parentheses, may contain spaces; the times are fields 14 to 17.
+	// The name, in parentheses, may contain spaces; the times are fields 14 to 17, those of ended children the last two.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 15 {
 		return used, fmt.Errorf("process %d has a short stat file", pid)
 	}
-	for _, field := range fields[11:15] {
+	times := fields[11:15]
+	if cpu, ok := processTime(pid); ok {
+		used.CPU, times = cpu, fields[13:15]
+	}
+	for _, field := range times {
 		ticks, err := strconv.ParseInt(string(field), 10, 64)
 		if err != nil {
 			return used, err
