@@ -167,15 +167,15 @@ mutate: ## report how many random mutants the tests of each package detect (PKG,
 # The rows that bench and compare run: a regular expression of their keys, such as ONLY='^(ours|get-64)$$'.
 ONLY    ?=
 CHOSEN   = $(if $(ONLY),--only '$(ONLY)')
-# With COMPARE, a file that SAVE has written, bench prints the changes since then and leaves docs/ as it is.
+# With COMPARE, a file that SAVE has written, bench prints the changes since then. docs/ is written without ONLY and COMPARE.
 COMPARE ?=
 SAVE    ?=
 bench: ## compare with other systems, about 10 minutes on an idle machine; or with a former run (COMPARE, SAVE)
-	cd bench && go run . $(CHOSEN) $(if $(COMPARE),--compare '$(abspath $(COMPARE))',--out ../docs) \
-		$(if $(SAVE),--save '$(abspath $(SAVE))')
+	cd bench && go run . $(CHOSEN) $(if $(COMPARE),--compare '$(abspath $(COMPARE))') \
+		$(if $(SAVE),--save '$(abspath $(SAVE))') $(if $(ONLY)$(COMPARE),,--out ../docs)
 
 OLD ?= HEAD
-compare: ## compare the working tree with the revision OLD, in turns: shows changes of 3 %, 2 minutes for each row
+compare: ## compare the working tree with the revision OLD, in turns: shows changes of 3 %, 3 minutes for each row
 	cd bench && go run . --against '$(OLD)' $(CHOSEN)
 
 steady: ## search for responses that take more than 50 ms in minutes of creates, about 5 minutes, 20 GB of disk

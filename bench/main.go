@@ -82,7 +82,7 @@ func main() {
 	case o.minute:
 		preset(1, 60)
 	case o.against != "":
-		preset(15, 2)
+		preset(20, 2)
 		if *only == "" {
 			o.only = regexp.MustCompile("^ours$")
 		}

@@ -20,23 +20,28 @@ func (i interval) excludes(value float64) bool { return i.Low > value || i.High 
 
 // pairedRatio returns a function that estimates by which factor new differs from old if each value of one was measured
 // next to one of the other, in rounds of so many pairs. A round counts with the median of its ratios, because two
-// servers may differ for as long as they run. The estimate is the median of the rounds, and the interval is that of the
-// sign test, which assumes nothing about their distribution. It needs 6 rounds.
+// servers may differ for as long as they run. The estimate is the median of the means of two rounds, and the interval
+// is that of the signed-rank test (Wilcoxon; Hodges and Lehmann). It needs 6 rounds.
 func pairedRatio(pairs int) func(old, new []float64) interval {
 	return func(old, new []float64) interval {
-		var rounds, ratios []float64
+		var rounds, ratios, means []float64
 		for i := range min(len(old), len(new)) {
 			ratios = append(ratios, new[i]/old[i])
 			if len(ratios) == pairs {
 				rounds, ratios = append(rounds, median(ratios)), nil
 			}
 		}
-		return orderInterval(rounds, binomial(len(rounds)))
+		for i, a := range rounds {
+			for _, b := range rounds[i:] {
+				means = append(means, math.Sqrt(a*b))
+			}
+		}
+		return orderInterval(means, signedRanks(len(rounds)))
 	}
 }
 
-// unpairedRatio estimates the same from rounds of separate runs. The estimate is the median of all ratios of a new to an
-// old value, and the interval is that of the rank-sum test (Mann and Whitney; Hodges and Lehmann). It needs 4 rounds
+// unpairedRatio estimates the same from rounds of separate runs. The estimate is the median of all ratios of a new to
+// an old value, and the interval is that of the rank-sum test (Mann and Whitney; Hodges and Lehmann). It needs 4 rounds
 // each.
 func unpairedRatio(old, new []float64) interval {
 	var ratios []float64
@@ -65,16 +70,18 @@ func orderInterval(values, probabilities []float64) interval {
 	return interval{median(values), sorted[outside-1], sorted[len(sorted)-outside]}
 }
 
-// binomial returns the probability of each number of heads in n tosses.
-func binomial(n int) []float64 {
-	p := []float64{1}
-	for range n {
-		next := make([]float64, len(p)+1)
-		for i, v := range p {
-			next[i] += v / 2
-			next[i+1] += v / 2
+// signedRanks returns the probability of each value of the signed-rank statistic for n values: of each sum of some of
+// the numbers from 1 to n.
+func signedRanks(n int) []float64 {
+	p := make([]float64, n*(n+1)/2+1)
+	p[0] = 1
+	for i := 1; i <= n; i++ {
+		for sum := len(p) - 1; sum >= 0; sum-- {
+			p[sum] /= 2
+			if sum >= i {
+				p[sum] += p[sum-i] / 2
+			}
 		}
-		p = next
 	}
 	return p
 }

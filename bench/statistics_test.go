@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,40 +19,29 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// ones has n values of 1, and counting has 1 to n.
-func ones(n int) []float64 {
-	all := make([]float64, n)
-	for i := range all {
-		all[i] = 1
-	}
-	return all
-}
-
-func counting(n int) []float64 {
-	all := make([]float64, n)
-	for i := range all {
-		all[i] = float64(i + 1)
-	}
-	return all
-}
-
-// The ranks are those of published tables of the sign test.
-func TestPairedRatioUsesTheRanksOfTheSignTest(t *testing.T) {
-	for n, rank := range map[int]float64{6: 1, 8: 1, 9: 2, 12: 3, 15: 4, 20: 6, 25: 8} {
-		got := pairedRatio(1)(ones(n), counting(n))
-		if want := (interval{float64(n+1) / 2, rank, float64(n) + 1 - rank}); got != want {
-			t.Errorf("%d rounds: %+v, want %+v", n, got, want)
+// The critical values are those of published tables of the signed-rank test, two-sided at 5 %.
+func TestSignedRanks(t *testing.T) {
+	for n, want := range map[int]int{5: -1, 6: 0, 8: 3, 10: 8, 15: 25, 20: 52} {
+		critical, sum := -1, 0.0
+		for i, p := range signedRanks(n) {
+			if sum += p; sum <= alpha/2 {
+				critical = i
+			}
 		}
-	}
-	if got := pairedRatio(1)(ones(5), counting(5)); got.Low != 0 || got.High != math.MaxFloat64 {
-		t.Errorf("5 rounds: %+v, want no bounds", got)
+		if critical != want {
+			t.Errorf("%d values: critical value %d, want %d", n, critical, want)
+		}
 	}
 }
 
 func TestPairedRatioCountsARoundOnce(t *testing.T) {
-	got := pairedRatio(3)(ones(18), []float64{1, 90, 2, 2, 2, 2, 3, 0, 4, 4, 4, 4, 5, 5, 5, 6, 6, 6})
-	if want := (interval{3.5, 2, 6}); got != want {
+	ones := slices.Repeat([]float64{1}, 18)
+	got := pairedRatio(3)(ones, []float64{1, 90, 2, 2, 2, 2, 2, 0, 4, 2, 2, 9, 2, 2, 2, 4, 4, 4})
+	if want := (interval{2, 2, 4}); got != want {
 		t.Errorf("6 rounds of 3 pairs: %+v, want %+v", got, want)
+	}
+	if got := pairedRatio(3)(ones, ones[:15]); got.Low != 0 || got.High != math.MaxFloat64 {
+		t.Errorf("5 rounds: %+v, want no bounds", got)
 	}
 }
 
