@@ -146,8 +146,8 @@ func (b *bench) reportPairs(revision string, pairs []pair) error {
 	fmt.Printf("Old: %s. New: the working tree. %s; in each, both run and get %.3g s of load, in short windows that "+
 		"alternate.\n\n", revision, plural(b.rounds, "round"), b.seconds)
 	printChanges(os.Stdout, changes)
-	fmt.Println("\nOld and new are medians of all windows. The change is estimated from the rounds, each with the median " +
-		"of its pairs\nof windows. Better and WORSE mark changes whose interval excludes zero. By chance that also happens " +
-		"to one in twenty\nfigures that are equal. More --rounds give narrower intervals.")
+	fmt.Println("\nOld and new are medians of all windows. The change is estimated from the rounds, each with the " +
+		"median of its pairs\nof windows. Better and WORSE mark changes whose interval excludes zero. By chance that also " +
+		"happens to one in twenty\nfigures that are equal. More --rounds give narrower intervals.")
 	return b.invalid()
 }

@@ -17,7 +17,7 @@ type change struct {
 	Old    float64  `json:"old"`
 	New    float64  `json:"new"`
 	Ratio  interval `json:"ratio"` // of new to old
-	better int      // the sign of a change for the better
+	better int      // the sign of a change for the better; 0 if the machine may be the reason for a change
 }
 
 // figures are what versions are compared by.
@@ -61,12 +61,15 @@ func each(samples []sample, of func(sample) float64) (values []float64) {
 	return values
 }
 
-// since compares a result with an earlier one, row by row. The ratio to another row of the same run depends less on the
-// speed of the machine at that time.
+// since compares a result with an earlier one, row by row. Only changes of the ratio to another row of the same run are
+// marked: the speed of the machine changes all other figures from run to run.
 func (res result) since(old result) (all []change) {
 	for _, l := range res.Rows {
 		was := old.find(l.Key)
-		all = append(all, compareRounds(l.Title, was.Rounds, l.Rounds, unpairedRatio)...)
+		for _, c := range compareRounds(l.Title, was.Rounds, l.Rounds, unpairedRatio) {
+			c.better = 0
+			all = append(all, c)
+		}
 		if l.Base == "" || l.Base == l.Key || l.Base != was.Base {
 			continue
 		}
@@ -82,8 +85,9 @@ func (res result) since(old result) (all []change) {
 func (res result) printSince(out io.Writer, old result) {
 	fmt.Fprintf(out, "\nOld: %s.\nNew: %s.\n\n", old.about(), res.about())
 	printChanges(out, res.since(old))
-	fmt.Fprintln(out, "\nOld and new are medians of the rounds. Better and WORSE mark changes whose interval excludes "+
-		"zero. The machine may\nhave been slower or faster during one of the runs: check small changes with make compare.")
+	fmt.Fprintln(out, "\nOld and new are medians of the rounds. Better and WORSE mark changes of ratios whose interval "+
+		"excludes zero. Other\nfigures are not marked, because the machine may have been slower or faster during one of "+
+		"the runs: use make compare.")
 }
 
 func readResult(file string) (res result, err error) {
@@ -134,7 +138,7 @@ func (c change) bounds() string {
 // verdict names a change whose interval excludes zero.
 func (c change) verdict() string {
 	switch up := c.Ratio.Low > 1; {
-	case !c.Ratio.excludes(1):
+	case c.better == 0 || !c.Ratio.excludes(1):
 		return ""
 	case up == (c.better > 0):
 		return "better"

@@ -44,7 +44,7 @@ func main() {
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of the table")
 	flag.BoolVar(&o.quick, "quick", false, "make a short run to see that everything works; its figures mean little")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; every row runs once in each")
-	flag.Float64Var(&o.seconds, "seconds", 3, "measured time of a run; rows of growth take a third of it, reads a quarter")
+	flag.Float64Var(&o.seconds, "seconds", 2, "measured time of a run; rows of growth take a third of it, reads a quarter")
 	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store with many plants")
 	flag.Int64Var(&o.stored, "stored", 1_000_000, "plants in the store for reads and edits")
 	flag.BoolVar(&o.minute, "minute", false, "search for slow responses: a minute of creates in each of four rows")

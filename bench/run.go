@@ -68,14 +68,14 @@ type section struct {
 
 // all runs every row of the plan and returns the rows.
 func (b *bench) all() ([]*row, error) {
-	rounds, seconds := b.rounds, b.seconds
+	rounds, fewer, seconds := b.rounds, (b.rounds+1)/2, b.seconds
 	plan := []section{
 		{coreRows(), rounds, b.warm, seconds, (*bench).rows},
 		{postgresRows(), rounds, b.warm, seconds, onPostgres((*bench).rows)},
-		{citusRows(), rounds, b.warm, seconds, (*bench).onCitus},
+		// Fewer rounds here, and shorter windows below, keep the whole run at about ten minutes.
+		{citusRows(), fewer, b.warm, seconds, (*bench).onCitus},
 		{growthRows(b.preload), rounds, b.warm, seconds / 3, (*bench).rows},
-		// Many rows: short windows and fewer rounds keep the whole run below ten minutes.
-		{readRows(), (rounds + 1) / 2, b.warm / 2, seconds / 4, onPostgres((*bench).rows, manyConnections)},
+		{readRows(), fewer, b.warm / 2, seconds / 4, onPostgres((*bench).rows, manyConnections)},
 	}
 	if b.minute {
 		plan = []section{{minuteRows(b.preload), rounds, b.warm, seconds, (*bench).rows}}

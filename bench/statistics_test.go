@@ -137,13 +137,21 @@ func TestResultIsComparedWithAnEarlierOne(t *testing.T) {
 	for i := range now.Rows[0].Rounds {
 		now.Rows[0].Rounds[i].Rate *= 2
 	}
-	found := map[string]float64{}
-	for _, c := range now.since(old) {
-		if c.Row == "Plant Store" {
-			found[c.Figure] = c.Ratio.Estimate
+	for _, res := range []*result{&old, &now} { // 4 rounds are enough for an interval
+		for i, l := range res.Rows[:2] {
+			res.Rows[i].Rounds = slices.Repeat(l.Rounds[:1], 4)
 		}
 	}
-	if found["requests/s"] == 0 || found["ratio"] != 2 {
-		t.Errorf("changes %v, want a ratio that has doubled", found)
+	found := map[string]change{}
+	for _, c := range now.since(old) {
+		if c.Row == "Plant Store" {
+			found[c.Figure] = c
+		}
+	}
+	if got, want := found["ratio"], 2.0; got.Ratio.Estimate != want || got.verdict() != "better" {
+		t.Errorf("ratio: %+v, %s; want %v and better", got, got.verdict(), want)
+	}
+	if got := found["requests/s"]; !got.Ratio.excludes(1) || got.verdict() != "" {
+		t.Errorf("requests/s: %+v, %s; want a change that is not marked", got, got.verdict())
 	}
 }
