@@ -40,7 +40,7 @@ func (b *bench) profileTo(file string) (err error) {
 			return err
 		}
 		c := &contender{api: productAPI, token: token}
-		_, err = b.load(creates, c, p, b.warm, 5*b.seconds)
+		_, err = b.load(creates, c, p, b.warm, 7.5*b.seconds)
 		if err := errors.Join(err, p.stop(syscall.SIGTERM)); err != nil {
 			return err
 		}
