@@ -39,6 +39,7 @@ func (w *writer) edit(e *plant.Edit) (plant.Outcome, error) {
 	case e.Seen != nil && !stored.Equal(*e.Seen):
 		return plant.Changed, nil
 	case e.To == nil:
+		w.counts.add(e.Store, -1)
 		return plant.Removed, exec(w.conn, removePlant, e.Store, e.ID)
 	}
 	w.countBytes(*e.To)

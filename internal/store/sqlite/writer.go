@@ -42,6 +42,7 @@ type writer struct {
 	stopped  bool
 
 	checkpointer *checkpointer // nil while conn is
+	counts       counts
 }
 
 const writerCache = "cache_size(-8000)" // KiB: the inner pages of ten million plants take 5,600
@@ -179,6 +180,7 @@ func (w *writer) commit(do func() error) error {
 		w.rollback()
 		return w.stop(shmRemoved)
 	}
+	clear(w.counts.added)
 	if err := do(); err != nil {
 		w.rollback()
 		if sqlite.ErrCode(err) == sqlite.ResultIOErrFsync { // a large batch starts the WAL before COMMIT
@@ -195,6 +197,7 @@ func (w *writer) commit(do func() error) error {
 		w.stop(reason)
 		return fmt.Errorf("commit: %w: %s", store.ErrUnknown, reason)
 	}
+	w.counts.commit()
 	w.countCommit()
 	w.updateReadMark()
 	return nil
@@ -203,6 +206,7 @@ func (w *writer) commit(do func() error) error {
 // commitFailed returns what a failed COMMIT means. The record that makes a transaction valid is written last and
 // then synced, so after a failed write, for lack of space or another reason, nothing is stored.
 func (w *writer) commitFailed(err error) error {
+	w.counts.forget() // what is stored may be unknown
 	w.rollback()
 	w.damage.Record(translate(err))
 	switch code := sqlite.ErrCode(err); {

@@ -1,0 +1,128 @@
+package sqlite
+
+import (
+	"context"
+
+	"zombiezen.com/go/sqlite"
+)
+
+const countPlants = "SELECT count(*) FROM plants WHERE store = ?"
+
+// counts has the numbers of plants of the stores that were counted. A count reads all keys of a store, so it is made
+// once, and afterwards the writer adds what it commits. A commit of another process makes all numbers unknown again.
+// Guarded by writer.lock.
+type counts struct {
+	version int64 // data_version of the writer's connection, which a commit of another process changes
+	known   map[string]int64
+	running map[*runningCount]bool
+	added   map[string]int64 // by the transaction in flight
+}
+
+type runningCount struct {
+	store string
+	added int64 // since the count started
+}
+
+// Count implements store.Plants.
+func (s *Store) Count(ctx context.Context, storeName string) (int64, error) {
+	conn, err := s.readers.get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer s.readers.put(conn)
+	running := &runningCount{store: storeName}
+	n, known, err := s.writer.startCount(conn, running)
+	if err != nil || known {
+		return n, s.damage.Record(translate(err))
+	}
+	conn.SetInterrupt(ctx.Done())
+	for row, stepErr := range query(conn, countPlants, storeName) {
+		if err = stepErr; err == nil {
+			n = row.ColumnInt64(0)
+		}
+	}
+	conn.SetInterrupt(nil)
+	exec(conn, "ROLLBACK")
+	s.writer.endCount(running, n, err == nil)
+	if sqlite.ErrCode(err) == sqlite.ResultInterrupt {
+		err = ctx.Err()
+	}
+	return n, s.damage.Record(translate(err))
+}
+
+// startCount returns the number of plants if it is known. Otherwise it starts a transaction on conn, which sees what
+// is committed now, and registers the count.
+func (w *writer) startCount(conn *sqlite.Conn, running *runningCount) (n int64, known bool, err error) {
+	if err := acquire(w.lock, lockTimeout); err != nil {
+		return 0, false, err
+	}
+	defer func() { <-w.lock }()
+	c := &w.counts
+	if err := w.checkCounts(); err != nil {
+		return 0, false, err
+	}
+	if n, known := c.known[running.store]; known {
+		return n, true, nil
+	}
+	if err := exec(conn, "BEGIN"); err != nil {
+		return 0, false, err
+	}
+	if err := exec(conn, "PRAGMA user_version"); err != nil { // BEGIN alone reads nothing
+		exec(conn, "ROLLBACK")
+		return 0, false, err
+	}
+	c.running[running] = true
+	return 0, false, nil
+}
+
+// endCount keeps the number, unless commits of other processes may have changed it.
+func (w *writer) endCount(running *runningCount, n int64, ok bool) {
+	if acquire(w.lock, lockTimeout) != nil {
+		return
+	}
+	defer func() { <-w.lock }()
+	c := &w.counts
+	if ok && w.checkCounts() == nil && c.running[running] {
+		c.known[running.store] = n + running.added
+	}
+	delete(c.running, running)
+}
+
+// checkCounts forgets all numbers if another process has committed since the last call, or if it can't be known.
+func (w *writer) checkCounts() error {
+	if w.conn == nil || w.stopped {
+		w.counts.forget()
+		return nil
+	}
+	version, err := number(w.conn, "PRAGMA data_version")
+	if err != nil || version != w.counts.version {
+		w.counts.forget()
+		w.counts.version = version
+	}
+	return err
+}
+
+// add counts plants that the transaction in flight has added to a store, or removed.
+func (c *counts) add(store string, n int64) {
+	if len(c.known)+len(c.running) > 0 {
+		c.added[store] += n
+	}
+}
+
+// commit applies what the transaction has added.
+func (c *counts) commit() {
+	for store, n := range c.added {
+		if _, known := c.known[store]; known {
+			c.known[store] += n
+		}
+		for r := range c.running {
+			if r.store == store {
+				r.added += n
+			}
+		}
+	}
+}
+
+func (c *counts) forget() {
+	c.known, c.running, c.added = map[string]int64{}, map[*runningCount]bool{}, map[string]int64{}
+}
