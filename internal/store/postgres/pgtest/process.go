@@ -78,6 +78,12 @@ func alive(pid int) bool {
 	return ok && state != "Z"
 }
 
+// stopped reports whether a process no longer runs, until it is continued.
+func stopped(pid int) bool {
+	state, _, ok := status(pid)
+	return !ok || state == "T" || state == "Z"
+}
+
 // status returns the state and the parent of a process. They follow its name, which is in parentheses and may
 // contain any character.
 func status(pid int) (state string, parent int, ok bool) {

@@ -194,6 +194,12 @@ func (s *Server) Stop() error { return s.end(syscall.SIGINT) }
 // Kill9 kills the server with its child processes at once, as a crash of the machine does, and returns when all have
 // ended. A child process that is not killed would complete its transaction.
 func (s *Server) Kill9() error {
+	if err := s.process.Signal(syscall.SIGSTOP); err != nil { // so that it starts no child process meanwhile
+		return err
+	}
+	for deadline := time.Now().Add(timeout); !stopped(s.process.Pid) && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
 	children := childrenOf(s.process.Pid)
 	if err := s.signalAll(syscall.SIGKILL); err != nil {
 		return err
