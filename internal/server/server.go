@@ -62,7 +62,7 @@ const (
 	writeTimeout = 60 * time.Second
 	maxHeader    = 32 << 10
 
-	// More batches of edits in flight would be smaller, commit no more edits, and leave fewer connections for reads.
+	// More batches of edits in flight would make no more edits, and leave fewer connections for reads.
 	maxEditLanes = 2
 )
 
