@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -121,7 +122,12 @@ func (w *writer) checkpoint(c *checkpointer) {
 	}
 }
 
-func (w *writer) copyAndRestart(c *checkpointer) error {
+func (w *writer) copyAndRestart(c *checkpointer) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic in a checkpoint: %v\n%s", r, debug.Stack())
+		}
+	}()
 	for before := int64(0); ; {
 		if w.needsRestart.Load() || !w.mayCheckpoint() {
 			return nil

@@ -13,6 +13,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/store/storetest"
 )
 
@@ -256,4 +257,14 @@ func TestOtherPageSize(t *testing.T) {
 	if w.pageSize != 4096 || w.walBytes != 2*4096+1 {
 		t.Errorf("pages have %d bytes, and a create counts as %d", w.pageSize, w.walBytes)
 	}
+}
+
+// A panic stops the writer, not the process.
+func TestPanicInCheckpoint(t *testing.T) {
+	w := newWriter(t)
+	w.mustAdd(t, 1, "x")
+	w.settle()
+	w.checkpointer.conn = new(sqlite.Conn)
+	w.settle()
+	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnavailable, "panic in a checkpoint", true)
 }
