@@ -80,6 +80,9 @@ func (pg *postgres) bench(ctx context.Context, r *row, stored int64, seconds flo
 		return s, err
 	}
 	rate, count := rateOf.FindSubmatch(out), countOf.FindSubmatch(out)
+	if count != nil && string(count[1]) == "0" {
+		return s, fault("pgbench made no transaction: connecting took all its time")
+	}
 	if rate == nil || count == nil {
 		return s, fmt.Errorf("pgbench printed no result: %s", out)
 	}
@@ -113,7 +116,7 @@ func (pg *postgres) pgbenchArgs(r *row, stored int64, seconds float64, logs stri
 		stored = 0
 	}
 	clients := r.conns + r.creators
-	connecting := clients / 400 // seconds, which count as part of the time below
+	connecting := clients / 150 // seconds, which count as part of the time below
 	args := []string{
 		"-h", pg.dir, "-U", "postgres", "-n", "-M", "prepared", "-c", strconv.Itoa(clients),
 		"-j", strconv.Itoa(min(2, clients)), "-T", strconv.Itoa(max(1, int(seconds+0.5)) + connecting),
