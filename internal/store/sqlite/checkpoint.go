@@ -101,6 +101,7 @@ func (w *writer) countCommit() {
 func (w *writer) checkpoint(c *checkpointer) {
 	start := time.Now()
 	err := w.copyAndRestart(c)
+	w.missingFile() // records the sizes
 	if observe := w.observeCheckpoint.Load(); observe != nil {
 		(*observe)(time.Since(start), err)
 	}
