@@ -52,6 +52,7 @@ func TestSyncFails(t *testing.T) {
 			if got != test.number && (test.number != 200 || got != 50303) { // 50303: the checkpoint had failed just before
 				t.Errorf("the create whose sync fails: %d, want %d", got, test.number)
 			}
+			testkit.WaitFor(t, "the writer to stop", func() bool { return !isReady(t, s) })
 			for n := range int64(10) {
 				r.want(t, s, 10_000+n, 50303)
 				wantNotReady(t, s, test.reason)

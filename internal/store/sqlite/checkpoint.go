@@ -19,10 +19,10 @@ import (
 const pageSize = 2048
 
 const (
-	stepBytes  = 2 << 20      // counted between two checkpoints: more would delay commits
+	stepBytes  = 2 << 20      // counted between two checkpoints: larger steps make the slowest commits slower
 	walLimit   = 16 << 20     // from this size on, the WAL is made to restart from its beginning
 	maxBacklog = 4 * walLimit // counted during a checkpoint before commits wait for its end
-	restBytes  = 256 << 10    // so little is copied while commits wait
+	restBytes  = 256 << 10    // the copy is repeated until it copies no more than this, and commits wait for the next one
 
 	restartWait    = 20 * time.Millisecond // for readers, for each walLimit in the WAL
 	maxRestartWait = 100 * time.Millisecond
@@ -113,6 +113,9 @@ func (w *writer) checkpoint(c *checkpointer) {
 	if code == sqlite.ResultIOErrWrite { // kept as well
 		return
 	}
+	if code == sqlite.ResultIOErrFsync {
+		c.forgetCopied()
+	}
 	reason := fmt.Sprintf("a checkpoint failed (%v)", describe(err))
 	select {
 	case w.lock <- struct{}{}:
@@ -170,7 +173,6 @@ func (c *checkpointer) copyAndSync() (walState, error) {
 		return log, err
 	}
 	if err := syncData(c.file); err != nil {
-		c.forgetCopied()
 		return log, fmt.Errorf("%w: %w", sqlite.ResultIOErrFsync.ToError(), err)
 	}
 	return log, nil

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -23,38 +24,51 @@ type runningCount struct {
 	added int64 // since the count started
 }
 
+// countTimeout is how long a count waits for a write in flight. It then counts, and the number is not kept.
+const countTimeout = time.Second
+
 // Count implements store.Plants.
 func (s *Store) Count(ctx context.Context, storeName string) (int64, error) {
-	conn, err := s.readers.get(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer s.readers.put(conn)
 	running := &runningCount{store: storeName}
-	n, known, err := s.writer.startCount(conn, running)
-	if err != nil || known {
-		return n, s.damage.Record(translate(err))
+	n, counted, err := s.count(ctx, running)
+	if counted {
+		s.writer.endCount(running, n, err == nil)
 	}
-	conn.SetInterrupt(ctx.Done())
-	for row, stepErr := range query(conn, countPlants, storeName) {
-		if err = stepErr; err == nil {
-			n = row.ColumnInt64(0)
-		}
-	}
-	conn.SetInterrupt(nil)
-	exec(conn, "ROLLBACK")
-	s.writer.endCount(running, n, err == nil)
 	if sqlite.ErrCode(err) == sqlite.ResultInterrupt {
 		err = ctx.Err()
 	}
 	return n, s.damage.Record(translate(err))
 }
 
-// startCount returns the number of plants if it is known. Otherwise it starts a transaction on conn, which sees what
-// is committed now, and registers the count.
-func (w *writer) startCount(conn *sqlite.Conn, running *runningCount) (n int64, known bool, err error) {
-	if err := acquire(w.lock, lockTimeout); err != nil {
+// count returns the number of plants, and false if it was known.
+func (s *Store) count(ctx context.Context, running *runningCount) (n int64, counted bool, err error) {
+	conn, err := s.readers.get(ctx)
+	if err != nil {
 		return 0, false, err
+	}
+	defer s.readers.put(conn)
+	n, known, err := s.writer.startCount(conn, running)
+	if known || err != nil {
+		return n, false, err
+	}
+	conn.SetInterrupt(ctx.Done())
+	for row, stepErr := range query(conn, countPlants, running.store) {
+		if err = stepErr; err == nil {
+			n = row.ColumnInt64(0)
+		}
+	}
+	conn.SetInterrupt(nil)
+	if !conn.AutocommitEnabled() {
+		exec(conn, "ROLLBACK")
+	}
+	return n, true, err
+}
+
+// startCount returns the number of plants if it is known. Otherwise it starts a transaction on conn, which sees what
+// is committed now, and registers the count. While nothing can be written, it does neither.
+func (w *writer) startCount(conn *sqlite.Conn, running *runningCount) (n int64, known bool, err error) {
+	if w.lastFailure() != nil || acquire(w.lock, countTimeout) != nil {
+		return 0, false, nil
 	}
 	defer func() { <-w.lock }()
 	c := &w.counts
@@ -77,7 +91,7 @@ func (w *writer) startCount(conn *sqlite.Conn, running *runningCount) (n int64, 
 
 // endCount keeps the number, unless commits of other processes may have changed it.
 func (w *writer) endCount(running *runningCount, n int64, ok bool) {
-	if acquire(w.lock, lockTimeout) != nil {
+	if acquire(w.lock, countTimeout) != nil {
 		return
 	}
 	defer func() { <-w.lock }()

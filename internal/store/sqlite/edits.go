@@ -40,6 +40,7 @@ func (w *writer) edit(e *plant.Edit) (plant.Outcome, error) {
 		return plant.Changed, nil
 	case e.To == nil:
 		w.counts.add(e.Store, -1)
+		w.countBytes(plant.Plant{})
 		return plant.Removed, exec(w.conn, removePlant, e.Store, e.ID)
 	}
 	w.countBytes(*e.To)
