@@ -15,13 +15,15 @@ import (
 )
 
 const (
-	// minSpace is enough free space on the disk to open the database: the index of a WAL of 48 MiB takes 100 KiB.
-	minSpace     = 256 << 10
+	// minSpace is enough free space on the disk to open the database. The index of the WAL takes 32 KiB for each 4096
+	// pages. The WAL has at most three times maxBacklog, unless reads of minutes keep it from restarting: with pages of
+	// 2 KiB its index takes 768 KiB.
+	minSpace     = 1 << 20
 	emptyTimeout = time.Second // for reads in flight to end before connections are opened again
 )
 
-var errReadOnly = fmt.Errorf("%w: the database is open for reading only until %d KiB are free",
-	store.ErrFull, minSpace>>10)
+var errReadOnly = fmt.Errorf("%w: the database is open for reading only until %d MiB is free",
+	store.ErrFull, minSpace>>20)
 
 // connect opens the connection of the writer and those that read, or on a full disk only the latter.
 func (s *Store) connect() error {
@@ -64,7 +66,7 @@ func (s *Store) connectReadOnly() error {
 	case errors.Is(err, store.ErrFull), s.writer.stopped:
 		return err
 	case err != nil:
-		return fmt.Errorf("%w; free at least %d KiB: %w", store.ErrFull, minSpace>>10, err)
+		return fmt.Errorf("%w; free at least %d MiB: %w", store.ErrFull, minSpace>>20, err)
 	}
 	s.writer.connect = s.leaveReadOnly
 	s.writer.setFailure(errReadOnly)

@@ -29,7 +29,7 @@ type fullDisk struct {
 func newFullDisk(t *testing.T, prepare func(path string)) *fullDisk {
 	t.Helper()
 	folder := t.TempDir()
-	mount := osexec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "plantstore-test", folder)
+	mount := osexec.Command("mount", "-t", "tmpfs", "-o", "size=4m", "plantstore-test", folder)
 	if out, err := mount.CombinedOutput(); err != nil {
 		missing.Report(t, "a file system cannot be mounted here: %s", out)
 	}
@@ -154,7 +154,7 @@ func testStartOnFullDisk(t *testing.T, prepare func(path string)) {
 			"Check": s.Check(t.Context()), "CreateBatch": create(),
 			"Remove": storetest.Remove(t.Context(), s, "main", 1, nil), "AddToken": s.AddToken(t.Context(), token.Token{}),
 		} {
-			if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "reading only until 256 KiB are free") {
+			if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "reading only until 1 MiB is free") {
 				t.Errorf("%s() on a full disk = %v, want %v", name, err, errReadOnly)
 			}
 		}
@@ -253,7 +253,7 @@ func TestStartFailsOnFullDisk(t *testing.T) {
 		want    string
 	}{
 		"a new database":  {func(string) {}, "SQLITE_FULL"},
-		"an older schema": {leaveKilled(t, "PRAGMA user_version = 1"), "free at least 256 KiB: its schema must be migrated"},
+		"an older schema": {leaveKilled(t, "PRAGMA user_version = 1"), "free at least 1 MiB: its schema must be migrated"},
 		"another program": {leaveKilled(t, "PRAGMA application_id = 1"), "another program"},
 	} {
 		d := newFullDisk(t, test.prepare)
@@ -285,5 +285,29 @@ func TestCheckSpace(t *testing.T) {
 		if got := isNoSpace(err); got != want {
 			t.Errorf("isNoSpace(%v) = %v", err, got)
 		}
+	}
+}
+
+// The index of the largest WAL fits into the space that is free when the database is opened for writing.
+func TestSpaceForIndex(t *testing.T) {
+	const block, frameHeader = 32 << 10, 24
+	// https://sqlite.org/walformat.html#the_wal_index_file_format: a block has 4096 pages, the first one 34 fewer.
+	indexSize := func(pages int64) int64 { return (pages + 34 + 4095) / 4096 * block }
+	w := newWriter(t)
+	for id := range int64(10) {
+		w.addLarge(t, id)
+	}
+	log, err := w.checkpointer.copy("PASSIVE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(w.path + shmSuffix)
+	if err != nil || log.pages < 4096 || info.Size() != indexSize(log.pages) {
+		t.Errorf("the index of %d pages has %d bytes, %v, want %d", log.pages, info.Size(), err, indexSize(log.pages))
+	}
+	// A copy may start with maxBacklog in the WAL. As much can be committed during it, and during the next one.
+	const largest = 3*maxBacklog + stepBytes
+	if size := indexSize(largest / (pageSize + frameHeader)); size > minSpace {
+		t.Errorf("the index of a WAL of %d MiB takes %d KiB, and %d KiB must be free", largest>>20, size>>10, minSpace>>10)
 	}
 }
