@@ -34,7 +34,7 @@ var mayImport = map[string]string{
 	"internal/token/oidc":      "internal/token",
 	"internal/store":           "internal/plant internal/token",
 	"internal/store/storetest": "internal/plant internal/rate internal/store internal/token",
-	"internal/store/sqlite":    "internal/plant internal/store internal/token",
+	"internal/store/sqlite":    "internal/machine internal/plant internal/store internal/token",
 	"internal/store/postgres":  "internal/plant internal/store internal/token",
 	"internal/commit":          "internal/plant internal/store",
 	"internal/transfer":        "internal/plant internal/store internal/token",

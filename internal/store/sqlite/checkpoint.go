@@ -11,6 +11,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"plantstore/internal/machine"
 	"plantstore/internal/plant"
 )
 
@@ -69,7 +70,7 @@ func (w *writer) startCheckpointer() error {
 			}
 		}
 	})
-	c.running.Go(func() { readAhead(c.file, c.quit) })
+	c.running.Go(func() { readAhead(c.file, memorySize(machine.Read().Memory), c.quit) })
 	w.checkpointer = c
 	return nil
 }

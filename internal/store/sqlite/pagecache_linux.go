@@ -28,23 +28,34 @@ func DropPageCache(path string) {
 	unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// readAhead makes the kernel read a file into memory, if it takes at most half of the machine's, at 1 GB/s at most.
-// After dropPageCaches each create with a random id would otherwise wait for the disk to read a page.
-func readAhead(f *os.File, quit <-chan struct{}) {
+// readAhead makes the kernel read a file into memory, if it takes at most half of it, at 1 GB/s at most. After
+// dropPageCaches each create with a random id would otherwise wait for the disk to read a page. It returns how many
+// bytes the kernel was told to read.
+func readAhead(f *os.File, memory int64, quit <-chan struct{}) (offset int64) {
 	const step = 1 << 20
-	var machine unix.Sysinfo_t
 	info, err := f.Stat()
-	if err != nil || unix.Sysinfo(&machine) != nil || uint64(info.Size()) > machine.Totalram*uint64(machine.Unit)/2 {
-		return
+	if err != nil || info.Size() > memory/2 {
+		return 0
 	}
-	for offset := int64(0); offset < info.Size(); offset += step {
+	for ; offset < info.Size(); offset += step {
 		unix.Fadvise(int(f.Fd()), offset, step, unix.FADV_WILLNEED)
 		select {
 		case <-time.After(time.Millisecond):
 		case <-quit:
-			return
+			return offset
 		}
 	}
+	return offset
+}
+
+// memorySize returns the memory of the machine, or the limit of the control group if that is lower: it includes the
+// page cache.
+func memorySize(limit int64) int64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return min(int64(info.Totalram)*int64(info.Unit), limit)
 }
 
 // syncData is f.Sync without the times of the file, for which the file system would write its journal.

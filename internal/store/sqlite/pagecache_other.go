@@ -11,6 +11,8 @@ func dropPageCaches(string) {}
 func DropPageCache(string) {}
 
 // readAhead does nothing: it is implemented on Linux only.
-func readAhead(*os.File, <-chan struct{}) {}
+func readAhead(*os.File, int64, <-chan struct{}) int64 { return 0 }
+
+func memorySize(int64) int64 { return 0 }
 
 func syncData(f *os.File) error { return f.Sync() }

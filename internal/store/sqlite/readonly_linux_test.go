@@ -297,6 +297,7 @@ func TestSpaceForIndex(t *testing.T) {
 	for id := range int64(10) {
 		w.addLarge(t, id)
 	}
+	w.settle()
 	log, err := w.checkpointer.copy("PASSIVE")
 	if err != nil {
 		t.Fatal(err)
