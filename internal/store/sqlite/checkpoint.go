@@ -34,7 +34,7 @@ const (
 // when the sync of the file fails. What is committed is safe in the WAL either way.
 type checkpointer struct {
 	conn    *sqlite.Conn
-	file    *os.File // the database, to sync it; closed last, because closing it gives up all locks of this process
+	file    *os.File // the database, to sync it; see Store.closeFile
 	index   *os.File // of the WAL; see forgetCopied
 	wake    chan struct{}
 	stop    func() // closes quit and waits for a checkpoint that is running

@@ -168,6 +168,59 @@ func TestCheckpointFailsDuringClose(t *testing.T) {
 	<-w.lock
 }
 
+// Close does not give up the locks of reads that are still running: another process could otherwise remove the WAL.
+func TestCloseKeepsLocksOfReads(t *testing.T) {
+	s := newStore(t)
+	other, err := os.Open(s.writer.path) // before Close, and closed after it: that gives up all locks
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	locked := func() bool {
+		exclusive := unix.Flock_t{Type: unix.F_WRLCK, Start: 0x40000002, Len: 510} // SHARED_FIRST and SHARED_SIZE of SQLite
+		if err := unix.FcntlFlock(other.Fd(), unix.F_OFD_GETLK, &exclusive); err != nil {
+			t.Fatal(err)
+		}
+		return exclusive.Type != unix.F_UNLCK
+	}
+	stop := occupy(t, s, 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !locked() {
+		t.Error("a read is running without its lock")
+	}
+	stop()
+	for deadline := time.Now().Add(30 * time.Second); locked() || openFiles(t, s.writer.path) > 1; {
+		if time.Now().After(deadline) {
+			t.Fatalf("30 s after the read has ended, the file is open %d times", openFiles(t, s.writer.path))
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// openFiles returns how many descriptors this process has of a file.
+func openFiles(t *testing.T, path string) (n int) {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range open {
+		if link, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && link == path {
+			n++
+		}
+	}
+	return n
+}
+
+func TestCloseClosesFiles(t *testing.T) {
+	s := newStore(t)
+	if err := s.Close(); err != nil || openFiles(t, s.writer.path) > 0 {
+		t.Errorf("after Close() = %v the file is open %d times", err, openFiles(t, s.writer.path))
+	}
+}
+
 func TestInMemory(t *testing.T) {
 	for path, want := range map[string]bool{"/dev/shm": true, "/": false, "/sys/none": false} {
 		if got := InMemory(path); got != want {

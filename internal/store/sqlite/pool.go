@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -20,8 +21,10 @@ type pool struct {
 	damage    *store.Damage
 	open      func() (*sqlite.Conn, error) // set by fill
 	idle      chan *sqlite.Conn            // contains nil for a connection that could not be opened
+	conns     atomic.Int32                 // slots of idle that fill has filled and that are not closed
 	closed    chan struct{}
 	closeOnce sync.Once
+	onClose   func() // called after connections were closed; may be nil
 }
 
 // newPool returns an empty pool.
@@ -38,6 +41,7 @@ func (p *pool) fill(open func() (*sqlite.Conn, error)) (err error) {
 		if err == nil {
 			conn, err = open()
 		}
+		p.conns.Add(1)
 		p.put(conn)
 	}
 	return translate(err)
@@ -60,6 +64,7 @@ func (p *pool) empty(timeout <-chan time.Time) bool {
 	}
 	for _, conn := range conns {
 		closeConn(conn)
+		p.conns.Add(-1)
 	}
 	return true
 }
@@ -130,7 +135,11 @@ func (p *pool) closeIdle() (err error) {
 		select {
 		case conn := <-p.idle:
 			err = errors.Join(err, closeConn(conn))
+			p.conns.Add(-1)
 		default:
+			if p.onClose != nil {
+				p.onClose()
+			}
 			return err
 		}
 	}

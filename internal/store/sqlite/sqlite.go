@@ -80,6 +80,7 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 		return nil, err
 	}
 	s.readers, s.lookups = newPool(max(4, runtime.NumCPU()), &s.damage), newPool(1, &s.damage)
+	s.readers.onClose, s.lookups.onClose = s.closeFile, s.closeFile
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -131,5 +132,18 @@ func (s *Store) ObserveCheckpoints(observe func(took time.Duration, err error)) 
 
 // Close implements store.Store. Usually its last connection copies the WAL into the file and removes it.
 func (s *Store) Close() error {
-	return errors.Join(s.readers.close(), s.lookups.close(), s.writer.close())
+	err := errors.Join(s.readers.close(), s.lookups.close(), s.writer.close())
+	s.closeFile()
+	return err
+}
+
+// closeFile closes the checkpointer's descriptor of the database once all connections are closed. Closing any
+// descriptor gives up all locks of this process on the file, also those of reads that are still running.
+func (s *Store) closeFile() {
+	if s.readers.conns.Load()+s.lookups.conns.Load() > 0 {
+		return
+	}
+	if file := s.writer.unusedFile.Swap(nil); file != nil {
+		file.Close()
+	}
 }

@@ -31,6 +31,7 @@ type writer struct {
 	fileSize, walSize atomic.Int64 // when they were last checked
 	needsRestart      atomic.Bool  // stop was called
 	observeCheckpoint atomic.Pointer[func(took time.Duration, err error)]
+	unusedFile        atomic.Pointer[os.File] // of a checkpointer that has ended; see Store.closeFile
 
 	lock     chan struct{} // contains an element while a write is in flight; guards the fields below
 	conn     *sqlite.Conn  // nil while the database is open for reading only
@@ -118,7 +119,7 @@ func (w *writer) disconnect() error {
 	}
 	err = errors.Join(err, w.conn.Close())
 	if c != nil {
-		err = errors.Join(err, c.file.Close())
+		w.unusedFile.Store(c.file)
 	}
 	w.conn, w.wal, w.shm, w.checkpointer = nil, nil, nil, nil
 	return err

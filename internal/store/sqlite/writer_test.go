@@ -24,7 +24,12 @@ func newWriter(t *testing.T) *writer {
 		t.Fatal(err)
 	}
 	w := openWriter(t, path)
-	t.Cleanup(func() { w.close() })
+	t.Cleanup(func() {
+		w.close()
+		if file := w.unusedFile.Swap(nil); file != nil {
+			file.Close()
+		}
+	})
 	return w
 }
 
