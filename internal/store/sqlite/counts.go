@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"maps"
+	"sync/atomic"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -21,7 +23,8 @@ type counts struct {
 
 type runningCount struct {
 	store string
-	added int64 // since the count started
+	added int64       // since the count started
+	ended atomic.Bool // endCount could not remove it
 }
 
 // countTimeout is how long a count waits for a write in flight. It then counts, and the number is not kept.
@@ -85,13 +88,16 @@ func (w *writer) startCount(conn *sqlite.Conn, running *runningCount) (n int64, 
 		exec(conn, "ROLLBACK")
 		return 0, false, err
 	}
+	maps.DeleteFunc(c.running, func(r *runningCount, _ bool) bool { return r.ended.Load() })
 	c.running[running] = true
 	return 0, false, nil
 }
 
-// endCount keeps the number, unless commits of other processes may have changed it.
+// endCount keeps the number, unless commits of other processes may have changed it. If a write takes too long, the next
+// count removes this one.
 func (w *writer) endCount(running *runningCount, n int64, ok bool) {
 	if acquire(w.lock, countTimeout) != nil {
+		running.ended.Store(true)
 		return
 	}
 	defer func() { <-w.lock }()

@@ -95,6 +95,25 @@ func TestCommitDuringCount(t *testing.T) {
 	}
 }
 
+// A count that ends while a write hangs is not kept, and does not stay among those that are running.
+func TestCountEndsDuringHangingWrite(t *testing.T) {
+	s := newStore(t)
+	s.create(t, "main", 1, 2)
+	running := &runningCount{store: "main"}
+	s.startCount(t, running)
+	s.writer.lock <- struct{}{}
+	s.writer.endCount(running, 2, true)
+	<-s.writer.lock
+	if _, known := s.writer.counts.known["main"]; known {
+		t.Error("its number is kept")
+	}
+	s.create(t, "main", 3)
+	s.wantCount(t, "after the write", 3)
+	if n := len(s.writer.counts.running); n != 0 {
+		t.Errorf("%d counts are still running", n)
+	}
+}
+
 // startCount starts a count whose transaction ends at once.
 func (s *Store) startCount(t *testing.T, running *runningCount) {
 	t.Helper()
