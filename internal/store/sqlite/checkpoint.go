@@ -118,6 +118,9 @@ func (w *writer) checkpoint(c *checkpointer) {
 		c.forgetCopied()
 	}
 	reason := fmt.Sprintf("a checkpoint failed (%v)", describe(err))
+	if p, ok := errors.AsType[*panicError](err); ok {
+		reason = fmt.Sprintf("the checkpoint panicked: %v", p.value)
+	}
 	select {
 	case w.lock <- struct{}{}:
 		w.stop(reason)
@@ -127,10 +130,20 @@ func (w *writer) checkpoint(c *checkpointer) {
 	}
 }
 
+// panicError is a panic in a checkpoint. Its text has the stack, for the observer; the reason for the stop has not.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("panic in a checkpoint: %v\n%s", e.value, e.stack)
+}
+
 func (w *writer) copyAndRestart(c *checkpointer) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic in a checkpoint: %v\n%s", r, debug.Stack())
+			err = &panicError{r, debug.Stack()}
 		}
 	}()
 	for before := int64(0); ; {

@@ -266,7 +266,17 @@ func TestPanicInCheckpoint(t *testing.T) {
 	w := newWriter(t)
 	w.mustAdd(t, 1, "x")
 	w.settle()
+	var observed error
+	observe := func(_ time.Duration, err error) { observed = err }
+	w.observeCheckpoint.Store(&observe)
 	w.checkpointer.conn = new(sqlite.Conn)
 	w.settle()
-	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnavailable, "panic in a checkpoint", true)
+	err := w.addPlant(2, "x")
+	wantFailure(t, w, err, store.ErrUnavailable, "the checkpoint panicked: runtime error: ", true)
+	if strings.Contains(err.Error(), "goroutine") {
+		t.Errorf("the reason has the stack: %v", err)
+	}
+	if observed == nil || !strings.Contains(observed.Error(), "goroutine") {
+		t.Errorf("the observer gets %v, want the stack", observed)
+	}
 }
