@@ -1,8 +1,11 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -114,12 +117,14 @@ func (w *writer) checkpoint(c *checkpointer) {
 	if code == sqlite.ResultIOErrWrite { // kept as well
 		return
 	}
-	if code == sqlite.ResultIOErrFsync {
-		c.forgetCopied()
-	}
 	reason := fmt.Sprintf("a checkpoint failed (%v)", describe(err))
 	if p, ok := errors.AsType[*panicError](err); ok {
 		reason = fmt.Sprintf("the checkpoint panicked: %v", p.value)
+	}
+	if code == sqlite.ResultIOErrFsync {
+		if c.index, err = forgetCopied(w.target); err != nil { // the next process that opens the database tries again
+			reason += fmt.Sprintf(", and the index of its WAL still counts unsynced pages as copied (%v)", err)
+		}
 	}
 	select {
 	case w.lock <- struct{}{}:
@@ -195,6 +200,9 @@ func (c *checkpointer) copyAndSync() (walState, error) {
 // restart copies the rest of the WAL while no commit runs. The next commit then writes to the beginning of the WAL if
 // no reader uses it. So restart waits for readers, the longer the larger the WAL is. If they do not end, as during a
 // backup, it waits again after restartPause.
+//
+// It need not sync what it copies. A WAL restarts only when all of it is copied, and the checkpoint that copies the
+// last page syncs the whole file before that page counts as copied.
 func (c *checkpointer) restart(pageSize int64) error {
 	log, err := c.copy("PASSIVE")
 	if err != nil || time.Since(c.waited) < restartPause {
@@ -224,14 +232,32 @@ func (c *checkpointer) copy(mode string) (log walState, err error) {
 }
 
 // forgetCopied makes the next checkpoint copy the whole WAL again. Pages that were copied before a sync failed may not
-// be on the disk, and the index of the WAL, which processes share, counts them as copied.
-func (c *checkpointer) forgetCopied() {
+// be on the disk, and the index of the WAL, which processes share, counts them as copied. SQLite creates the index anew
+// only when no process has it open. So each process also calls forgetCopied before it opens the database: the one that
+// saw the failure may have been killed, or could not write. Copying a page twice does no harm.
+//
+// The index that it returns, if there is one, must stay open while this process has connections: closing it gives up
+// all their locks.
+func forgetCopied(target string) (index *os.File, err error) {
 	// https://sqlite.org/walformat.html#the_wal_index_file_format: nBackfill
 	const offset, length = 96, 4
-	if index, err := os.OpenFile(c.file.Name()+shmSuffix, os.O_RDWR, 0); err == nil {
-		index.WriteAt(make([]byte, length), offset)
-		c.index = index // stays open: closing it would give up all locks of this process
+	index, err = os.OpenFile(target+shmSuffix, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	copied := make([]byte, length)
+	_, err = index.ReadAt(copied, offset)
+	switch {
+	case errors.Is(err, io.EOF): // another process is creating it
+		return index, nil
+	case err == nil && bytes.Equal(copied, make([]byte, length)):
+		return index, nil
+	}
+	_, err = index.WriteAt(make([]byte, length), offset)
+	return index, withoutPath(err)
 }
 
 // updateReadMark reads, so that the index of the WAL gets a read mark for the last commit. Otherwise the next

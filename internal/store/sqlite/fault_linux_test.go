@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"zombiezen.com/go/sqlite"
 
 	"plantstore/internal/store"
 )
@@ -125,31 +127,120 @@ func TestCheckpointFails(t *testing.T) {
 func TestSyncOfCopyFails(t *testing.T) {
 	w := newWriter(t)
 	w.settle()
-	copied := func() uint32 {
-		index, err := os.ReadFile(w.path + shmSuffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return binary.NativeEndian.Uint32(index[96:])
-	}
 	w.mustAdd(t, 1, "x")
-	if w.settle(); w.stopped || copied() == 0 {
-		t.Fatalf("stopped: %v, %d pages are copied", w.stopped, copied())
+	if w.settle(); w.stopped || w.copied(t) == 0 {
+		t.Fatalf("stopped: %v, %d pages are copied", w.stopped, w.copied(t))
 	}
 	w.mustAdd(t, 2, "x")
-	null, err := unix.Open("/dev/null", unix.O_RDWR, 0)
-	if err == nil {
-		err = unix.Dup3(null, int(w.checkpointer.file.Fd()), unix.O_CLOEXEC)
+	w.failSync(t)
+	w.settle()
+	if n := w.copied(t); n != 0 {
+		t.Errorf("after the sync of the copy failed, %d pages count as copied", n)
 	}
+	wantFailure(t, w, w.addPlant(3, "x"), store.ErrUnavailable, "the disk failed to sync", true)
+}
+
+// copied returns how many pages of the WAL count as copied.
+func (w *writer) copied(t *testing.T) uint32 {
+	t.Helper()
+	index, err := os.ReadFile(w.path + shmSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary.NativeEndian.Uint32(index[96:])
+}
+
+// failSync makes each sync of the checkpointer fail.
+func (w *writer) failSync(t *testing.T) {
+	t.Helper()
+	null, err := unix.Open("/dev/null", unix.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(null)
-	w.settle()
-	if n := copied(); n != 0 {
-		t.Errorf("after the sync of the copy failed, %d pages count as copied", n)
+	if err := unix.Dup3(null, int(w.checkpointer.file.Fd()), unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
 	}
-	wantFailure(t, w, w.addPlant(3, "x"), store.ErrUnavailable, "the disk failed to sync", true)
+}
+
+// If the index can't be written, the reason says so, and the next process that opens the database writes it.
+func TestIndexCannotBeReset(t *testing.T) {
+	w := newWriter(t)
+	w.settle()
+	w.mustAdd(t, 1, "x")
+	w.failSync(t)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = 3
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnavailable,
+		"still counts unsynced pages as copied (too many open files)", true)
+	if w.copied(t) == 0 {
+		t.Fatal("the index was reset")
+	}
+	next := openWriter(t, w.path)
+	defer next.close()
+	if n := next.copied(t); n != 0 {
+		t.Errorf("after the next start, %d pages count as copied", n)
+	}
+	if next.settle(); next.stopped || next.copied(t) == 0 {
+		t.Errorf("after its checkpoint %d pages count as copied, %v", next.copied(t), next.lastFailure())
+	}
+}
+
+// A checkpoint that copies only a part of the WAL does not sync. The WAL does not restart before one has copied the
+// rest and synced the file.
+func TestPartialCopy(t *testing.T) {
+	w := newWriter(t)
+	w.settle()
+	salt := func() string {
+		wal, err := os.ReadFile(w.path + walSuffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(wal[16:24]) // changes when the WAL restarts
+	}
+	w.mustAdd(t, 1, "x")
+	first := salt()
+	reader, err := openConn(w.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if err := errors.Join(exec(reader, "BEGIN"), exec(reader, getPlant, "main", int64(0))); err != nil {
+		t.Fatal(err)
+	}
+	w.mustAdd(t, 2, "x")
+	if err := w.checkpointer.restart(pageSize); err != nil {
+		t.Fatal(err)
+	}
+	part := w.copied(t)
+	exec(reader, "ROLLBACK")
+	w.mustAdd(t, 3, "x")
+	undo := substitute(t, w.path, "/dev/null") // it can't be truncated, which SQLite does just before the sync
+	_, err = w.checkpointer.copy("PASSIVE")
+	undo()
+	if sqlite.ErrCode(err) != sqlite.ResultIOErrTruncate || part == 0 || w.copied(t) != part {
+		t.Errorf("%d pages count as copied, and after a copy of the rest, %v, %d", part, err, w.copied(t))
+	}
+	if w.mustAdd(t, 4, "x"); salt() != first {
+		t.Error("the WAL restarts before the file is synced")
+	}
+	if err := w.checkpointer.restart(pageSize); err != nil {
+		t.Fatal(err)
+	}
+	if w.mustAdd(t, 5, "x"); salt() == first {
+		t.Error("the WAL does not restart after the file is synced")
+	}
 }
 
 // A checkpoint that fails while the store is being closed keeps it from syncing again.

@@ -66,6 +66,13 @@ func prepareWriter(path string, damage *store.Damage) (*writer, error) {
 // open opens the connection.
 func (w *writer) open() (err error) {
 	dropPageCaches(w.target)
+	index, err := forgetCopied(w.target)
+	if index != nil {
+		index.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("reset the index of its WAL: %w", err)
+	}
 	if w.conn, err = openConn(w.target, writerCache); err != nil {
 		return translate(err)
 	}
