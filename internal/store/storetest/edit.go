@@ -74,18 +74,18 @@ func testEditBatch(t *testing.T, open Open) {
 	to := plant.Plant{Name: "new", Tag: new("")}
 	ivy, elm, ash := Record("", 0, "Ivy", "-").Plant, Record("", 0, "Elm", "").Plant, Record("", 0, "Ash", "").Plant
 	wantOutcomes(t, edits(t, s,
-		change("other", 2, &to, &ash), change("main", 9, &to, nil), change("main", 2, nil, &ivy),
+		change("other", 2, &ivy, &ash), change("main", 9, &to, nil), change("main", 2, nil, &ivy),
 		change("other", 1, nil, &elm), // the stored one has no tag
 		change("main", 9, nil, nil), change("main", 1, &to, &ivy),
-		change("main", 3, &ivy, nil), change("none", 1, &to, &to),
+		change("main", 3, &to, nil), change("none", 1, &to, &to),
 	),
 		plant.Replaced, plant.Absent, plant.Removed,
 		plant.Changed,
 		plant.Absent, plant.Changed,
 		plant.Replaced, plant.Absent)
 	for _, want := range []plant.Record{
-		Record("main", 1, "Fern", "shade"), Record("main", 3, "Ivy", "-"), Record("other", 1, "Elm", "-"),
-		Record("other", 2, "new", ""),
+		Record("main", 1, "Fern", "shade"), Record("main", 3, "new", ""), Record("other", 1, "Elm", "-"),
+		Record("other", 2, "Ivy", "-"),
 	} {
 		wantStored(t, s, want)
 	}
