@@ -20,7 +20,7 @@ const (
 	defaultLimit = 100
 	maxLimit     = 1000
 	maxPage      = store.PageBytes  // bytes after which a page ends: each client that reads slowly keeps as many
-	maxCounts    = 2                // counts in flight: each reads all plants of a store
+	maxCounts    = 2                // counts in flight: each may read all plants of a store
 	countWait    = time.Second      // for a count to start
 	countTime    = 20 * time.Second // for a count to end: many clients and proxies have a timeout of 30 s
 
@@ -188,9 +188,10 @@ func (x *exchange) appendPlant(p plant.New) error {
 // errNotCounted means that a list is returned without its count.
 var errNotCounted = errors.New("counting the plants took too long")
 
-// count returns how many plants the store of the request has. A large store takes seconds, so few counts run at a time,
-// and tokens share them. If the count does not start or end in time, count returns errNotCounted. It does so too if the
-// client closes its connection, or only its sending side; PostgreSQL then still completes a query that has started.
+// count returns how many plants the store of the request has. Each count of a large store takes seconds on PostgreSQL,
+// and the first one on SQLite, so few run at a time, and tokens share them. If the count does not start or end in time,
+// count returns errNotCounted. It does so too if the client closes its connection, or only its sending side; PostgreSQL
+// then still completes a query that has started.
 func (a *API) count(x *exchange) (int64, error) {
 	ctx, cancel := a.deps.Connections.CancelOnDisconnect(x.context())
 	defer cancel()

@@ -56,8 +56,9 @@ type Plants interface {
 	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
 
 	// EditBatch replaces and removes plants and returns one outcome for each edit, in their order:
-	// replaced, removed, absent or changed. An edit that can't be made never fails the others. Edits
-	// of the same plant are made in their order, each on the result of the ones before it.
+	// replaced, removed, absent or changed. A plant that is absent or changed never fails the other
+	// edits; one that is damaged, or that another transaction keeps locked, fails the batch. Edits of
+	// the same plant are made in their order, each on the result of the ones before it.
 	//
 	// Its promises about power loss, errors and the end of ctx are those of CreateBatch. The id of
 	// a removed plant can be created again.

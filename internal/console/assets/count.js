@@ -1,7 +1,7 @@
-// The number of plants in the store. Counting a large store takes the service a
-// while, so the number is requested with the first page and after changes. A token
-// with a rate does not spend it on counting: there, the changes that the page sees
-// are added to the number.
+// The number of plants in the store. A count of a large store can take seconds: on
+// SQLite the first one, on PostgreSQL each. So the number is requested with the
+// first page and after changes. A token with a rate does not spend it on counting:
+// there, the changes that the page sees are added to the number.
 
 import { may, send, session } from './session.js';
 import { observable } from './observable.js';
