@@ -82,6 +82,23 @@ func TestGetsMustReturnTheirID(t *testing.T) {
 	}
 }
 
+func TestGetsOfSpreadPlants(t *testing.T) {
+	const stored = 5
+	want := map[string]bool{}
+	for i := range int64(stored) {
+		want[fmt.Sprintf("/plants/%d", measure.SpreadID(i, stored))] = true
+	}
+	o := options{method: "GET", stored: stored, spread: stored}
+	report := drive(t, o, func(w http.ResponseWriter, r *http.Request) {
+		if !want[r.URL.Path] {
+			http.NotFound(w, r)
+		}
+	})
+	if report.Count == 0 || report.Bad > 0 {
+		t.Errorf("report %+v, want only gets of stored plants", report)
+	}
+}
+
 func TestEditsEndWithTheLastPlant(t *testing.T) {
 	var seen [100]atomic.Int64
 	report := drive(t, options{method: "DELETE", stored: 100, first: 10}, func(w http.ResponseWriter, r *http.Request) {

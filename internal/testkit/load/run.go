@@ -86,10 +86,18 @@ func (d *driver) next(c *client) {
 	case d.others == nil || c.creator || d.createShare > 0 && d.random.Float64() < d.createShare:
 		c.op, c.id = d.creates, measure.ID(d.first+d.created, d.scattered)
 	case d.method == http.MethodGet:
-		c.op, c.id = d.others, measure.ID(d.random.Int64N(d.stored), false)
+		c.op, c.id = d.others, d.storedID(d.random.Int64N(d.stored))
 	default:
-		c.op, c.id = d.others, measure.ID(d.first+d.edited, false)
+		c.op, c.id = d.others, d.storedID(d.first+d.edited)
 	}
+}
+
+// storedID returns the id of a stored plant.
+func (o *options) storedID(i int64) int64 {
+	if o.spread > 0 {
+		return measure.SpreadID(i, o.spread)
+	}
+	return measure.ID(i, false)
 }
 
 // exhausted reports whether every stored plant was edited. The window ends then.

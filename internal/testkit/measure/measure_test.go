@@ -48,8 +48,8 @@ func TestIDsAreDistinctAndHaveOneLength(t *testing.T) {
 				t.Fatalf("id %d of sequence number %d is not unique", id, i)
 			}
 			seen[id] = true
-			if id < 1e15 || id >= 1<<53 {
-				t.Fatalf("id %d: want 16 digits and less than 2^53", id)
+			if id-1 < 1e15 || id >= 1<<53 {
+				t.Fatalf("id %d: want 16 digits, also for the number below, and less than 2^53", id)
 			}
 		}
 	}
