@@ -30,7 +30,7 @@ func (b *bench) against(revision string) error {
 	}
 	var pairs []pair
 	part := section{rounds: b.rounds, seconds: b.seconds}
-	for _, r := range b.chosen(slices.Concat(coreRows(), postgresRows(), growthRows(b.preload), readRows())) {
+	for _, r := range b.chosen(slices.Concat(coreRows(), postgresRows(), conditionRows(b.preload), readRows())) {
 		if r.kind != product && r.kind != postgresProduct {
 			continue
 		}

@@ -198,8 +198,8 @@ func citusRows() []*row {
 	return defaults(rows)
 }
 
-// growthRows run the service under other conditions.
-func growthRows(preload int64) []*row {
+// conditionRows run the service under other conditions.
+func conditionRows(preload int64) []*row {
 	var rows []*row
 	add := func(key, title, base string, change func(*row)) {
 		r := &row{Key: key, Title: title, Base: base, kind: product}

@@ -74,7 +74,7 @@ func (b *bench) all() ([]*row, error) {
 		{postgresRows(), rounds, b.warm, seconds, onPostgres((*bench).rows)},
 		// Fewer rounds here, and shorter windows below, keep the whole run at about ten minutes.
 		{citusRows(), fewer, b.warm, seconds, (*bench).onCitus},
-		{growthRows(b.preload), rounds, b.warm, seconds / 3, (*bench).rows},
+		{conditionRows(b.preload), rounds, b.warm, seconds / 3, (*bench).rows},
 		{readRows(), fewer, b.warm / 2, seconds / 4, onPostgres((*bench).rows, manyConnections)},
 	}
 	if b.minute {
