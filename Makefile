@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: help run build release clean check test lint compat generate man needs vet lines prepare product
-.PHONY: fuzz linear soak cluster test-postgres restarts backup-rate metrics-rate litestream slow hostile overload mutate bench compare steady profile screenshot
+.PHONY: fuzz linear soak cluster test-postgres restarts backup-rate metrics-rate litestream slow hostile overload mutate bench compare steady growth profile screenshot
 
 help:
 	@awk 'BEGIN { FS = ": *[^#]*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
@@ -164,7 +164,7 @@ mutate: ## report how many random mutants the tests of each package detect (PKG,
 
 ##@ Measure
 
-# The rows that bench and compare run: a regular expression of their keys, such as ONLY='^(ours|get-64)$$'.
+# The rows that bench, compare and growth run: a regular expression of their keys, such as ONLY='^(ours|get-64)$$'.
 ONLY    ?=
 CHOSEN   = $(if $(ONLY),--only '$(ONLY)')
 # With COMPARE, a file that SAVE has written, bench prints the changes since then. docs/ is written without ONLY and COMPARE.
@@ -180,6 +180,9 @@ compare: ## compare the working tree with the revision OLD, in turns: shows chan
 
 steady: ## search for responses that take more than 50 ms in minutes of creates, about 5 minutes, 15 GB of disk
 	cd bench && go run . --minute
+
+growth: ## compare stores of 100 and of 10 million plants, about 20 minutes, 13 GB of disk, on an idle machine
+	cd bench && go run . --growth $(CHOSEN) $(if $(ONLY),,--out ../docs)
 
 profile: ## record the CPU profile for the profile-guided build, a minute on an idle machine
 	cd bench && go run . --profile ../cmd/plantstore/default.pgo

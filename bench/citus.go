@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -160,26 +158,15 @@ func (b *bench) walk(r *row) (s sample, err error) {
 		return s, err
 	}
 	defer p.stop(syscall.SIGTERM)
-	pages := &http.Client{Timeout: time.Minute}
 	read := func() (plants int, err error) {
 		for path := "/plants?limit=1000"; path != ""; {
-			request, err := http.NewRequestWithContext(b.ctx, "GET", "http://"+p.address+path, nil)
+			header, body, err := p.fetch(b.ctx, c.token, path)
 			if err != nil {
 				return plants, err
-			}
-			request.Header.Set("Authorization", "Bearer "+c.token)
-			response, err := pages.Do(request)
-			if err != nil {
-				return plants, err
-			}
-			body, err := io.ReadAll(response.Body)
-			response.Body.Close()
-			if err != nil || response.StatusCode != 200 {
-				return plants, fault(fmt.Sprintf("a list returned %d: %v", response.StatusCode, err))
 			}
 			plants += strings.Count(string(body), `"id"`)
 			path = ""
-			if next := nextPage.FindStringSubmatch(response.Header.Get("Link")); next != nil {
+			if next := nextPage.FindStringSubmatch(header.Get("Link")); next != nil {
 				path = next[1]
 			}
 		}

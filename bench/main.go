@@ -28,6 +28,7 @@ type options struct {
 	preload int64
 	stored  int64
 	minute  bool
+	growth  bool
 	only    *regexp.Regexp
 	out     string
 	dir     string
@@ -44,10 +45,11 @@ func main() {
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of the table")
 	flag.BoolVar(&o.quick, "quick", false, "make a short run to see that everything works; its figures mean little")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; every row runs once in each")
-	flag.Float64Var(&o.seconds, "seconds", 2, "measured time of a run; rows of growth take a third of it, reads a quarter")
-	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store with many plants")
-	flag.Int64Var(&o.stored, "stored", 1_000_000, "plants in the store for reads and edits")
+	flag.Float64Var(&o.seconds, "seconds", 2, "measured time of a run; reads and other conditions take a part of it")
+	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store with many plants; 100000000 with --growth")
+	flag.Int64Var(&o.stored, "stored", 1_000_000, "plants in the store for reads and edits; 10000000 with --growth")
 	flag.BoolVar(&o.minute, "minute", false, "search for slow responses: a minute of creates in each of four rows")
+	flag.BoolVar(&o.growth, "growth", false, "compare stores of --preload plants with stores of --stored plants")
 	only := flag.String("only", "", "`regexp` of the rows to run, such as ^(ours|none)$")
 	flag.StringVar(&o.out, "out", "", "`folder` to write benchmarks.md and benchmarks.svg to")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "`folder` for the databases, on the disk to measure")
@@ -81,6 +83,14 @@ func main() {
 	switch {
 	case o.minute:
 		preset(1, 60)
+	case o.growth:
+		preset(3, 4)
+		if !set["preload"] {
+			o.preload = 100_000_000
+		}
+		if !set["stored"] {
+			o.stored = 10_000_000
+		}
 	case o.against != "":
 		preset(20, 2)
 		if *only == "" {
@@ -89,6 +99,9 @@ func main() {
 	}
 	if o.quick {
 		o.rounds, o.seconds, o.preload, o.stored, o.warm = 1, 0.6, 200_000, 200_000, 200*time.Millisecond
+		if o.growth {
+			o.preload = 2_000_000
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -108,7 +121,13 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	began := time.Now()
-	b := &bench{ctx: ctx, options: o, dir: dir, progress: newProgress(os.Stderr)}
+	b := &bench{ctx: ctx, options: o, dir: dir, progress: newProgress(os.Stderr), report: comparison}
+	switch {
+	case o.minute:
+		b.report.targets = minuteTargets
+	case o.growth:
+		b.report = growth
+	}
 	defer b.progress.clear()
 	if err := b.build(); err != nil {
 		return err
@@ -134,11 +153,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	b.progress.clear()
-	wanted := targets
-	if o.minute {
-		wanted = minuteTargets
-	}
-	result := newResult(machine, rows, b.faults, began, wanted)
+	result := newResult(machine, rows, b.faults, began, b.report)
 	if err := result.write(o, old); err != nil {
 		return err
 	}
@@ -155,8 +170,10 @@ func (res result) write(o options, old result) error {
 		err = os.WriteFile(o.save, append(text, '\n'), 0o644)
 	}
 	if o.out != "" {
-		err = errors.Join(err, res.writeMarkdown(filepath.Join(o.out, "benchmarks.md")),
-			os.WriteFile(filepath.Join(o.out, "benchmarks.svg"), chart(res), 0o644))
+		err = errors.Join(err, res.writeMarkdown(filepath.Join(o.out, "benchmarks.md")))
+		if res.report.chart != "" {
+			err = errors.Join(err, os.WriteFile(filepath.Join(o.out, res.report.chart), chart(res), 0o644))
+		}
 	}
 	if o.json {
 		fmt.Printf("%s\n", text)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type row struct {
 	scattered  bool          // ids in random order
 	slower     time.Duration // added to every commit
 	full       bool          // the store contains many plants already
+	store      *filled       // the store of a row that is about growth
 	workers    int           // of the Citus cluster; 0: plain PostgreSQL
 	by         string        // the column that distributes the plants of the cluster
 
@@ -54,6 +56,10 @@ const (
 	mixed   request = "mixed" // get and, for createShare of the requests, create
 	replace request = "replace"
 	remove  request = "remove"
+
+	restart    request = "restart" // create, until the service is killed, and start it again
+	firstCount request = "first count"
+	nextCount  request = "next count"
 )
 
 const createShare = 0.1 // in a mixed row
@@ -61,8 +67,13 @@ const createShare = 0.1 // in a mixed row
 // isRead reports whether the row is one of the table of reads.
 func (q request) isRead() bool { return q == get || q == list || q == mixed }
 
+// isTimed reports whether the row has single times in place of a rate.
+func (q request) isTimed() bool { return q == restart || q == firstCount || q == nextCount }
+
 // writes reports whether the row changes the plants of its database.
-func (r *row) writes() bool { return r.request != get && r.request != list || r.creators > 0 }
+func (r *row) writes() bool {
+	return !slices.Contains([]request{get, list, firstCount, nextCount}, r.request) || r.creators > 0
+}
 
 // isProduct reports whether the row measures the service itself.
 func (k kind) isProduct() bool { return k == product || k == postgresProduct || k == citus }

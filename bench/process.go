@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -97,7 +98,7 @@ func (p *process) await(ctx context.Context, ready func() bool) error {
 			return fmt.Errorf("it was not ready within %v: %s", startTime, p.output.tail())
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(time.Millisecond):
 		}
 	}
 	return nil
@@ -116,6 +117,26 @@ func (p *process) stop(signal syscall.Signal) error {
 	syscall.Kill(-p.pid(), syscall.SIGKILL)
 	<-p.ended
 	return fmt.Errorf("it did not stop within %v: %s", stopTime, p.output.tail())
+}
+
+// fetch sends a GET request and returns the header and the body of the response, which must be 200.
+func (p *process) fetch(ctx context.Context, token, path string, prefer ...string) (http.Header, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, "GET", "http://"+p.address+path, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header["Prefer"] = prefer
+	response, err := (&http.Client{Timeout: time.Minute}).Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return nil, nil, fault(fmt.Sprintf("GET %s returned %d: %v", path, response.StatusCode, err))
+	}
+	return response.Header, body, nil
 }
 
 // command runs a program and returns its standard output.

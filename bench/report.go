@@ -18,13 +18,18 @@ type table struct {
 	rows   [][]string
 }
 
-// tables are the rows that write, and those that read. One without rows is omitted.
+// tables are the rows that write, those that read, and those with a single time. One without rows is omitted.
 func (res result) tables() (all []table) {
 	latency := []string{"p50 ms", "p99 ms", "p99.9 ms", "max ms"}
 	writes := table{header: slices.Concat([]string{"", "requests/s", "ratio"}, latency,
 		[]string{"CPU µs", "bytes", "RSS MiB", "peak MiB"})}
 	reads := table{header: slices.Concat([]string{"reads", "requests/s", "ratio"}, latency, []string{"CPU µs", "MB/s"})}
+	times := table{header: []string{"times", "ratio", "median ms", "max ms"}}
 	for _, l := range res.Rows {
+		if l.Request.isTimed() {
+			times.rows = append(times.rows, []string{l.Title, orDash(l.Ratio), millis(l.Median.P50), millis(l.longest())})
+			continue
+		}
 		if l.Request.isRead() {
 			reads.rows = append(reads.rows, l.cells(len(reads.header), orDash(l.Median.Body)))
 			continue
@@ -36,7 +41,7 @@ func (res result) tables() (all []table) {
 		}
 		writes.rows = append(writes.rows, l.cells(len(writes.header), thousands(m.Bytes), rss, peak))
 	}
-	for _, t := range []table{writes, reads} {
+	for _, t := range []table{writes, reads, times} {
 		if len(t.rows) > 0 {
 			all = append(all, t)
 		}
@@ -66,6 +71,14 @@ func (l line) cells(columns int, rest ...string) []string {
 	}, rest...)
 }
 
+// longest returns the longest time of all rounds.
+func (l line) longest() (longest float64) {
+	for _, s := range l.Rounds {
+		longest = max(longest, s.Max)
+	}
+	return longest
+}
+
 func orDash(figure float64) string {
 	if figure == 0 {
 		return "—"
@@ -84,38 +97,42 @@ func thousands(n float64) string {
 	return text
 }
 
+// comparison is the report of the service and other systems.
+var comparison = report{name: "bench", chart: "benchmarks.svg", targets: targets, notes: []string{
+	"Rows are creates unless they say otherwise. Ratio: requests/s to (a) for the first rows, to (d) on PostgreSQL, " +
+		"to (e) or (f) on Citus, to the creates of the same engine for replace and remove, and to the row " +
+		"with 64 connections (1 for a single client, 256 for slower commits) below.",
+	"64 connections, 10-byte names, ascending ids and an empty store unless a row says otherwise. " +
+		"Each connection has one request in flight.",
+	"CPU: user and system time of the server for each request; after a + that of PostgreSQL, on Citus of the " +
+		"coordinator and, after another +, of all workers. " +
+		"Bytes: written to the block layer for each request. RSS: after start → under load. " +
+		"Max: the longest response of a round; the table has the median of the rounds.",
+	"All nodes of Citus share this machine with the service and the load, so more workers are not faster here. " +
+		"(f) is one client that lists 100 000 plants in pages of 1000: plants/s, and CPU for each plant.",
+	"(g) is what net/http itself needs: it compares the token, decodes the plant as Plant Store does and sends the " +
+		"same response, without the routes, limits, timeouts and metrics that (a) has. It reads a plant from memory.",
+	"(c) keeps its defaults: a request log, and synchronous=NORMAL, so that a power cut can undo confirmed creates. " +
+		"Plant Store and (b) run with synchronous=FULL, PostgreSQL with fsync and synchronous_commit on.",
+	"Replace and remove change another plant each time, in a store that starts with as many as the one for reads.",
+	"Reads choose plants at random in a store of 1 000 000; every get must return its id, every list its " +
+		"first id and as many plants as it asked for. Ratio: requests/s to Plant Store on SQLite with the same " +
+		"requests and connections. MB/s: JSON of the responses. (c) lists from a record on, with skipTotal. (d) sends " +
+		"prepared selects of the same table; its CPU at 1024 connections includes the start of as many processes. " +
+		"Where 64 other connections create, rate and latency are those of the gets.",
+}}
+
 // notes explain the tables.
 func (res result) notes() []string {
 	valid := "Every response was 200 (204 for a remove), and the rows were counted afterwards."
 	if len(res.Faults) > 0 {
 		valid = "NOT VALID: " + strings.Join(res.Faults, "; ")
 	}
-	notes := []string{
+	notes := append([]string{
 		valid,
 		"Medians of the rounds. Ratios are computed round by round; compare them, not absolute figures, because " +
 			"those depend on the machine.",
-		"Rows are creates unless they say otherwise. Ratio: requests/s to (a) for the first rows, to (d) on PostgreSQL, " +
-			"to (e) or (f) on Citus, to the creates of the same engine for replace and remove, and to the row " +
-			"with 64 connections (1 for a single client, 256 for slower commits) below.",
-		"64 connections, 10-byte names, ascending ids and an empty store unless a row says otherwise. " +
-			"Each connection has one request in flight.",
-		"CPU: user and system time of the server for each request; after a + that of PostgreSQL, on Citus of the " +
-			"coordinator and, after another +, of all workers. " +
-			"Bytes: written to the block layer for each request. RSS: after start → under load. " +
-			"Max: the longest response of a round; the table has the median of the rounds.",
-		"All nodes of Citus share this machine with the service and the load, so more workers are not faster here. " +
-			"(f) is one client that lists 100 000 plants in pages of 1000: plants/s, and CPU for each plant.",
-		"(g) is what net/http itself needs: it compares the token, decodes the plant as Plant Store does and sends the " +
-			"same response, without the routes, limits, timeouts and metrics that (a) has. It reads a plant from memory.",
-		"(c) keeps its defaults: a request log, and synchronous=NORMAL, so that a power cut can undo confirmed creates. " +
-			"Plant Store and (b) run with synchronous=FULL, PostgreSQL with fsync and synchronous_commit on.",
-		"Replace and remove change another plant each time, in a store that starts with as many as the one for reads.",
-		"Reads choose plants at random in a store of 1 000 000; every get must return its id, every list its " +
-			"first id and as many plants as it asked for. Ratio: requests/s to Plant Store on SQLite with the same " +
-			"requests and connections. MB/s: JSON of the responses. (c) lists from a record on, with skipTotal. (d) sends " +
-			"prepared selects of the same table; its CPU at 1024 connections includes the start of as many processes. " +
-			"Where 64 other connections create, rate and latency are those of the gets.",
-	}
+	}, res.report.notes...)
 	if load, others := res.disturbance(); load > 0 {
 		notes = append(notes, fmt.Sprintf("The load process used %.1f µs of CPU for each request, and all other processes "+
 			"%.2f of %s; both are medians over all runs.", load, others, plural(res.Machine.Cores, "core")))
@@ -180,41 +197,45 @@ func (t target) found() string {
 	return fmt.Sprintf("%.2f", t.Found)
 }
 
-const (
-	beginMarker = "<!-- bench:begin -->"
-	endMarker   = "<!-- bench:end -->"
-	emptyPage   = "# Benchmarks\n\n" + beginMarker + "\n" + endMarker + "\n"
-)
+// markers enclose the report in its page.
+func (r report) markers() (begin, end string) {
+	return "<!-- " + r.name + ":begin -->", "<!-- " + r.name + ":end -->"
+}
 
 // writeMarkdown replaces the text between the markers.
 func (res result) writeMarkdown(path string) error {
 	page, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		page, err = []byte(emptyPage), nil
+		begin, end := res.report.markers()
+		page, err = []byte("# Benchmarks\n\n"+begin+"\n"+end+"\n"), nil
 	}
 	if err != nil {
 		return err
 	}
-	text, err := between(string(page), res.markdown())
+	text, err := res.report.replace(string(page), res.markdown())
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-func between(page, text string) (string, error) {
-	head, rest, ok := strings.Cut(page, beginMarker)
-	_, tail, closed := strings.Cut(rest, endMarker)
+// replace puts text between the markers.
+func (r report) replace(page, text string) (string, error) {
+	begin, end := r.markers()
+	head, rest, ok := strings.Cut(page, begin)
+	_, tail, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		return "", fmt.Errorf("the markers %s and %s are missing", beginMarker, endMarker)
+		return "", fmt.Errorf("the markers %s and %s are missing", begin, end)
 	}
-	return head + beginMarker + "\n" + text + endMarker + tail, nil
+	return head + begin + "\n" + text + end + tail, nil
 }
 
 func (res result) markdown() string {
 	var b strings.Builder
-	b.WriteString("![Creates per second of each contender](benchmarks.svg)\n\n")
-	b.WriteString(wrap("Measured with `make bench` on: "+res.about()+".", "") + "\n\n")
+	if res.report.chart != "" {
+		fmt.Fprintf(&b, "![Creates per second of each contender](%s)\n\n", res.report.chart)
+	}
+	b.WriteString(wrap("Measured with `make "+res.report.name+"` on: "+res.about()+".", "") + "\n\n")
 	for _, t := range res.tables() {
 		fmt.Fprintf(&b, "| %s |\n|---|%s\n", strings.Join(t.header, " | "), strings.Repeat("---:|", len(t.header)-1))
 		for _, cells := range t.rows {

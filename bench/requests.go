@@ -40,6 +40,10 @@ func (r *row) loadArgs(a api, stored int64) []string {
 		"-path", a.create, "-id-name", a.idName, "-clients", strconv.Itoa(r.conns), "-creators", strconv.Itoa(r.creators),
 		"-name-bytes", strconv.Itoa(r.nameBytes), fmt.Sprintf("-scattered=%v", r.scattered),
 	}
+	if r.store != nil {
+		stored = r.store.plants
+		args = append(args, "-spread", strconv.FormatInt(stored, 10))
+	}
 	send := func(method, target, expect string, more ...string) []string {
 		return append(append(args, "-method", method, "-target", target, "-expect", expect), more...)
 	}

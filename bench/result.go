@@ -10,6 +10,15 @@ type result struct {
 	Rows    []line   `json:"rows"`
 	Targets []target `json:"targets"`
 	Faults  []string `json:"faults"`
+	report  report
+}
+
+// report is a part of docs/benchmarks.md.
+type report struct {
+	name    string // of its markers, and of the target of make
+	chart   string // file with a chart of the creates
+	targets func(result) []target
+	notes   []string // what explains its tables
 }
 
 // line is a row with the medians of its rounds.
@@ -26,9 +35,9 @@ type line struct {
 	Skipped string   `json:"skipped,omitempty"`
 }
 
-func newResult(m machine, rows []*row, faults []string, began time.Time, targets func(result) []target) result {
+func newResult(m machine, rows []*row, faults []string, began time.Time, report report) result {
 	took := time.Since(began).Round(time.Second).String()
-	res := result{Date: began.Format(time.DateOnly), Took: took, Machine: m, Faults: faults}
+	res := result{Date: began.Format(time.DateOnly), Took: took, Machine: m, Faults: faults, report: report}
 	for _, r := range rows {
 		res.Rows = append(res.Rows, line{
 			Key: r.Key, Title: r.Title, Request: r.request, Product: r.kind.isProduct(), Conns: r.conns, Base: r.Base,
@@ -38,7 +47,7 @@ func newResult(m machine, rows []*row, faults []string, began time.Time, targets
 	for i, l := range res.Rows {
 		res.Rows[i].Ratio = res.ratio(l.Key, l.Base, rateOfSample)
 	}
-	res.Targets = targets(res)
+	res.Targets = report.targets(res)
 	return res
 }
 

@@ -22,7 +22,7 @@ func sampleResult() result {
 		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", skipped: "no server"},
 		{Key: "conns-1", samples: rates(10)}, {Key: "conns-8", samples: rates(100)}, {Key: "conns-64", samples: rates(90)},
 		{Key: "conns-256", samples: rates(70)}, {Key: "conns-1024", samples: rates(95)},
-	}, nil, time.Now(), targets)
+	}, nil, time.Now(), comparison)
 }
 
 func TestRatioIsTheMedianOfTheRounds(t *testing.T) {
@@ -64,11 +64,12 @@ func TestReportsNameEveryRow(t *testing.T) {
 }
 
 func TestMarkdownKeepsTextOutsideTheMarkers(t *testing.T) {
-	page, err := between("before\n"+beginMarker+"\nold\n"+endMarker+"\nafter\n", "new\n")
-	if want := "before\n" + beginMarker + "\nnew\n" + endMarker + "\nafter\n"; err != nil || page != want {
-		t.Errorf("between = %q, %v; want %q", page, err, want)
+	begin, end := growth.markers()
+	page, err := growth.replace("before\n"+begin+"\nold\n"+end+"\nafter\n", "new\n")
+	if want := "before\n" + begin + "\nnew\n" + end + "\nafter\n"; err != nil || page != want {
+		t.Errorf("replace = %q, %v; want %q", page, err, want)
 	}
-	if _, err := between("a page without markers", "new"); err == nil {
+	if _, err := growth.replace("a page without markers", "new"); err == nil {
 		t.Error("a page without markers gave no error")
 	}
 }

@@ -29,6 +29,7 @@ type bench struct {
 	postgres *postgres
 	cluster  *cluster
 	faults   []string // why the figures are not valid
+	report   report
 }
 
 func (b *bench) bin(name string) string { return filepath.Join(b.dir, "bin", name) }
@@ -80,6 +81,9 @@ func (b *bench) all() ([]*row, error) {
 	if b.minute {
 		plan = []section{{minuteRows(b.preload), rounds, b.warm, seconds, (*bench).rows}}
 	}
+	if b.growth {
+		plan = []section{{growthRows(b.stored, b.preload), rounds, b.warm, seconds, (*bench).grow}}
+	}
 	var all []*row
 	for i := range plan {
 		plan[i].rows = b.chosen(plan[i].rows)
@@ -94,10 +98,29 @@ func (b *bench) all() ([]*row, error) {
 			return all, err
 		}
 	}
-	if b.full != nil {
-		return all, b.full.verify(b.ctx)
+	return all, b.verifyShared(all)
+}
+
+// verifyShared checks the databases that creates of several rows have changed. Counting takes seconds, so it happens
+// once, at the end.
+func (b *bench) verifyShared(rows []*row) error {
+	shared := map[*database]bool{b.full: true}
+	for _, r := range rows {
+		if r.store != nil {
+			shared[r.store.db] = true
+		}
 	}
-	return all, nil
+	delete(shared, nil)
+	for db := range shared {
+		var fault fault
+		switch err := db.verify(b.ctx); {
+		case errors.As(err, &fault):
+			b.faults = append(b.faults, fault.Error())
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *bench) chosen(rows []*row) []*row {
@@ -161,6 +184,12 @@ func (b *bench) once(r *row, part section) (sample, error) {
 		return b.postgres.bench(b.ctx, r, b.stored, seconds)
 	case walk:
 		return b.walk(r)
+	}
+	switch r.request {
+	case restart:
+		return b.restart(r)
+	case firstCount, nextCount:
+		return b.count(r)
 	}
 	server, err := b.begin(r)
 	if err != nil {
