@@ -62,6 +62,8 @@ var growth = report{name: "growth", targets: growthTargets, notes: []string{
 		"in the same way; for times, that of the smaller store to that of the larger one.",
 	"64 connections with one request in flight each, 10-byte names. Reads choose plants at random; every get must " +
 		"return its id, every list its first id and as many plants as it asked for.",
+	"The service drops the file from the page cache when it starts. Before the load of a row it is read once, and it " +
+		"fits into memory; the first count runs right after the start, without that.",
 	"CPU: user and system time of the server for each request. Bytes: written to the block layer for each request. " +
 		"RSS: after start → under load. Max: the longest response of a round; the table has the median of the rounds. " +
 		"For times it is the longest of all rounds.",

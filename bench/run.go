@@ -195,6 +195,11 @@ func (b *bench) once(r *row, part section) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
+	if r.store != nil {
+		if err := r.store.db.cache(); err != nil {
+			return sample{}, errors.Join(err, b.end(server))
+		}
+	}
 	s, err := b.window(server, part.warm, seconds)
 	return s, errors.Join(err, b.end(server))
 }
