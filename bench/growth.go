@@ -58,17 +58,18 @@ func (f *filled) String() string {
 
 // growth is the report of the rows above.
 var growth = report{name: "growth", targets: growthTargets, notes: []string{
-	"Stores are filled with ascending ids or in random order. Ratio: requests/s to the smaller store that was filled " +
+	"Stores are filled with ascending ids, or in ascending passes over all ids with every 16th plant each, which split " +
+		"pages as random inserts do (\"random\"). Ratio: requests/s to the smaller store that was filled " +
 		"in the same way; for times, that of the smaller store to that of the larger one.",
 	"64 connections with one request in flight each, 10-byte names. Reads choose plants at random; every get must " +
 		"return its id, every list its first id and as many plants as it asked for.",
-	"The service drops the file from the page cache when it starts. Before the load of a row it is read once, and it " +
-		"fits into memory; the first count runs right after the start, without that.",
+	"The service drops the file from the page cache when it starts. Before the load of a row it is read once, so that " +
+		"it is in memory if it fits; the first count and the start after a kill are measured without that.",
 	"CPU: user and system time of the server for each request. Bytes: written to the block layer for each request. " +
 		"RSS: after start → under load. Max: the longest response of a round; the table has the median of the rounds. " +
 		"For times it is the longest of all rounds.",
 	fmt.Sprintf("Start after a kill: SIGKILL during creates between the stored ids, %d times in each round, then the "+
-		"time from the start of the program until a get returns 200. The page cache remains as the kill leaves it.", kills),
+		"time from the start of the program until a get returns 200.", kills),
 }}
 
 func growthTargets(res result) (all []target) {
@@ -220,8 +221,8 @@ func (b *bench) restart(r *row) (s sample, err error) {
 
 // kill sends creates to the service and kills it meanwhile.
 func (b *bench) kill(s *server) error {
-	const warm, window = time.Second, 200 * time.Millisecond // it is killed in the window
-	timer := time.AfterFunc(warm+rand.N(window/2), func() { s.cmd.Process.Kill() })
+	const warm, window = time.Second, time.Second // it is killed meanwhile
+	timer := time.AfterFunc(warm+rand.N(window/5), func() { s.cmd.Process.Kill() })
 	defer timer.Stop()
 	report, err := b.load(s.row, s.contender, s.process, warm, window.Seconds())
 	if err != nil {

@@ -65,9 +65,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench: --only:", err)
 		os.Exit(2)
 	}
-	if flag.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.preload < 1 || o.stored < minStored {
-		fmt.Fprintf(os.Stderr, "bench: takes no arguments; --rounds, --seconds and --preload must be positive, "+
-			"and --stored at least %d; see -h\n", minStored)
+	if flag.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.preload < minStored || o.stored < minStored {
+		fmt.Fprintf(os.Stderr, "bench: takes no arguments; --rounds and --seconds must be positive, "+
+			"--preload and --stored at least %d; see -h\n", minStored)
 		os.Exit(2)
 	}
 	set := map[string]bool{}

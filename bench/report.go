@@ -27,7 +27,11 @@ func (res result) tables() (all []table) {
 	times := table{header: []string{"times", "ratio", "median ms", "max ms"}}
 	for _, l := range res.Rows {
 		if l.Request.isTimed() {
-			times.rows = append(times.rows, []string{l.Title, orDash(l.Ratio), millis(l.Median.P50), millis(l.longest())})
+			cells := []string{l.Title, orDash(l.Ratio), millis(l.Median.P50), millis(l.longest())}
+			if l.Skipped != "" || len(l.Rounds) == 0 {
+				cells = []string{l.Title, "—", "—", "—"}
+			}
+			times.rows = append(times.rows, cells)
 			continue
 		}
 		if l.Request.isRead() {

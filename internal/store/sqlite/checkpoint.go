@@ -233,8 +233,8 @@ func (c *checkpointer) copy(mode string) (log walState, err error) {
 
 // forgetCopied makes the next checkpoint copy the whole WAL again. Pages that were copied before a sync failed may not
 // be on the disk, and the index of the WAL, which processes share, counts them as copied. SQLite creates the index anew
-// only when no process has it open. So each process also calls forgetCopied before it opens the database: the one that
-// saw the failure may have been killed, or could not write. Copying a page twice does no harm.
+// only when no process has it open. So a process that writes also calls forgetCopied before it opens the database: the
+// one that saw the failure may have been killed, or could not write. Copying a page twice does no harm.
 //
 // The index that it returns, if there is one, must stay open while this process has connections: closing it gives up
 // all their locks.

@@ -93,7 +93,7 @@ func (w *writer) startCount(conn *sqlite.Conn, running *runningCount) (n int64, 
 	return 0, false, nil
 }
 
-// endCount keeps the number, unless commits of other processes may have changed it. If a write takes too long, the next
+// endCount keeps the number, unless commits of other processes may have changed it. If a write takes too long, a later
 // count removes this one.
 func (w *writer) endCount(running *runningCount, n int64, ok bool) {
 	if acquire(w.lock, countTimeout) != nil {

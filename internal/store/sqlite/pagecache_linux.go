@@ -28,7 +28,7 @@ func DropPageCache(path string) {
 	unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// readAhead makes the kernel read a file into memory, if it takes at most half of it, at 1 GB/s at most. After
+// readAhead makes the kernel read a file that takes at most half of the memory into it, at 1 GB/s at most. After
 // dropPageCaches each create with a random id would otherwise wait for the disk to read a page. It returns how many
 // bytes the kernel was told to read.
 func readAhead(f *os.File, memory int64, quit <-chan struct{}) (offset int64) {

@@ -46,6 +46,9 @@ func (s *Store) fill(open func(path string) (*sqlite.Conn, error)) error {
 // isFull reports whether err, with which the writer could not be opened, means that the disk is full. SQLite does not
 // return SQLITE_FULL if the index of the WAL can't be written or the WAL can't be created.
 func (s *Store) isFull(err error) bool {
+	if isNoSpace(err) { // from forgetCopied, on a file system that never overwrites
+		return !s.writer.stopped
+	}
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultFull, sqlite.ResultIOErr, sqlite.ResultCantOpen:
 		return !s.writer.stopped && isNoSpace(checkSpace(s.writer.target))

@@ -294,17 +294,20 @@ func TestSpaceForIndex(t *testing.T) {
 	// https://sqlite.org/walformat.html#the_wal_index_file_format: a block has 4096 pages, the first one 34 fewer.
 	indexSize := func(pages int64) int64 { return (pages + 34 + 4095) / 4096 * block }
 	w := newWriter(t)
+	w.settle() // so that no checkpoint lets the WAL restart
 	for id := range int64(10) {
 		w.addLarge(t, id)
 	}
-	w.settle()
 	log, err := w.checkpointer.copy("PASSIVE")
 	if err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(w.path + shmSuffix)
-	if err != nil || log.pages < 4096 || info.Size() != indexSize(log.pages) {
-		t.Errorf("the index of %d pages has %d bytes, %v, want %d", log.pages, info.Size(), err, indexSize(log.pages))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if log.pages < 4096 || info.Size() != indexSize(log.pages) {
+		t.Errorf("the index of %d pages has %d bytes, want %d", log.pages, info.Size(), indexSize(log.pages))
 	}
 	// A copy may start with maxBacklog in the WAL. As much can be committed during it, and during the next one.
 	const largest = 3*maxBacklog + stepBytes

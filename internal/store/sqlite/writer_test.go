@@ -23,14 +23,7 @@ func newWriter(t *testing.T) *writer {
 	if err := createFile(path); err != nil {
 		t.Fatal(err)
 	}
-	w := openWriter(t, path)
-	t.Cleanup(func() {
-		w.close()
-		if file := w.unusedFile.Swap(nil); file != nil {
-			file.Close()
-		}
-	})
-	return w
+	return openWriter(t, path)
 }
 
 func openWriter(t *testing.T, path string) *writer {
@@ -39,6 +32,12 @@ func openWriter(t *testing.T, path string) *writer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		w.close()
+		if file := w.unusedFile.Swap(nil); file != nil {
+			file.Close()
+		}
+	})
 	if err := w.open(); err != nil {
 		t.Fatal(err)
 	}
