@@ -17,9 +17,12 @@ type Limits struct {
 	Memory     int64  // bytes; math.MaxInt64 where it is unlimited
 }
 
+// processors is what the runtime found at the start; it includes the limit of the control group.
+var processors = runtime.GOMAXPROCS(0)
+
 // Read returns the limits of this process.
 func Read() Limits {
-	return Limits{Processors: runtime.GOMAXPROCS(0), Files: maxFiles(), Memory: memoryLimit("/")}
+	return Limits{Processors: processors, Files: maxFiles(), Memory: memoryLimit("/")}
 }
 
 // memoryLimit is the smallest limit of the control groups that contain the process, in either version of control

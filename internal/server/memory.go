@@ -2,6 +2,7 @@ package server
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
 )
 
@@ -31,5 +32,17 @@ func tuneCollector(memory, bodies int64, conns int) {
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(min(memory/2, otherHeap+heapPerConn*int64(conns)+2*bodies))
+	}
+}
+
+// moreThreads is how many goroutines run at once besides one on each processor. The writer of SQLite and its checkpoints
+// spend most of their time in system calls: during short ones they keep others from running, and after long ones they
+// wait in line. With more threads the kernel decides who runs next. docs/benchmarks.md has figures.
+const moreThreads = 2
+
+// tuneScheduler sets how many goroutines run at once unless the environment does. On PostgreSQL more threads only cost.
+func tuneScheduler(processors int, engine string) {
+	if engine == "sqlite" && os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(processors + moreThreads)
 	}
 }

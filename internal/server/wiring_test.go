@@ -12,11 +12,13 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
+	"plantstore/internal/machine"
 	"plantstore/internal/store"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/token"
@@ -170,6 +172,26 @@ func TestTuneCollector(t *testing.T) {
 		tuneCollector(c.memory, c.bodies, c.conns)
 		if percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); percent != c.percent || limit != c.wantLimit {
 			t.Errorf("%+v: percent %d, limit %d", c, percent, limit)
+		}
+	}
+}
+
+// The environment comes before our setting of the scheduler, and a second server in the process changes nothing.
+func TestTuneScheduler(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	t.Setenv("GOMAXPROCS", "1")
+	tuneScheduler(5, "sqlite")
+	t.Setenv("GOMAXPROCS", "")
+	tuneScheduler(5, "postgres")
+	if got := runtime.GOMAXPROCS(0); got != before {
+		t.Errorf("GOMAXPROCS = %d with a setting in the environment and on PostgreSQL, want %d", got, before)
+	}
+	found := machine.Read().Processors
+	for range 2 {
+		tuneScheduler(machine.Read().Processors, "sqlite")
+		if got := runtime.GOMAXPROCS(0); got != found+moreThreads {
+			t.Errorf("GOMAXPROCS = %d, want %d", got, found+moreThreads)
 		}
 	}
 }
