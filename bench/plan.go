@@ -99,6 +99,7 @@ type sample struct {
 	Beside    float64 `json:"beside"`   // creates/s of the connections that only create
 	LoadCPU   float64 `json:"load_cpu"` // µs of the load process for each request
 	Others    float64 `json:"others"`   // cores used by all other processes of the machine
+	Stolen    float64 `json:"stolen"`   // cores that other virtual machines used
 }
 
 // coreRows are the service and the systems it is compared with.

@@ -137,9 +137,10 @@ func (res result) notes() []string {
 		"Medians of the rounds. Ratios are computed round by round; compare them, not absolute figures, because " +
 			"those depend on the machine.",
 	}, res.report.notes...)
-	if load, others := res.disturbance(); load > 0 {
-		notes = append(notes, fmt.Sprintf("The load process used %.1f µs of CPU for each request, and all other processes "+
-			"%.2f of %s; both are medians over all runs.", load, others, plural(res.Machine.Cores, "core")))
+	if load, others, stolen := res.disturbance(); load > 0 {
+		notes = append(notes, fmt.Sprintf("The load process used %.1f µs of CPU for each request, all other processes "+
+			"%.2f of %s, and other virtual machines %.2f; these are medians over all runs.",
+			load, others, plural(res.Machine.Cores, "core"), stolen))
 	}
 	for _, l := range res.Rows {
 		if beside := l.Median.Beside; beside > 0 {
@@ -153,17 +154,17 @@ func (res result) notes() []string {
 }
 
 // disturbance returns the CPU that was not available to the servers: the load, in µs for each request,
-// and other processes, in cores.
-func (res result) disturbance() (load, others float64) {
-	var loads, rest []float64
+// and other processes and virtual machines, in cores.
+func (res result) disturbance() (load, others, stolen float64) {
+	var loads, rest, lost []float64
 	for _, l := range res.Rows {
 		for _, s := range l.Rounds {
 			if s.LoadCPU > 0 {
-				loads, rest = append(loads, s.LoadCPU), append(rest, s.Others)
+				loads, rest, lost = append(loads, s.LoadCPU), append(rest, s.Others), append(lost, s.Stolen)
 			}
 		}
 	}
-	return median(loads), median(rest)
+	return median(loads), median(rest), median(lost)
 }
 
 func (res result) about() string {

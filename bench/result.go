@@ -83,7 +83,7 @@ func (res result) ratios(key, base string, of func(sample) float64) (ratios []fl
 func (s *sample) figures() []*float64 {
 	return []*float64{
 		&s.Rate, &s.P50, &s.P99, &s.P999, &s.Max, &s.CPU, &s.EngineCPU, &s.WorkerCPU, &s.Bytes, &s.RSSStart, &s.RSS, &s.Peak,
-		&s.Body, &s.Beside, &s.LoadCPU, &s.Others,
+		&s.Body, &s.Beside, &s.LoadCPU, &s.Others, &s.Stolen,
 	}
 }
 

@@ -287,7 +287,7 @@ func newSample(r measure.Report, started measure.Used) sample {
 	n := max(1, float64(r.Count+r.Beside))
 	s := sample{
 		Rate: float64(r.Count) / r.Seconds, P50: micros(r.P50), P99: micros(r.P99), P999: micros(r.P999), Max: micros(r.Max),
-		LoadCPU: micros(r.LoadCPU), Others: r.Others, CPU: micros(r.Server[0].CPU) / n,
+		LoadCPU: micros(r.LoadCPU), Others: r.Others, Stolen: r.Stolen, CPU: micros(r.Server[0].CPU) / n,
 		RSSStart: mebi(started.RSS), RSS: mebi(r.Server[0].RSS), Peak: mebi(r.Server[0].Peak),
 		Body: float64(r.Body) / r.Seconds / 1e6, Beside: float64(r.Beside) / r.Seconds,
 	}

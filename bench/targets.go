@@ -54,7 +54,11 @@ func targets(res result) []target {
 // minuteTargets are those of the rows that run for a minute.
 func minuteTargets(res result) (all []target) {
 	for _, l := range res.Rows {
-		all = append(all, atMost("longest response: "+l.Title, 50, l.Median.Max/1000).in(" ms"))
+		what := "longest response: " + l.Title
+		if stolen := l.Median.Stolen; stolen >= 0.01 {
+			what += fmt.Sprintf(" (disturbed: other virtual machines used %.2f cores)", stolen)
+		}
+		all = append(all, atMost(what, 50, l.Median.Max/1000).in(" ms"))
 	}
 	return all
 }

@@ -54,6 +54,7 @@ type driver struct {
 	before []measure.Used // at its start
 	cpu    time.Duration  // of this process at its start
 	busy   time.Duration  // of the machine at its start
+	stolen time.Duration  // likewise
 }
 
 func run(o options) (measure.Report, error) {
@@ -166,7 +167,8 @@ func (d *driver) startWindow() {
 		First: r.First, Sent: r.Sent, OK: r.OK, Created: r.Created, Bad: r.Bad, Reason: r.Reason, Arrivals: r.Arrivals,
 	}
 	d.before = d.usage()
-	d.cpu, d.busy = ownCPU(), measure.Busy()
+	d.cpu = ownCPU()
+	d.busy, d.stolen = measure.Busy()
 	d.phase, d.begin = measuring, time.Now()
 }
 
@@ -183,7 +185,8 @@ func (d *driver) endWindow() {
 			r.Max = max(r.Max, time.Since(c.arrival))
 		}
 	}
-	own, others := ownCPU()-d.cpu, measure.Busy()-d.busy
+	busy, stolen := measure.Busy()
+	own, others := ownCPU()-d.cpu, busy-d.busy
 	r.LoadCPU = own / time.Duration(max(1, r.Count+r.Beside))
 	for i, after := range d.usage() {
 		after.CPU -= d.before[i].CPU
@@ -192,6 +195,7 @@ func (d *driver) endWindow() {
 		others -= after.CPU
 	}
 	r.Others = max(0, (others-own).Seconds()/r.Seconds)
+	r.Stolen = (stolen - d.stolen).Seconds() / r.Seconds
 }
 
 func (d *driver) usage() []measure.Used {

@@ -35,6 +35,7 @@ type Report struct {
 	P50, P99, P999, Max time.Duration
 	LoadCPU             time.Duration // of the load process itself, for each request
 	Others              float64       // cores used by all other processes of the machine
+	Stolen              float64       // cores that other virtual machines used
 	Server              []Used        // by each process asked for
 }
 

@@ -63,18 +63,22 @@ func own(pid int) (Used, error) {
 	return used, nil
 }
 
-// Busy returns how long all cores together have been busy since the machine started.
-func Busy() time.Duration {
+// Busy returns how long all cores together have been busy since the machine started, and how long other virtual
+// machines kept them from it.
+func Busy() (busy, stolen time.Duration) {
 	text, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")
-	var busy time.Duration
 	for i, field := range strings.Fields(line) {
-		// user, nice, system; then idle and waiting; then irq, softirq
-		if n, err := strconv.ParseInt(field, 10, 64); err == nil && i != 4 && i != 5 && i <= 7 {
+		n, err := strconv.ParseInt(field, 10, 64)
+		switch {
+		case err != nil || i == 4 || i == 5 || i > 8:
+		case i == 8:
+			stolen = time.Duration(n) * tick
+		default: // user, nice, system; then idle and waiting; then irq, softirq, stolen
 			busy += time.Duration(n) * tick
 		}
 	}
-	return busy
+	return busy, stolen
 }
 
 // value returns the number after a name in one of the files of a process, or 0.
