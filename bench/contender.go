@@ -97,7 +97,7 @@ type database struct {
 	token string
 	sent  int64 // sequence numbers used
 	count int64 // plants that it must contain
-	maybe int64 // plants that it may contain besides: their creates had no response
+	maybe int64 // plants that it may contain in addition: their creates did not return 200
 	spots []plant.New
 	clean func()
 }
@@ -269,7 +269,7 @@ func (db *database) verify(ctx context.Context) error {
 // check compares the number of plants that were found with the responses to creates.
 func (db *database) check(n int64) error {
 	if n < db.count || n > db.count+db.maybe {
-		return fault(fmt.Sprintf("the database contains %d plants; %d creates returned 200, and %d had no response",
+		return fault(fmt.Sprintf("the database contains %d plants; %d creates returned 200, and %d did not",
 			n, db.count, db.maybe))
 	}
 	return nil

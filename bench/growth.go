@@ -15,7 +15,7 @@ import (
 // filled is a store of the growth comparison.
 type filled struct {
 	plants int64
-	random bool // filled in random order
+	random bool // filled in passes; see inPasses
 	db     *database
 }
 
@@ -59,7 +59,7 @@ func (f *filled) String() string {
 // growth is the report of the rows above.
 var growth = report{name: "growth", targets: growthTargets, notes: []string{
 	"Stores are filled with ascending ids, or in ascending passes over all ids with every 16th plant each, which split " +
-		"pages as random inserts do (\"random\"). Ratio: requests/s to the smaller store that was filled " +
+		"pages nearly as random inserts do (\"random\"). Ratio: requests/s to the smaller store that was filled " +
 		"in the same way; for times, that of the smaller store to that of the larger one.",
 	"64 connections with one request in flight each, 10-byte names. Reads choose plants at random; every get must " +
 		"return its id, every list its first id and as many plants as it asked for.",
@@ -109,7 +109,7 @@ func (b *bench) grow(part section) error {
 
 // checkSpace returns an error if the disk is too small for the stores of the rows.
 func (b *bench) checkSpace(rows []*row) error {
-	const plantBytes, wal = 55, 256 << 20 // bytes of a plant in a file, with some reserve
+	const plantBytes, wal = 55, 256 << 20 // in a file, with some reserve
 	need, seen := int64(0), map[*filled]bool{}
 	for _, r := range rows {
 		if !seen[r.store] {
@@ -130,9 +130,9 @@ func (b *bench) checkSpace(rows []*row) error {
 
 const passes = 16
 
-// inPasses returns which of n plants is stored as number i by a fill in random order. Truly random inserts take hours:
-// the fill makes ascending passes over all ids instead, each with every 16th plant, and each pass splits the pages of
-// the former ones. With a million plants:
+// inPasses returns the index of the plant, of n, that is stored as number i, so that pages split nearly as in a random
+// order. Truly random inserts take hours: the fill makes ascending passes over all ids instead, each with every 16th
+// plant, and each pass splits the pages of earlier ones. With a million plants:
 //
 //	                            ascending   this fill   truly random, batches of 64
 //	bytes of the file per plant      41.9        41.0                          41.9
@@ -181,7 +181,7 @@ func (b *bench) count(r *row) (s sample, err error) {
 	return timed(took), r.store.db.check(n)
 }
 
-// timed is the sample of some times.
+// timed returns the sample of measured times.
 func timed(times ...time.Duration) sample {
 	var h measure.Histogram
 	for _, t := range times {
@@ -221,7 +221,7 @@ func (b *bench) restart(r *row) (s sample, err error) {
 
 // kill sends creates to the service and kills it meanwhile.
 func (b *bench) kill(s *server) error {
-	const warm, window = time.Second, time.Second // it is killed meanwhile
+	const warm, window = time.Second, time.Second // it is killed in the first fifth of the window
 	timer := time.AfterFunc(warm+rand.N(window/5), func() { s.cmd.Process.Kill() })
 	defer timer.Stop()
 	report, err := b.load(s.row, s.contender, s.process, warm, window.Seconds())

@@ -45,7 +45,7 @@ func main() {
 	flag.BoolVar(&o.json, "json", false, "print JSON instead of the table")
 	flag.BoolVar(&o.quick, "quick", false, "make a short run to see that everything works; its figures mean little")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; every row runs once in each")
-	flag.Float64Var(&o.seconds, "seconds", 2, "measured time of a run; reads and other conditions take a part of it")
+	flag.Float64Var(&o.seconds, "seconds", 2, "measured time of a run; a third for other conditions, a quarter for reads")
 	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store with many plants; 100000000 with --growth")
 	flag.Int64Var(&o.stored, "stored", 1_000_000, "plants in the store for reads and edits; 10000000 with --growth")
 	flag.BoolVar(&o.minute, "minute", false, "search for slow responses: a minute of creates in each of four rows")

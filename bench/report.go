@@ -121,14 +121,14 @@ var comparison = report{name: "bench", chart: "benchmarks.svg", targets: targets
 	"Replace and remove change another plant each time, in a store that starts with as many as the one for reads.",
 	"Reads choose plants at random in a store of 1 000 000; every get must return its id, every list its " +
 		"first id and as many plants as it asked for. Ratio: requests/s to Plant Store on SQLite with the same " +
-		"requests and connections. MB/s: JSON of the responses. (c) lists from a record on, with skipTotal. (d) sends " +
-		"prepared selects of the same table; its CPU at 1024 connections includes the start of as many processes. " +
+		"requests and connections. MB/s: JSON of the responses. (c) lists with a filter on its ids and skipTotal. (d) " +
+		"sends prepared selects of the same table; its CPU at 1024 connections includes the start of as many processes. " +
 		"Where 64 other connections create, rate and latency are those of the gets.",
 }}
 
 // notes explain the tables.
 func (res result) notes() []string {
-	valid := "Every response was 200 (204 for a remove), and the rows were counted afterwards."
+	valid := "Every response was 200 (204 for a remove), and the plants were counted afterwards."
 	if len(res.Faults) > 0 {
 		valid = "NOT VALID: " + strings.Join(res.Faults, "; ")
 	}

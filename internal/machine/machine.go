@@ -17,7 +17,8 @@ type Limits struct {
 	Memory     int64  // bytes; math.MaxInt64 where it is unlimited
 }
 
-// processors is what the runtime found at the start; it includes the limit of the control group.
+// processors is GOMAXPROCS when the process started, which respects the environment and the CPU limit of the control
+// group. The service sets a higher one later.
 var processors = runtime.GOMAXPROCS(0)
 
 // Read returns the limits of this process.

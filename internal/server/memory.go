@@ -35,13 +35,13 @@ func tuneCollector(memory, bodies int64, conns int) {
 	}
 }
 
-// moreThreads is how many goroutines run at once besides one on each processor. The writer of SQLite and its
-// checkpoints spend most of their time in system calls: during short ones they keep others from running, and after long
-// ones they wait in line. With more threads the kernel decides who runs next. docs/benchmarks.md has figures.
+// moreThreads is added to the number of processors for GOMAXPROCS. The writer of SQLite and its checkpoints spend most
+// of their time in system calls. During a short one the goroutine keeps its P, so that no other runs on it; after a
+// sync it waits in the run queue. With more Ps the kernel decides which thread runs next. docs/benchmarks.md has
+// figures.
 const moreThreads = 2
 
-// tuneScheduler sets how many goroutines run at once unless the environment does. On PostgreSQL more of them gain
-// nothing.
+// tuneScheduler sets GOMAXPROCS on SQLite unless the environment does. On PostgreSQL a higher one gains nothing.
 func tuneScheduler(processors int, engine string) {
 	if engine == "sqlite" && os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(processors + moreThreads)

@@ -176,7 +176,7 @@ func TestTuneCollector(t *testing.T) {
 	}
 }
 
-// The environment comes before our setting of the scheduler, and a second server in the process changes nothing.
+// GOMAXPROCS in the environment takes precedence, and a second server in the process does not add threads again.
 func TestTuneScheduler(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)

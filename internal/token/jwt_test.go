@@ -96,7 +96,7 @@ func TestJWTsAreCached(t *testing.T) {
 }
 
 // Rejected JWTs count against the limit of their address like unknown tokens. Those whose key is missing do not.
-// Each JWT is another one, because one in thirty has its retry slot now and is verified beyond the limit.
+// The JWTs differ: a single one could be in its retry slot, with a chance of one in thirty, and is not limited there.
 func TestRejectedJWTsAreLimited(t *testing.T) {
 	for _, test := range []struct {
 		err     error

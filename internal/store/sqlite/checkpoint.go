@@ -123,7 +123,7 @@ func (w *writer) checkpoint(c *checkpointer) {
 	}
 	if code == sqlite.ResultIOErrFsync {
 		if c.index, err = forgetCopied(w.target); err != nil { // the next process that opens the database tries again
-			reason += fmt.Sprintf(", and the index of its WAL still counts unsynced pages as copied (%v)", err)
+			reason += fmt.Sprintf(", and the index of the WAL still counts unsynced pages as copied (%v)", err)
 		}
 	}
 	select {
@@ -135,7 +135,7 @@ func (w *writer) checkpoint(c *checkpointer) {
 	}
 }
 
-// panicError is a panic in a checkpoint. Its text has the stack, for the observer; the reason for the stop has not.
+// panicError is a panic in a checkpoint. Error includes the stack, for the observer; the reason for the stop omits it.
 type panicError struct {
 	value any
 	stack []byte
@@ -234,7 +234,7 @@ func (c *checkpointer) copy(mode string) (log walState, err error) {
 // forgetCopied makes the next checkpoint copy the whole WAL again. Pages that were copied before a sync failed may not
 // be on the disk, and the index of the WAL, which processes share, counts them as copied. SQLite creates the index anew
 // only when no process has it open. So a process that writes also calls forgetCopied before it opens the database: the
-// one that saw the failure may have been killed, or could not write. Copying a page twice does no harm.
+// one that saw the failure may have been killed, or unable to write the index. Copying a page twice does no harm.
 //
 // The index that it returns, if there is one, must stay open while this process has connections: closing it gives up
 // all their locks.

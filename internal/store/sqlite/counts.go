@@ -93,8 +93,8 @@ func (w *writer) startCount(conn *sqlite.Conn, running *runningCount) (n int64, 
 	return 0, false, nil
 }
 
-// endCount keeps the number, unless commits of other processes may have changed it. If a write takes too long, a later
-// count removes this one.
+// endCount keeps the number, unless commits of other processes may have changed it. If a write takes too long, the
+// number is not kept, and a later count removes this one.
 func (w *writer) endCount(running *runningCount, n int64, ok bool) {
 	if acquire(w.lock, countTimeout) != nil {
 		running.ended.Store(true)

@@ -28,9 +28,9 @@ func DropPageCache(path string) {
 	unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// readAhead makes the kernel read a file that takes at most half of the memory into it, at 1 GB/s at most. After
-// dropPageCaches each create with a random id would otherwise wait for the disk to read a page. It returns how many
-// bytes the kernel was told to read.
+// readAhead makes the kernel read a file into the page cache, at 1 GB/s at most, unless it is larger than half of the
+// memory. After dropPageCaches each create with a random id would otherwise wait for the disk to read a page. It
+// returns the offset that it reached, in steps of 1 MiB.
 func readAhead(f *os.File, memory int64, quit <-chan struct{}) (offset int64) {
 	const step = 1 << 20
 	info, err := f.Stat()
@@ -48,8 +48,8 @@ func readAhead(f *os.File, memory int64, quit <-chan struct{}) (offset int64) {
 	return offset
 }
 
-// memorySize returns the memory of the machine, or the limit of the control group if that is lower: it includes the
-// page cache.
+// memorySize returns the memory of the machine, or the limit of the control group if that is lower, because that
+// limit includes the page cache. It returns 0 if the size is unknown.
 func memorySize(limit int64) int64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {

@@ -21,10 +21,10 @@ type pool struct {
 	damage    *store.Damage
 	open      func() (*sqlite.Conn, error) // set by fill
 	idle      chan *sqlite.Conn            // contains nil for a connection that could not be opened
-	conns     atomic.Int32                 // slots of idle that fill has filled and that are not closed
+	conns     atomic.Int32                 // connections that fill has added, nil ones included, and that are not closed
 	closed    chan struct{}
 	closeOnce sync.Once
-	onClose   func() // called after connections were closed; may be nil
+	onClose   func() // called when idle has been emptied; may be nil
 }
 
 // newPool returns an empty pool.

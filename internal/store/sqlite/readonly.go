@@ -16,8 +16,8 @@ import (
 
 const (
 	// minSpace is enough free space on the disk to open the database. The index of the WAL takes 32 KiB for each 4096
-	// pages. The WAL has at most three times maxBacklog, unless reads of minutes keep it from restarting: with pages of
-	// 2 KiB its index takes 768 KiB.
+	// pages. The WAL has at most three times maxBacklog, unless reads that last for minutes keep it from restarting: with
+	// pages of 2 KiB its index takes 768 KiB.
 	minSpace     = 1 << 20
 	emptyTimeout = time.Second // for reads in flight to end before connections are opened again
 )
@@ -46,7 +46,7 @@ func (s *Store) fill(open func(path string) (*sqlite.Conn, error)) error {
 // isFull reports whether err, with which the writer could not be opened, means that the disk is full. SQLite does not
 // return SQLITE_FULL if the index of the WAL can't be written or the WAL can't be created.
 func (s *Store) isFull(err error) bool {
-	if isNoSpace(err) { // from forgetCopied, on a file system that never overwrites
+	if isNoSpace(err) { // from forgetCopied, on a copy-on-write file system
 		return !s.writer.stopped
 	}
 	switch sqlite.ErrCode(err).ToPrimary() {

@@ -61,7 +61,7 @@ func main() {
 		"path of these requests; {id}, {below} and {record} stand for the id, the one below it and its last 15 digits")
 	flag.StringVar(&o.expect, "expect", "", "text that the responses to these requests must start with or contain early")
 	flag.Int64Var(&o.stored, "stored", 0, "plants that are stored: those of the first sequence numbers, ascending")
-	flag.Int64Var(&o.spread, "spread", 0, "the stored plants have the ids of so many evenly spread ones")
+	flag.Int64Var(&o.spread, "spread", 0, "the stored plants have the ids of SpreadID for so many; 0: ascending ids")
 	flag.IntVar(&o.creators, "creators", 0, "more clients, which only create; their times are not measured")
 	flag.Float64Var(&o.createShare, "create-share", 0, "share of creates among the requests of the other clients")
 	nameBytes := flag.Int("name-bytes", 10, "length of a name")

@@ -79,6 +79,6 @@ func Renamed(name string) string { return "P" + name[1:] }
 // Tag is the tag of every plant.
 const Tag = "climber"
 
-// SpreadID returns the id of one of n plants that are spread evenly among the scattered ones. It is even,
-// and the number below it has as many digits.
+// SpreadID returns the id of plant i of n, spread evenly over the range of scattered ids. It is even, and the number
+// below it has as many digits.
 func SpreadID(i, n int64) int64 { return scatteredFrom + 2 + (1<<idBits/n)*i*2 }
