@@ -189,11 +189,26 @@ func (p *page) goTo(address string) {
 // eval returns the value of an expression on the page, or of the promise that it returns.
 func eval[T any](p *page, expression string) T {
 	p.t.Helper()
-	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-	if err != nil {
-		p.t.Fatalf("%s: %v", expression, err)
+	v, replaced := tryEval[T](p, expression)
+	if replaced {
+		p.t.Fatalf("%s: another page took the place of this one meanwhile", expression)
 	}
 	return v
+}
+
+// tryEval is eval, but reports if another page took the place of this one meanwhile.
+func tryEval[T any](p *page, expression string) (v T, replaced bool) {
+	p.t.Helper()
+	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	switch {
+	case err == nil:
+		return v, false
+	case strings.Contains(err.Error(), "navigated or closed"), strings.Contains(err.Error(), "context was destroyed"),
+		strings.Contains(err.Error(), "Cannot find context"):
+		return v, true
+	}
+	p.t.Fatalf("%s: %v", expression, err)
+	panic("unreachable")
 }
 
 // js writes values as JavaScript arguments.
@@ -243,10 +258,11 @@ func (p *page) wantValue(selector, text string) {
 func (p *page) waitFor(what, expression, instead string) {
 	p.t.Helper()
 	waitFor(p.t, limit/2, what, func() (bool, string) {
-		if eval[bool](p, expression) {
+		if met, _ := tryEval[bool](p, expression); met {
 			return true, ""
 		}
-		return false, eval[string](p, "String("+instead+")")
+		state, _ := tryEval[string](p, "String("+instead+")")
+		return false, state
 	})
 }
 
@@ -262,7 +278,8 @@ func (p *page) clickWith(key chromedp.Modifier, selector string, text ...string)
 	type point struct{ X, Y float64 }
 	var before, now *point
 	waitFor(p.t, limit/2, fmt.Sprintf("%s %q to be clickable", selector, text), func() (bool, string) {
-		before, now = now, eval[*point](p, `((e) => {
+		before = now
+		now, _ = tryEval[*point](p, `((e) => {
 			if (!e) return null;
 			e.scrollIntoView({ block: 'center', behavior: 'instant' });
 			const { x, y, width, height } = e.getBoundingClientRect();
@@ -270,7 +287,8 @@ func (p *page) clickWith(key chromedp.Modifier, selector string, text ...string)
 			const hit = document.elementFromPoint(at.X, at.Y);
 			return e.contains(hit) ? at : null;
 		})(`+findElement(selector, text)+`)`)
-		return before != nil && now != nil && *before == *now, eval[string](p, `document.body?.innerText`)
+		state, _ := tryEval[string](p, `document.body?.innerText`)
+		return before != nil && now != nil && *before == *now, state
 	})
 	p.do(chromedp.MouseClickXY(now.X, now.Y, chromedp.ButtonModifiers(key)))
 }
