@@ -155,16 +155,21 @@ func (p *page) sent(path string) (n int) {
 	return n
 }
 
-// drop drops a file on the page.
+// drop drops a file on the page, once the page listens.
 func (p *page) drop(name, content string) {
 	p.t.Helper()
-	eval[any](p, `((name, text) => {
-		const dataTransfer = new DataTransfer();
-		dataTransfer.items.add(new File([text], name));
-		for (const type of ['dragover', 'drop']) {
-			document.body.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
-		}
-	})(`+js(name, content)+`)`)
+	send := func(event string) string {
+		return `((type, name, text) => {
+			const dataTransfer = new DataTransfer();
+			dataTransfer.items.add(new File([text], name));
+			const event = new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true });
+			return !document.body.dispatchEvent(event);
+		})(` + js(event, name, content) + `)`
+	}
+	p.waitFor("the page to accept a file", send("dragover"), `document.body?.innerText`)
+	if !eval[bool](p, send("drop")) {
+		p.t.Fatalf("the page did not take %s", name)
+	}
 }
 
 func (p *page) enter(token string) {
