@@ -82,7 +82,10 @@ func (b *bench) all() ([]*row, error) {
 		plan = []section{{minuteRows(b.preload), rounds, b.warm, seconds, (*bench).rows}}
 	}
 	if b.growth {
-		plan = []section{{growthRows(b.stored, b.preload), rounds, b.warm, seconds, (*bench).grow}}
+		plan = []section{
+			{growthRows(b.stored, b.preload), rounds, b.warm, seconds, (*bench).grow},
+			{serverCounts(b.stored), rounds, b.warm, seconds, (*bench).onCitus},
+		}
 	}
 	var all []*row
 	for i := range plan {
