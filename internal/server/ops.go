@@ -23,11 +23,24 @@ func (s *service) startMetrics() {
 		return
 	}
 	s.metrics = telemetry.NewMetrics(s.cfg.Version, s.sample)
-	if st, ok := s.store.(interface {
+}
+
+// observeCheckpoints logs checkpoints that fail, and counts all of them.
+func (s *service) observeCheckpoints() {
+	st, ok := s.store.(interface {
 		ObserveCheckpoints(func(took time.Duration, err error))
-	}); ok {
-		st.ObserveCheckpoints(func(took time.Duration, err error) { s.metrics.Checkpoint(result(err), took) })
+	})
+	if !ok {
+		return
 	}
+	st.ObserveCheckpoints(func(took time.Duration, err error) {
+		if err != nil {
+			s.cfg.Log.Error("a checkpoint failed", "error", err)
+		}
+		if s.metrics != nil {
+			s.metrics.Checkpoint(result(err), took)
+		}
+	})
 }
 
 // observeRequests returns nil without metrics and traces.

@@ -1,11 +1,15 @@
 package server_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"plantstore/internal/server"
+	"plantstore/internal/store"
 )
 
 // Profiles are limited in number and duration, so that health checks find a free connection.
@@ -32,5 +36,30 @@ func TestProfilesAreLimited(t *testing.T) {
 	close(end)
 	if got := <-first; got != http.StatusOK {
 		t.Errorf("the first profile: %d", got)
+	}
+}
+
+// observed is a store that passes on the function that observes its checkpoints.
+type observed struct {
+	store.Store
+	observe chan func(took time.Duration, err error)
+}
+
+func (o observed) ObserveCheckpoints(observe func(took time.Duration, err error)) {
+	o.observe <- observe
+}
+
+// A checkpoint that fails is logged, also where no metrics count it.
+func TestFailedCheckpointIsLogged(t *testing.T) {
+	for _, ops := range []string{"", "off"} {
+		st := observed{openStore(t), make(chan func(time.Duration, error), 1)}
+		s := start(t, server.Config{OpsListen: ops}, st)
+		observe := <-st.observe
+		observe(time.Millisecond, nil)
+		observe(time.Millisecond, errors.New("the disk failed"))
+		s.end(t)
+		if log := s.log.String(); strings.Count(log, "checkpoint") != 1 || !strings.Contains(log, "the disk failed") {
+			t.Errorf("with --ops-listen %q the log is %s", ops, log)
+		}
 	}
 }

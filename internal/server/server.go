@@ -111,6 +111,7 @@ func (s *service) start(ctx context.Context) error {
 		s.cfg.MaxConns = netlimit.DefaultMax(limits)
 	}
 	s.startMetrics()
+	s.observeCheckpoints()
 	s.conns = s.limit(public, netlimit.Config{
 		Max: s.cfg.MaxConns, Setting: "--max-conns", PerAddress: s.cfg.PerAddr, Exempt: s.cfg.Proxies.Trusts,
 		TLS: s.cfg.TLS,

@@ -38,7 +38,7 @@ const (
 type checkpointer struct {
 	conn    *sqlite.Conn
 	file    *os.File // the database, to sync it; see Store.closeFile
-	index   *os.File // of the WAL; see forgetCopied
+	index   *os.File // of the WAL; see resetCopied
 	wake    chan struct{}
 	stop    func() // closes quit and waits for a checkpoint that is running
 	quit    chan struct{}
@@ -122,7 +122,7 @@ func (w *writer) checkpoint(c *checkpointer) {
 		reason = fmt.Sprintf("the checkpoint panicked: %v", p.value)
 	}
 	if code == sqlite.ResultIOErrFsync {
-		if c.index, err = forgetCopied(w.target); err != nil { // the next process that opens the database tries again
+		if c.index, err = resetCopied(w.target); err != nil { // the next process that opens the database tries again
 			reason += fmt.Sprintf(", and the index of the WAL still counts unsynced pages as copied (%v)", err)
 		}
 	}
@@ -231,14 +231,14 @@ func (c *checkpointer) copy(mode string) (log walState, err error) {
 	return log, nil
 }
 
-// forgetCopied makes the next checkpoint copy the whole WAL again. Pages that were copied before a sync failed may not
+// resetCopied makes the next checkpoint copy the whole WAL again. Pages that were copied before a sync failed may not
 // be on the disk, and the index of the WAL, which processes share, counts them as copied. SQLite creates the index anew
-// only when no process has it open. So a process that writes also calls forgetCopied before it opens the database: the
+// only when no process has it open. So a process that writes also calls resetCopied before it opens the database: the
 // one that saw the failure may have been killed, or unable to write the index. Copying a page twice does no harm.
 //
-// The index that it returns, if there is one, must stay open while this process has connections: closing it gives up
+// The index that it returns, if there is one, must stay open while this process has connections: closing it releases
 // all their locks.
-func forgetCopied(target string) (index *os.File, err error) {
+func resetCopied(target string) (index *os.File, err error) {
 	// https://sqlite.org/walformat.html#the_wal_index_file_format: nBackfill
 	const offset, length = 96, 4
 	index, err = os.OpenFile(target+shmSuffix, os.O_RDWR, 0)

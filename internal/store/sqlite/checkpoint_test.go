@@ -57,17 +57,24 @@ func (w *writer) settle() {
 	w.checkpoint(c)
 }
 
-// A reader that does not end keeps the WAL from restarting. The checkpointer waits for it, and not again soon.
-func TestCheckpointWaitsForReaders(t *testing.T) {
-	w := newWriter(t)
-	reader, err := openConn(w.path)
+// startRead returns a connection with an open read transaction.
+func startRead(t *testing.T, path string) *sqlite.Conn {
+	t.Helper()
+	reader, err := openConn(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close()
+	t.Cleanup(func() { reader.Close() })
 	if err := errors.Join(exec(reader, "BEGIN"), exec(reader, getPlant, "main", int64(0))); err != nil {
 		t.Fatal(err)
 	}
+	return reader
+}
+
+// A reader that does not end keeps the WAL from restarting. The checkpointer waits for it, and not again soon.
+func TestCheckpointWaitsForReaders(t *testing.T) {
+	w := newWriter(t)
+	reader := startRead(t, w.path)
 	for id := range int64(walLimit>>20 + 2) {
 		w.addLarge(t, id)
 	}

@@ -111,12 +111,12 @@ func (w *writer) endCount(running *runningCount, n int64, ok bool) {
 // checkCounts forgets all numbers if another process has committed since the last call, or if it can't be known.
 func (w *writer) checkCounts() error {
 	if w.conn == nil || w.stopped {
-		w.counts.forget()
+		w.counts.clear()
 		return nil
 	}
 	version, err := number(w.conn, "PRAGMA data_version")
 	if err != nil || version != w.counts.version {
-		w.counts.forget()
+		w.counts.clear()
 		w.counts.version = version
 	}
 	return err
@@ -143,6 +143,6 @@ func (c *counts) commit() {
 	}
 }
 
-func (c *counts) forget() {
+func (c *counts) clear() {
 	c.known, c.running, c.added = map[string]int64{}, map[*runningCount]bool{}, map[string]int64{}
 }

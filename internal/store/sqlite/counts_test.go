@@ -72,7 +72,7 @@ func TestCountAfterOtherProcess(t *testing.T) {
 	other.mustAdd(t, 2, "x")
 	s.wantCount(t, "after a commit of another process", 2)
 	running := &runningCount{store: "main"}
-	s.writer.counts.forget()
+	s.writer.counts.clear()
 	s.startCount(t, running)
 	other.mustAdd(t, 3, "x")
 	s.writer.endCount(running, 2, true)
@@ -140,7 +140,7 @@ func TestCountDuringCommits(t *testing.T) {
 			default:
 			}
 			s.writer.lock <- struct{}{}
-			s.writer.counts.forget()
+			s.writer.counts.clear()
 			<-s.writer.lock
 			if _, err := s.Count(t.Context(), "main"); err != nil {
 				t.Error(err)

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"encoding/binary"
-	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -211,14 +210,7 @@ func TestPartialCopy(t *testing.T) {
 	}
 	w.mustAdd(t, 1, "x")
 	first := salt()
-	reader, err := openConn(w.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	if err := errors.Join(exec(reader, "BEGIN"), exec(reader, getPlant, "main", int64(0))); err != nil {
-		t.Fatal(err)
-	}
+	reader := startRead(t, w.path)
 	w.mustAdd(t, 2, "x")
 	if err := w.checkpointer.restart(pageSize); err != nil {
 		t.Fatal(err)
@@ -227,7 +219,7 @@ func TestPartialCopy(t *testing.T) {
 	exec(reader, "ROLLBACK")
 	w.mustAdd(t, 3, "x")
 	undo := substitute(t, w.path, "/dev/null") // it can't be truncated, which SQLite does just before the sync
-	_, err = w.checkpointer.copy("PASSIVE")
+	_, err := w.checkpointer.copy("PASSIVE")
 	undo()
 	if sqlite.ErrCode(err) != sqlite.ResultIOErrTruncate || part == 0 || w.copied(t) != part {
 		t.Errorf("%d pages count as copied, and after a copy of the rest, %v, %d", part, err, w.copied(t))
@@ -259,10 +251,10 @@ func TestCheckpointFailsDuringClose(t *testing.T) {
 	<-w.lock
 }
 
-// Close does not give up the locks of reads that are still running: another process could otherwise remove the WAL.
+// Close does not release the locks of reads that are still running: another process could otherwise remove the WAL.
 func TestCloseKeepsLocksOfReads(t *testing.T) {
 	s := newStore(t)
-	other, err := os.Open(s.writer.path) // before Close, and closed after it: that gives up all locks
+	other, err := os.Open(s.writer.path) // before Close, and closed after it: that releases all locks
 	if err != nil {
 		t.Fatal(err)
 	}

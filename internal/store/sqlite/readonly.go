@@ -46,7 +46,7 @@ func (s *Store) fill(open func(path string) (*sqlite.Conn, error)) error {
 // isFull reports whether err, with which the writer could not be opened, means that the disk is full. SQLite does not
 // return SQLITE_FULL if the index of the WAL can't be written or the WAL can't be created.
 func (s *Store) isFull(err error) bool {
-	if isNoSpace(err) { // from forgetCopied, on a copy-on-write file system
+	if isNoSpace(err) { // from resetCopied, on a copy-on-write file system
 		return !s.writer.stopped
 	}
 	switch sqlite.ErrCode(err).ToPrimary() {

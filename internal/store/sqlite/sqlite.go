@@ -138,7 +138,7 @@ func (s *Store) Close() error {
 }
 
 // closeFile closes the checkpointer's descriptor of the database once all connections are closed. Closing any
-// descriptor gives up all locks of this process on the file, also those of reads that are still running.
+// descriptor releases all locks of this process on the file, also those of reads that are still running.
 func (s *Store) closeFile() {
 	if s.readers.conns.Load()+s.lookups.conns.Load() > 0 {
 		return

@@ -66,7 +66,7 @@ func prepareWriter(path string, damage *store.Damage) (*writer, error) {
 // open opens the connection.
 func (w *writer) open() (err error) {
 	dropPageCaches(w.target)
-	index, err := forgetCopied(w.target)
+	index, err := resetCopied(w.target)
 	if index != nil {
 		index.Close()
 	}
@@ -214,7 +214,7 @@ func (w *writer) commit(do func() error) error {
 // commitFailed returns what a failed COMMIT means. The record that makes a transaction valid is written last and
 // then synced, so after a failed write, for lack of space or another reason, nothing is stored.
 func (w *writer) commitFailed(err error) error {
-	w.counts.forget() // what is stored may be unknown
+	w.counts.clear() // what is stored may be unknown
 	w.rollback()
 	w.damage.Record(translate(err))
 	switch code := sqlite.ErrCode(err); {
