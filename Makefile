@@ -181,7 +181,7 @@ compare: ## compare the working tree with the revision OLD, in turns: shows chan
 steady: ## search for responses that take more than 50 ms in minutes of creates, about 5 minutes, 15 GB of disk
 	cd bench && go run . --minute
 
-growth: ## compare stores of 10 million and of 100 million plants, about 20 minutes, 13 GB of disk, on an idle machine
+growth: ## compare stores of 10 million and of 100 million plants, about 25 minutes, 20 GB of disk, on an idle machine
 	cd bench && go run . --growth $(CHOSEN) $(if $(ONLY),,--out ../docs)
 
 profile: ## record the CPU profile for the profile-guided build, a minute on an idle machine

@@ -173,8 +173,8 @@ func (b *bench) copyOf(db *database) (*database, error) {
 }
 
 // cache reads the file once, because the service drops it from the page cache when it starts. Like the service, which
-// reads it ahead, it leaves single pages in the page cache: after sequential reads the kernel caches pages in groups of
-// up to 2 MiB, and a write to one of them counts as a write of the whole group, which delays later writes.
+// reads it ahead, it leaves single pages in the page cache. After sequential reads the kernel counted 50 to 150 times
+// the bytes for a create with a random id, which also became slower, probably because it caches groups of pages then.
 func (db *database) cache() error {
 	f, err := os.Open(db.path)
 	if err != nil {
