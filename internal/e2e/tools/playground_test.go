@@ -45,11 +45,12 @@ func newPlayground(t *testing.T, pageWith string, files http.Handler) *playgroun
 	})
 	var service *url.URL
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(service) }}
-	siteServer, proxyServer := httptest.NewServer(site), httptest.NewServer(proxy)
+	siteServer, proxyServer := httptest.NewUnstartedServer(site), httptest.NewUnstartedServer(proxy)
 	t.Cleanup(siteServer.Close)
 	t.Cleanup(proxyServer.Close)
-	p.site = siteServer.URL
-	p.hosts = strings.NewReplacer("https://plants.example", proxyServer.URL, "https://docs.example", p.site,
+	public := "http://" + proxyServer.Listener.Addr().String()
+	p.site = "http://" + siteServer.Listener.Addr().String()
+	p.hosts = strings.NewReplacer("https://plants.example", public, "https://docs.example", p.site,
 		"https://unpkg.com/swagger-ui-dist/", "", "https://cdn.jsdelivr.net/npm/@scalar/api-reference", "scalar.js")
 	html = p.hosts.Replace(block(t, pageWith))
 
@@ -59,10 +60,12 @@ func newPlayground(t *testing.T, pageWith string, files http.Handler) *playgroun
 	p.service = testkit.Launch(t, p.shell("exec "+p.commands(t, "plantstore serve")))
 	p.service.WaitServing()
 	address := regexp.MustCompile(`"listening":"([^"]+)"`).FindStringSubmatch(p.service.Stderr.String())
-	if address == nil || p.service.URL != proxyServer.URL {
-		t.Fatalf("the service is at %s, want %s; it listens on %q", p.service.URL, proxyServer.URL, address)
+	if address == nil || p.service.URL != public {
+		t.Fatalf("the service is at %s, want %s; it listens on %q", p.service.URL, public, address)
 	}
 	service = &url.URL{Scheme: "http", Host: address[1]}
+	siteServer.Start() // the handlers read the variables above
+	proxyServer.Start()
 	p.token = strings.TrimSpace(p.run(t, p.commands(t, "--name playground")))
 	return p
 }

@@ -54,7 +54,7 @@ func Start(t testing.TB) *Issuer {
 		}
 		json.NewEncoder(w).Encode(map[string]any{"keys": all})
 	})
-	i.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	i.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if i.Down.Load() {
 			http.Error(w, "down", http.StatusServiceUnavailable)
 			return
@@ -62,8 +62,9 @@ func Start(t testing.TB) *Issuer {
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(i.server.Close)
-	i.URL = i.server.URL
+	i.URL = "http://" + i.server.Listener.Addr().String() // before the handler can read it
 	i.Rotate(t, jose.RS256)
+	i.server.Start()
 	return i
 }
 
