@@ -189,36 +189,55 @@ func (b *bench) count(r *row) (s sample, err error) {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, b.end(server)) }()
-	once := func() (string, time.Duration, error) {
-		began := time.Now()
-		header, _, err := server.fetch(b.ctx, server.token, "/plants?limit=1", "count=exact")
-		return header.Get("Plants-Count"), time.Since(began), err
+	var count string
+	once := func() (took times, err error) {
+		err = took.measure(func() error {
+			header, _, err := server.fetch(b.ctx, server.token, "/plants?limit=1", "count=exact")
+			count = header.Get("Plants-Count")
+			return err
+		})
+		return took, err
 	}
-	count, took, err := once()
+	took, err := once()
 	if err == nil && r.request == nextCount {
-		count, took, err = once()
+		took, err = once()
 	}
 	if err != nil {
 		return s, err
 	}
 	if count == "" {
-		r.skipped = fmt.Sprintf("the service ended the count after %v", took.Round(time.Millisecond))
-		return timed(took), nil
+		r.skipped = fmt.Sprintf("the service ended the count after %v", took.total.Round(time.Millisecond))
+		return took.sample(), nil
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil {
 		return s, err
 	}
-	return timed(took), r.store.check(n)
+	return took.sample(), r.store.check(n)
 }
 
-// timed returns the sample of measured times.
-func timed(times ...time.Duration) sample {
-	var h measure.Histogram
-	for _, t := range times {
-		h.Record(t)
+// times are how long a step took, each time, and how long other virtual machines used a core meanwhile.
+type times struct {
+	measure.Histogram
+	total, stolen time.Duration
+}
+
+func (t *times) measure(step func() error) error {
+	_, before := measure.Busy()
+	began := time.Now()
+	err := step()
+	took := time.Since(began)
+	_, after := measure.Busy()
+	t.Record(took)
+	t.total, t.stolen = t.total+took, t.stolen+after-before
+	return err
+}
+
+func (t *times) sample() sample {
+	return sample{
+		Rate: 1 / t.Quantile(0.5).Seconds(), P50: micros(t.Quantile(0.5)), Max: micros(t.Max()),
+		Stolen: t.stolen.Seconds() / max(1, t.total.Seconds()), // the kernel counts it in steps of 10 ms
 	}
-	return sample{Rate: 1 / h.Quantile(0.5).Seconds(), P50: micros(h.Quantile(0.5)), Max: micros(h.Max())}
 }
 
 const kills = 5 // in each round
@@ -230,24 +249,25 @@ func (b *bench) restart(r *row) (s sample, err error) {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, server.stop(syscall.SIGTERM)) }()
-	times := make([]time.Duration, kills)
-	for i := range times {
+	var took times
+	for range kills {
 		if err := b.kill(server); err != nil {
 			return s, err
 		}
-		began := time.Now()
-		p, err := start(b.ctx, nil, server.contender.program, server.args...)
-		if err != nil {
-			return s, err
-		}
-		server.process = p
 		path := fmt.Sprintf("/plants/%d", measure.SpreadID(rand.Int64N(r.store.plants), r.store.plants))
-		if _, _, err := p.fetch(b.ctx, server.token, path); err != nil {
+		if err := took.measure(func() error {
+			p, err := start(b.ctx, nil, server.contender.program, server.args...)
+			if err != nil {
+				return err
+			}
+			server.process = p
+			_, _, err = p.fetch(b.ctx, server.token, path)
+			return err
+		}); err != nil {
 			return s, err
 		}
-		times[i] = time.Since(began)
 	}
-	return timed(times...), nil
+	return took.sample(), nil
 }
 
 // kill sends creates to the service and kills it meanwhile.

@@ -22,7 +22,9 @@ func TestPassesStoreEveryPlantOnce(t *testing.T) {
 func TestGrowthRowsHaveABase(t *testing.T) {
 	rows := growthRows(10, 100)
 	for _, r := range rows {
-		r.samples = []sample{timed(time.Duration(r.store.plants) * time.Millisecond)}
+		var took times
+		took.Record(time.Duration(r.store.plants) * time.Millisecond)
+		r.samples = []sample{took.sample()}
 	}
 	res := newResult(machine{}, rows, nil, time.Now(), growth)
 	for i, l := range res.Rows {

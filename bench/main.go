@@ -154,6 +154,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	b.progress.clear()
 	result := newResult(machine, rows, b.faults, began, b.report)
+	result.Repeated = b.repeated
 	if err := result.write(o, old); err != nil {
 		return err
 	}

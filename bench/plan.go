@@ -19,6 +19,7 @@ type row struct {
 	nameBytes  int
 	scattered  bool          // ids in random order
 	slower     time.Duration // added to every commit
+	apart      bool          // the service has a core, with one thread, and the load another
 	full       bool          // the store contains many plants already
 	store      *filled       // the store of a row that is about growth
 	workers    int           // of the Citus cluster; 0: plain PostgreSQL
@@ -175,7 +176,12 @@ func readRows() []*row {
 		}
 	}
 	add("get-busy", "get, 64 connections, and create on 64 others", row{request: get, creators: 64})
-	return defaults(rows)
+	return defaults(append(rows,
+		&row{Key: "get-apart", Title: "get, service and load apart", Base: "get-64", request: get, apart: true},
+		&row{
+			Key: "mixed-apart", Title: "90 % get, 10 % create, service and load apart", Base: "mixed-64", request: mixed,
+			apart: true,
+		}))
 }
 
 // minuteRows run for a minute each, to find responses that take long.

@@ -124,6 +124,8 @@ var comparison = report{name: "bench", chart: "benchmarks.svg", targets: targets
 		"requests and connections. MB/s: JSON of the responses. (c) lists with a filter on its ids and skipTotal. (d) " +
 		"sends prepared selects of the same table; its CPU at 1024 connections includes the start of as many processes. " +
 		"Where 64 other connections create, rate and latency are those of the gets.",
+	"Apart: the service runs on one core with GOMAXPROCS=1, the load on another. Nothing else competes for them, so " +
+		"that no thread of the service waits for a core.",
 }}
 
 // notes explain the tables.
@@ -141,6 +143,12 @@ func (res result) notes() []string {
 		notes = append(notes, fmt.Sprintf("The load process used %.1f µs of CPU for each request, all other processes "+
 			"%.2f of %s, and other virtual machines %.2f; these are medians over all runs.",
 			load, others, plural(res.Machine.Cores, "core"), stolen))
+	}
+	if res.Repeated > 0 {
+		notes = append(notes, fmt.Sprintf("Runs during which other virtual machines used more than %.2f cores (%.2f for a "+
+			"single time) were repeated, at most %d times each, and the calmest counts: %s. They still used more in %d of "+
+			"the runs that count.", create.maxStolen(), restart.maxStolen(), maxRepeats, plural(res.Repeated, "repetition"),
+			res.disturbed()))
 	}
 	for _, l := range res.Rows {
 		if beside := l.Median.Beside; beside > 0 {
@@ -165,6 +173,18 @@ func (res result) disturbance() (load, others, stolen float64) {
 		}
 	}
 	return median(loads), median(rest), median(lost)
+}
+
+// disturbed returns the number of runs during which other virtual machines used much of the machine.
+func (res result) disturbed() (n int) {
+	for _, l := range res.Rows {
+		for _, s := range l.Rounds {
+			if s.Stolen > l.Request.maxStolen() {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (res result) about() string {

@@ -10,7 +10,9 @@ type result struct {
 	Rows    []line   `json:"rows"`
 	Targets []target `json:"targets"`
 	Faults  []string `json:"faults"`
-	report  report
+
+	Repeated int `json:"repeated"` // runs that other virtual machines disturbed
+	report   report
 }
 
 // report is a part of docs/benchmarks.md.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +24,7 @@ type bench struct {
 	progress *progress
 	done     int // runs, for the progress line
 	planned  int
+	repeated int       // runs that were disturbed
 	full     *database // the store with many plants, once it exists
 	readable *database // the store for reads and edits, once it exists
 	records  *records  // the same in PocketBase
@@ -141,11 +143,14 @@ func (b *bench) rows(part section) error {
 	for round := range part.rounds {
 		for _, r := range part.rows {
 			b.done++
+			if r.apart && runtime.NumCPU() < 2 {
+				r.skipped = "the machine has one core"
+			}
 			if r.skipped != "" {
 				continue
 			}
 			b.progress.say("%d/%d round %d: %s", b.done, b.planned, round+1, r.Title)
-			s, err := b.once(r, part)
+			s, err := b.calm(r, part)
 			if err := b.judge(r, round, err); err != nil {
 				return err
 			}
@@ -153,6 +158,34 @@ func (b *bench) rows(part section) error {
 		}
 	}
 	return nil
+}
+
+const maxRepeats = 2 // of a disturbed run
+
+// maxStolen is how many cores other virtual machines may use during a run; if they use more, it is disturbed. The
+// kernel of a mostly idle machine, as during a start of the service, counts up to 0.2 that nobody used.
+func (q request) maxStolen() float64 {
+	if q.isTimed() {
+		return 0.25
+	}
+	return 0.05
+}
+
+// calm runs a row until a run is not disturbed and returns the calmest one.
+func (b *bench) calm(r *row, part section) (sample, error) {
+	s, err := b.once(r, part)
+	for range maxRepeats {
+		if err != nil || s.Stolen <= r.request.maxStolen() || r.skipped != "" || b.repeated >= b.planned/2 {
+			break
+		}
+		b.repeated++
+		b.progress.say("%d/%d again, other virtual machines used %.2f cores: %s", b.done, b.planned, s.Stolen, r.Title)
+		var again sample
+		if again, err = b.once(r, part); again.Stolen < s.Stolen {
+			s = again
+		}
+	}
+	return s, err
 }
 
 // judge records a fault and returns every other error.
@@ -223,7 +256,11 @@ func (b *bench) begin(r *row) (*server, error) {
 		return nil, err
 	}
 	syscall.Sync() // so that this run does not pay for the writes of an earlier one
-	p, err := start(b.ctx, nil, c.program, c.args...)
+	program, args := c.program, c.args
+	if r.apart {
+		program, args = "env", append([]string{"GOMAXPROCS=1", "taskset", "--cpu-list", "0", c.program}, c.args...)
+	}
+	p, err := start(b.ctx, nil, program, args...)
 	if err != nil {
 		c.clean()
 		return nil, err
@@ -279,7 +316,11 @@ func (b *bench) load(
 	args := append(r.loadArgs(c.api, b.stored), "-address", p.address, "-token", c.token,
 		"-first", strconv.FormatInt(c.first, 10), "-warm", warm.String(),
 		"-window", time.Duration(seconds*float64(time.Second)).String(), "-pids", strings.Join(pids, ","))
-	out, err := command(b.ctx, nil, nil, b.bin("load"), args...)
+	program := b.bin("load")
+	if r.apart {
+		program, args = "taskset", append([]string{"--cpu-list", "1", program}, args...)
+	}
+	out, err := command(b.ctx, nil, nil, program, args...)
 	if err != nil {
 		return report, err
 	}
