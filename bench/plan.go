@@ -3,8 +3,13 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os/exec"
 	"slices"
+	"strconv"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // row is one line of the table: a contender under some conditions.
@@ -19,7 +24,7 @@ type row struct {
 	nameBytes  int
 	scattered  bool          // ids in random order
 	slower     time.Duration // added to every commit
-	apart      bool          // the service has a core, with one thread, and the load another
+	cores      []string      // of the service, with GOMAXPROCS=1, and of the load; nil: any
 	full       bool          // the store contains many plants already
 	store      *filled       // the store of a row that is about growth
 	workers    int           // of the Citus cluster; 0: plain PostgreSQL
@@ -176,12 +181,36 @@ func readRows() []*row {
 		}
 	}
 	add("get-busy", "get, 64 connections, and create on 64 others", row{request: get, creators: 64})
-	return defaults(append(rows,
-		&row{Key: "get-apart", Title: "get, service and load apart", Base: "get-64", request: get, apart: true},
-		&row{
-			Key: "mixed-apart", Title: "90 % get, 10 % create, service and load apart", Base: "mixed-64", request: mixed,
-			apart: true,
-		}))
+	cores, problem := separateCores()
+	for _, like := range []row{
+		{Key: "get-apart", Title: "get", Base: "get-64", request: get},
+		{Key: "mixed-apart", Title: "90 % get, 10 % create", Base: "mixed-64", request: mixed},
+	} {
+		like.Title += ", 64 connections, service and load on separate cores"
+		like.cores, like.skipped = cores, problem
+		rows = append(rows, &like)
+	}
+	return defaults(rows)
+}
+
+// separateCores returns one core for the service and one for the load, or why there are none.
+func separateCores() (cores []string, problem string) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, err.Error()
+	}
+	for cpu := 0; len(cores) < 2; cpu++ {
+		if cpu == 8*int(unsafe.Sizeof(allowed)) {
+			return nil, "it needs two cores"
+		}
+		if allowed.IsSet(cpu) {
+			cores = append(cores, strconv.Itoa(cpu))
+		}
+	}
+	if _, err := exec.LookPath("taskset"); err != nil {
+		return nil, err.Error()
+	}
+	return cores, ""
 }
 
 // minuteRows run for a minute each, to find responses that take long.

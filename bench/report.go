@@ -124,8 +124,7 @@ var comparison = report{name: "bench", chart: "benchmarks.svg", targets: targets
 		"requests and connections. MB/s: JSON of the responses. (c) lists with a filter on its ids and skipTotal. (d) " +
 		"sends prepared selects of the same table; its CPU at 1024 connections includes the start of as many processes. " +
 		"Where 64 other connections create, rate and latency are those of the gets.",
-	"Apart: the service runs on one core with GOMAXPROCS=1, the load on another. Nothing else competes for them, so " +
-		"that no thread of the service waits for a core.",
+	"On separate cores: the service has one, with GOMAXPROCS=1, and the load another, so that they do not compete.",
 }}
 
 // notes explain the tables.
@@ -145,10 +144,10 @@ func (res result) notes() []string {
 			load, others, plural(res.Machine.Cores, "core"), stolen))
 	}
 	if res.Repeated > 0 {
-		notes = append(notes, fmt.Sprintf("Runs during which other virtual machines used more than %.2f cores (%.2f for a "+
-			"single time) were repeated, at most %d times each, and the calmest counts: %s. They still used more in %d of "+
-			"the runs that count.", create.maxStolen(), restart.maxStolen(), maxRepeats, plural(res.Repeated, "repetition"),
-			res.disturbed()))
+		notes = append(notes, fmt.Sprintf("A run was repeated, up to %d times, if other virtual machines used more than "+
+			"%.2f cores meanwhile (for counts and starts: %.2f s of a core); the least disturbed one is reported. "+
+			"Repetitions: %d. Reported runs above the limit: %d.",
+			maxRepeats, create.maxStolen(), restart.maxStolen(), res.Repeated, res.disturbed()))
 	}
 	for _, l := range res.Rows {
 		if beside := l.Median.Beside; beside > 0 {

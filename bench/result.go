@@ -11,7 +11,7 @@ type result struct {
 	Targets []target `json:"targets"`
 	Faults  []string `json:"faults"`
 
-	Repeated int `json:"repeated"` // runs that other virtual machines disturbed
+	Repeated int `json:"repeated"` // repetitions of runs that other virtual machines disturbed
 	report   report
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +23,7 @@ type bench struct {
 	progress *progress
 	done     int // runs, for the progress line
 	planned  int
-	repeated int       // runs that were disturbed
+	repeated int       // repetitions of disturbed runs
 	full     *database // the store with many plants, once it exists
 	readable *database // the store for reads and edits, once it exists
 	records  *records  // the same in PocketBase
@@ -143,9 +142,6 @@ func (b *bench) rows(part section) error {
 	for round := range part.rounds {
 		for _, r := range part.rows {
 			b.done++
-			if r.apart && runtime.NumCPU() < 2 {
-				r.skipped = "the machine has one core"
-			}
 			if r.skipped != "" {
 				continue
 			}
@@ -162,8 +158,8 @@ func (b *bench) rows(part section) error {
 
 const maxRepeats = 2 // of a disturbed run
 
-// maxStolen is how many cores other virtual machines may use during a run; if they use more, it is disturbed. The
-// kernel of a mostly idle machine, as during a start of the service, counts up to 0.2 that nobody used.
+// maxStolen is how many cores other virtual machines may use during a run; if they use more, it is disturbed. On a
+// mostly idle machine, as during a start of the service, the kernel reports up to 0.2 even if there are none.
 func (q request) maxStolen() float64 {
 	if q.isTimed() {
 		return 0.25
@@ -171,7 +167,7 @@ func (q request) maxStolen() float64 {
 	return 0.05
 }
 
-// calm runs a row until a run is not disturbed and returns the calmest one.
+// calm runs a row, repeats it while it is disturbed, at most maxRepeats times, and returns the least disturbed run.
 func (b *bench) calm(r *row, part section) (sample, error) {
 	s, err := b.once(r, part)
 	for range maxRepeats {
@@ -179,7 +175,7 @@ func (b *bench) calm(r *row, part section) (sample, error) {
 			break
 		}
 		b.repeated++
-		b.progress.say("%d/%d again, other virtual machines used %.2f cores: %s", b.done, b.planned, s.Stolen, r.Title)
+		b.progress.say("%d/%d repeating, other virtual machines used %.2f cores: %s", b.done, b.planned, s.Stolen, r.Title)
 		var again sample
 		if again, err = b.once(r, part); again.Stolen < s.Stolen {
 			s = again
@@ -217,9 +213,9 @@ func (b *bench) once(r *row, part section) (sample, error) {
 	}
 	switch r.kind {
 	case pgbench:
-		return b.postgres.bench(b.ctx, r, b.stored, seconds)
+		return withStolen(func() (sample, error) { return b.postgres.bench(b.ctx, r, b.stored, seconds) })
 	case walk:
-		return b.walk(r)
+		return withStolen(func() (sample, error) { return b.walk(r) })
 	}
 	switch r.request {
 	case restart:
@@ -240,6 +236,17 @@ func (b *bench) once(r *row, part section) (sample, error) {
 	return s, errors.Join(err, b.end(server))
 }
 
+// withStolen runs what does not report the cores that other virtual machines use meanwhile, and adds them.
+func withStolen(run func() (sample, error)) (s sample, err error) {
+	var took times
+	err = took.measure(func() error {
+		s, err = run()
+		return err
+	})
+	s.Stolen = took.sample().Stolen
+	return s, err
+}
+
 // server is a contender that runs.
 type server struct {
 	*row
@@ -257,8 +264,8 @@ func (b *bench) begin(r *row) (*server, error) {
 	}
 	syscall.Sync() // so that this run does not pay for the writes of an earlier one
 	program, args := c.program, c.args
-	if r.apart {
-		program, args = "env", append([]string{"GOMAXPROCS=1", "taskset", "--cpu-list", "0", c.program}, c.args...)
+	if r.cores != nil {
+		program, args = "env", append([]string{"GOMAXPROCS=1", "taskset", "-c", r.cores[0], c.program}, c.args...)
 	}
 	p, err := start(b.ctx, nil, program, args...)
 	if err != nil {
@@ -317,8 +324,8 @@ func (b *bench) load(
 		"-first", strconv.FormatInt(c.first, 10), "-warm", warm.String(),
 		"-window", time.Duration(seconds*float64(time.Second)).String(), "-pids", strings.Join(pids, ","))
 	program := b.bin("load")
-	if r.apart {
-		program, args = "taskset", append([]string{"--cpu-list", "1", program}, args...)
+	if r.cores != nil {
+		program, args = "taskset", append([]string{"-c", r.cores[1], program}, args...)
 	}
 	out, err := command(b.ctx, nil, nil, program, args...)
 	if err != nil {

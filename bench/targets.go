@@ -32,7 +32,7 @@ func targets(res result) []target {
 		atMost("CPU per create to (a)", 1.6, res.ratio("ours", "none", cpu)),
 		atMost("median latency of a single client to (b)", 1.25, res.ratio("conns-1", "single-1", p50)),
 		atMost("p99.9 to the median, every row of Plant Store with 64 connections; highest: "+worst, 8, tail),
-		atMost("the same, gets and a mix, service and load on a core each", 8, apart),
+		atMost("the same, get and a mix, service and load on separate cores", 8, apart),
 		atLeast("lowest rate past the peak, to the peak, up to 1024 connections", 0.8, pastPeak(res)),
 		atLeast("rate in a store with many plants to an empty one", 0.85, res.ratio("full", "conns-64", rateOfSample)),
 		atLeast("rate with commits 1 ms slower, 256 connections", 0.7, res.ratio("slow-1", "conns-256", rateOfSample)),

@@ -10,7 +10,6 @@ import (
 
 // openConn opens a connection to a file that exists.
 func openConn(path string, morePragmas ...string) (*sqlite.Conn, error) {
-	releaseSleepers()
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite) // without OpenURI, ? and # are ordinary characters
 	if err != nil {
 		return nil, err

@@ -29,7 +29,10 @@ const _ = uint(sqlite.VersionNumber - 3_053_004)
 
 // modernc's own driver makes this call, zombiezen's does not. Without it SQLite assumes pages of 4 KiB on linux/arm64,
 // and a kernel with pages of 64 KiB refuses to map the index of the WAL.
-func init() { sqlite3.PatchIssue199() }
+func init() {
+	sqlite3.PatchIssue199()
+	sleepInGo()
+}
 
 // pragmas are the settings of every connection.
 var pragmas = []string{
