@@ -27,9 +27,9 @@ import (
 // negative and the package does not compile.
 const _ = uint(sqlite.VersionNumber - 3_053_004)
 
-// modernc's own driver makes this call, zombiezen's does not. Without it SQLite assumes pages of 4 KiB on linux/arm64,
-// and a kernel with pages of 64 KiB refuses to map the index of the WAL.
 func init() {
+	// modernc's own driver makes this call, zombiezen's does not. Without it SQLite assumes pages of 4 KiB on
+	// linux/arm64, and a kernel with pages of 64 KiB refuses to map the index of the WAL.
 	sqlite3.PatchIssue199()
 	sleepInGo()
 }
