@@ -102,7 +102,8 @@ func TestGetsOfSpreadPlants(t *testing.T) {
 
 func TestEditsEndWithTheLastPlant(t *testing.T) {
 	var seen [100]atomic.Int64
-	report := drive(t, options{method: "DELETE", stored: 100, first: 10}, func(w http.ResponseWriter, r *http.Request) {
+	o := options{method: "DELETE", stored: 100, first: 10, window: time.Hour}
+	report := drive(t, o, func(w http.ResponseWriter, r *http.Request) {
 		var id int
 		fmt.Sscanf(r.URL.Path, "/plants/60000000000%d", &id)
 		seen[id].Add(1)
