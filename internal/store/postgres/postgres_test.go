@@ -42,10 +42,13 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// openStore opens a database and closes it when the test ends.
+// openStore opens a database and closes it when the test ends. On a slow machine a server may not respond in time.
 func openStore(t testing.TB, address string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), address, Options{})
+	for deadline := time.Now().Add(time.Minute); errors.Is(err, store.ErrUnavailable) && time.Now().Before(deadline); {
+		s, err = Open(t.Context(), address, Options{})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +148,7 @@ func databaseOf(t testing.TB, address string) string {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, condition string, holds func() bool) {
 	t.Helper()
-	const timeout = 30 * time.Second
+	const timeout = time.Minute
 	for deadline := time.Now().Add(timeout); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not true after %v: %s", timeout, condition)
