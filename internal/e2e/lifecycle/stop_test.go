@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -238,8 +240,16 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
+// acceptHangup keeps the processes that a test starts from ignoring SIGHUP, also if nohup runs the tests.
+func acceptHangup(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(signals) })
+}
+
 // SIGHUP stops the service like SIGTERM. A terminal may send it several times; that does not end the process early.
 func TestHangup(t *testing.T) {
+	acceptHangup(t)
 	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "10m")
 	c := s.Dial(t)
 	defer c.Close()
@@ -275,6 +285,7 @@ func TestNohup(t *testing.T) {
 
 // The first signal ends a start that waits for a database that never responds.
 func TestStopWhileTheDatabaseHangs(t *testing.T) {
+	acceptHangup(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
