@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	insertPlants = "INSERT INTO plants (store, id, name, tag) VALUES "
+	// OR IGNORE, and not ON CONFLICT DO NOTHING: with that, SQLite could undo a part of the statement, and therefore
+	// would write every page that the statement changes to a temporary file as well.
+	insertPlants = "INSERT OR IGNORE INTO plants (store, id, name, tag) VALUES "
 	insertRow    = "(?, ?, ?, ?)"
-	insertUnless = " ON CONFLICT DO NOTHING"
 
 	getPlant   = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
 	listPlants = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
@@ -29,7 +30,7 @@ const maxRows = 64
 // insertOf[n] is the insert of n rows.
 var insertOf = func() (queries [maxRows + 1]string) {
 	for rows := 1; rows <= maxRows; rows++ {
-		queries[rows] = insertPlants + strings.TrimSuffix(strings.Repeat(insertRow+", ", rows), ", ") + insertUnless
+		queries[rows] = insertPlants + strings.TrimSuffix(strings.Repeat(insertRow+", ", rows), ", ")
 	}
 	return queries
 }()
