@@ -48,7 +48,7 @@ func main() {
 	flag.Float64Var(&o.seconds, "seconds", 2, "measured time of a run; a third for other conditions, a quarter for reads")
 	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store with many plants; 100000000 with --growth")
 	flag.Int64Var(&o.stored, "stored", 1_000_000, "plants in the store for reads and edits; 10000000 with --growth")
-	flag.BoolVar(&o.minute, "minute", false, "search for slow responses: a minute of creates in each of four rows")
+	flag.BoolVar(&o.minute, "minute", false, "search for slow responses: a minute of creates in each of five rows")
 	flag.BoolVar(&o.growth, "growth", false, "compare stores of --preload plants with stores of --stored plants")
 	only := flag.String("only", "", "`regexp` of the rows to run, such as ^(ours|none)$")
 	flag.StringVar(&o.out, "out", "", "`folder` to write benchmarks.md and benchmarks.svg to")

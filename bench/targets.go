@@ -39,6 +39,7 @@ func targets(res result) []target {
 		atMost("RSS after start", 40, res.find("ours").Median.RSSStart).in(" MiB"),
 		atMost("peak RSS at 1024 connections", 160, at1024.Peak).in(" MiB"),
 	}
+	all = append(all, randomTargets(res, "full", "full-random")...)
 	for _, engine := range [][2]string{{"ours", "SQLite"}, {"postgres", "PostgreSQL"}} {
 		for _, edit := range []request{replace, remove} {
 			ratio := res.ratio(engine[0]+"-"+string(edit), engine[0], rateOfSample)
@@ -62,7 +63,15 @@ func minuteTargets(res result) (all []target) {
 		}
 		all = append(all, atMost(what, 50, l.Median.Max/1000).in(" ms"))
 	}
-	return all
+	return append(all, randomTargets(res, "minute-full", "minute-random")...)
+}
+
+// randomTargets compares creates with ascending and with random ids in the store with many plants.
+func randomTargets(res result, ascending, random string) []target {
+	return []target{
+		atLeast("rate of random ids to ascending ids, many plants", 0.5, res.ratio(random, ascending, rateOfSample)),
+		atMost("written for each of these creates", 8192, res.find(random).Median.Bytes).in(" bytes"),
+	}
 }
 
 func atLeast(what string, want, found float64) target {
