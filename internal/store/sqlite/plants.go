@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// OR IGNORE, and not ON CONFLICT DO NOTHING: with that, SQLite could undo a part of the statement, and therefore
-	// would write every page that the statement changes to a temporary file as well.
+	// With ON CONFLICT DO NOTHING instead of OR IGNORE, SQLite could undo the statement alone, and would copy every page
+	// for that before the statement changes it.
 	insertPlants = "INSERT OR IGNORE INTO plants (store, id, name, tag) VALUES "
 	insertRow    = "(?, ?, ?, ?)"
 

@@ -12,8 +12,8 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-// A batch writes to the WAL and to nothing else: a temporary file would double what it writes, and could not be created
-// where the file system is read-only except for the database.
+// A batch writes to the WAL and to nothing else. A temporary file would double what it writes, and could not be created
+// in a container where only the folder of the database is writable.
 func TestBatchWritesOnlyWAL(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants.db")
 	s := open(t, path)

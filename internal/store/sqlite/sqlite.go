@@ -40,6 +40,7 @@ var pragmas = []string{
 	"journal_mode(WAL)",
 	"synchronous(FULL)",     // 200 means on disk
 	"wal_autocheckpoint(0)", // the checkpointer does: see checkpoint.go
+	"temp_store(MEMORY)",    // only the folder of the database need be writable
 	"trusted_schema(0)",
 	"cell_size_check(1)",
 }

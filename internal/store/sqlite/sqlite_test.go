@@ -196,7 +196,7 @@ func TestPragmas(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "x.db"))
 	for name, want := range map[string]string{
 		"journal_mode": "wal", "synchronous": "2", "busy_timeout": "5000", "wal_autocheckpoint": "0",
-		"trusted_schema": "0", "cell_size_check": "1",
+		"temp_store": "2", "trusted_schema": "0", "cell_size_check": "1",
 	} {
 		for i, got := range s.Pragmas(t, name) {
 			if got != want {
