@@ -220,7 +220,7 @@ func minuteRows(preload int64) []*row {
 		{Key: "minute", Title: "ascending ids, empty store", kind: product},
 		{Key: "minute-full", Title: "ascending ids, store with " + many + " plants", kind: product, full: true},
 		{
-			Key: "minute-random", Title: "the same, random ids", Base: "minute-full", kind: product, full: true,
+			Key: "minute-random", Title: "random ids, the same store", Base: "minute-full", kind: product, full: true,
 			scattered: true,
 		},
 		{Key: "minute-1k", Title: "names of 1 KB", kind: product, nameBytes: 1 << 10},

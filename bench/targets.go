@@ -70,7 +70,7 @@ func minuteTargets(res result) (all []target) {
 func randomTargets(res result, ascending, random string) []target {
 	return []target{
 		atLeast("rate of random ids to ascending ids, many plants", 0.5, res.ratio(random, ascending, rateOfSample)),
-		atMost("written for each of these creates", 8192, res.find(random).Median.Bytes).in(" bytes"),
+		atMost("written for each create with a random id, many plants", 8, res.find(random).Median.Bytes/1024).in(" KiB"),
 	}
 }
 

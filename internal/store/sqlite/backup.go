@@ -77,7 +77,7 @@ func openImmutable(path string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn, errors.Join(exec(conn, "PRAGMA trusted_schema(0)"), exec(conn, "PRAGMA cell_size_check(1)"))
+	return initConn(conn, readPragmas)
 }
 
 // checkTables returns an error unless the file has the tables of this program.

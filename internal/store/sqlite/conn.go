@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"slices"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -14,7 +15,7 @@ func openConn(path string, morePragmas ...string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return initConn(conn, morePragmas...)
+	return initConn(conn, pragmas, morePragmas...)
 }
 
 // openReader opens a connection that only reads.
@@ -28,13 +29,13 @@ func openExclusive(path string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return initConn(conn, "query_only(1)")
+	return initConn(conn, pragmas, "query_only(1)")
 }
 
 // initConn applies the pragmas, or closes the connection.
-func initConn(conn *sqlite.Conn, morePragmas ...string) (*sqlite.Conn, error) {
+func initConn(conn *sqlite.Conn, pragmas []string, more ...string) (*sqlite.Conn, error) {
 	conn.SetBusyTimeout(busyTimeout)
-	for _, pragma := range append(pragmas[:len(pragmas):len(pragmas)], morePragmas...) {
+	for _, pragma := range slices.Concat(pragmas, more) {
 		if err := exec(conn, "PRAGMA "+pragma); err != nil {
 			conn.Close()
 			return nil, err

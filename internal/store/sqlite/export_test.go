@@ -28,6 +28,13 @@ func (s *Store) Pragmas(t *testing.T, name string) []string {
 	return values
 }
 
+// AllowTemporaryFiles lets the writer create temporary files, which would otherwise be in memory.
+func (s *Store) AllowTemporaryFiles(t *testing.T) {
+	if err := exec(s.writer.conn, "PRAGMA temp_store(FILE)"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Plan returns how SQLite runs the statement of List.
 func (s *Store) Plan(t *testing.T) (plan string) {
 	for row, err := range s.readers.query(t.Context(), "EXPLAIN QUERY PLAN "+listPlants, "main", int64(0), int64(100)) {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// With ON CONFLICT DO NOTHING instead of OR IGNORE, SQLite could undo the statement alone, and would copy every page
-	// for that before the statement changes it.
+	// OR IGNORE, because no constraint can stop it halfway. With ON CONFLICT DO NOTHING a NULL could, so that SQLite
+	// would copy every page before the statement changes it.
 	insertPlants = "INSERT OR IGNORE INTO plants (store, id, name, tag) VALUES "
 	insertRow    = "(?, ?, ?, ?)"
 
@@ -91,6 +91,9 @@ func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) err
 			continue
 		}
 		stored, err := getFrom(w.conn, p.Store, p.ID)
+		if errors.Is(err, plant.ErrNotFound) { // though its key is not free
+			err = sqlite.ResultCorrupt.ToError()
+		}
 		if err != nil {
 			return err
 		}
@@ -102,7 +105,8 @@ func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) err
 	return nil
 }
 
-// insert stores the rows, at most maxRows, whose keys are free, and returns how many that were.
+// insert stores the rows, at most maxRows, whose keys are free, and returns how many that were. After an error some of
+// them may be stored until the transaction is rolled back.
 func (w *writer) insert(rows ...*plant.Record) (int, error) {
 	stmt, err := w.conn.Prepare(insertOf[len(rows)])
 	if err != nil {

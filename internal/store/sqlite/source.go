@@ -89,12 +89,5 @@ func openReadOnly(path string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn.SetBusyTimeout(busyTimeout)
-	for _, pragma := range []string{"query_only(1)", "trusted_schema(0)", "cell_size_check(1)"} {
-		if err := exec(conn, "PRAGMA "+pragma); err != nil {
-			conn.Close()
-			return nil, err
-		}
-	}
-	return conn, nil
+	return initConn(conn, readPragmas, "query_only(1)")
 }

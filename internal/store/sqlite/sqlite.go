@@ -34,13 +34,17 @@ func init() {
 	sleepInGo()
 }
 
-// pragmas are the settings of every connection.
-var pragmas = []string{
+// pragmas are the settings of a connection that can write, or that shares the WAL with one that can.
+var pragmas = append([]string{
 	fmt.Sprintf("page_size(%d)", pageSize), // of a new file; see pageSize
 	"journal_mode(WAL)",
 	"synchronous(FULL)",     // 200 means on disk
 	"wal_autocheckpoint(0)", // the checkpointer does: see checkpoint.go
-	"temp_store(MEMORY)",    // only the folder of the database need be writable
+}, readPragmas...)
+
+// readPragmas are the settings of every connection.
+var readPragmas = []string{
+	"temp_store(MEMORY)", // no other folder than that of the database has to be writable
 	"trusted_schema(0)",
 	"cell_size_check(1)",
 }
