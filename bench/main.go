@@ -36,6 +36,7 @@ type options struct {
 	save    string
 	compare string
 	against string
+	wait    time.Duration // for other virtual machines that disturb runs, in total
 }
 
 func main() {
@@ -57,6 +58,7 @@ func main() {
 	flag.StringVar(&o.compare, "compare", "", "also compare with the run that --save or --json wrote to this `file`")
 	flag.StringVar(&o.against, "against", "",
 		"compare the service only with that of a git `revision`, both in turns; --only chooses rows, by default ours")
+	flag.DurationVar(&o.wait, "wait", 0, "`time`, in total, to wait before repetitions until other virtual machines stop")
 	flag.StringVar(&o.profile, "profile", "", "write a profile of the product to this `file` and compare nothing")
 	flag.Parse()
 	var err error

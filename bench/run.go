@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -167,6 +169,35 @@ func (q request) maxStolen() float64 {
 	return 0.05
 }
 
+// awaitCalm waits until other virtual machines use no core, while the time for that is not used up. They do so for
+// seconds or minutes, so that a repetition right after a disturbed run is often disturbed too.
+func (b *bench) awaitCalm() {
+	for b.wait > 0 && b.ctx.Err() == nil {
+		began := time.Now()
+		var took times
+		took.measure(func() error { // the kernel reports it only while the cores are needed
+			useCores(time.Second)
+			return nil
+		})
+		if took.sample().Stolen <= create.maxStolen() {
+			return
+		}
+		b.wait -= time.Since(began)
+	}
+}
+
+// useCores keeps every core busy.
+func useCores(d time.Duration) {
+	var all sync.WaitGroup
+	for range runtime.NumCPU() {
+		all.Go(func() {
+			for end := time.Now().Add(d); time.Now().Before(end); {
+			}
+		})
+	}
+	all.Wait()
+}
+
 // calm runs a row, repeats it while it is disturbed, at most maxRepeats times, and returns the least disturbed run.
 func (b *bench) calm(r *row, part section) (sample, error) {
 	s, err := b.once(r, part)
@@ -176,6 +207,7 @@ func (b *bench) calm(r *row, part section) (sample, error) {
 		}
 		b.repeated++
 		b.progress.say("%d/%d repeating, other virtual machines used %.2f cores: %s", b.done, b.planned, s.Stolen, r.Title)
+		b.awaitCalm()
 		var again sample
 		if again, err = b.once(r, part); again.Stolen < s.Stolen {
 			s = again
