@@ -169,7 +169,7 @@ func (q request) maxStolen() float64 {
 	return 0.05
 }
 
-// awaitCalm waits until other virtual machines use no core, while the time for that is not used up. They do so for
+// awaitCalm waits until other virtual machines use no core, or until the time for that is used up. They use them for
 // seconds or minutes, so that a repetition right after a disturbed run is often disturbed too.
 func (b *bench) awaitCalm() {
 	for b.wait > 0 && b.ctx.Err() == nil {
