@@ -46,7 +46,9 @@ type writer struct {
 	counts       counts
 }
 
-const writerCache = "cache_size(-8000)" // KiB: the inner pages of ten million plants take 5,600
+// writerCache has room for the inner pages of ten million plants, 5,600 KiB. Compared with the default of 2,000,
+// creates with random ids are 0.9 % faster, and those with names of 32 KB 5 % slower.
+const writerCache = "cache_size(-8000)" // KiB
 
 const lockTimeout = 5 * time.Second // for other writes of this process; busyTimeout is for other processes
 
