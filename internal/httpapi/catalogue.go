@@ -127,6 +127,9 @@ var failures = []struct {
 	{token.ErrFailures, Failure{42902,
 		"Too many tokens from the address were invalid, and this one is not cached; the request was not executed.",
 		"Retry after the time in Retry-After."}},
+	{token.ErrLookups, Failure{42903,
+		"Too many tokens are being looked up, and this one is not cached; the request was not executed.",
+		"Retry after the time in Retry-After."}},
 	{errHeaderTooLarge, Failure{43101, "The request line and headers are too large.", "Send fewer or shorter headers."}},
 
 	{errInternal, Failure{50001, "The service failed.", "Report the X-Request-Id to the operator."}},

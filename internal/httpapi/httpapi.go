@@ -105,8 +105,9 @@ type API struct {
 	memory  share.Pool[token.Hash]  // bytes of large bodies and pages
 	counts  share.Queue[token.Hash] // counts in flight, and lists that wait for one
 
-	searches    share.Queue[token.Hash] // searches in flight, and those that wait
-	statusRates *rate.Table[token.Hash] // requests that do not count against the rates of tokens
+	searches    share.Queue[token.Hash]   // searches in flight, and those that wait
+	waiting     share.Waiters[token.Hash] // searches and counts, in flight or not
+	statusRates *rate.Table[token.Hash]   // requests that do not count against the rates of tokens
 	created     createdPlants
 	maxExamined int // plants that a search examines before its page ends
 }
@@ -154,6 +155,7 @@ func New(cfg Config, deps Dependencies) *API {
 		memory:      share.Pool[token.Hash]{Capacity: deps.MaxMemory},
 		counts:      share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxCounts, Contended: contended}},
 		searches:    share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxSearches, Contended: contended}},
+		waiting:     share.Waiters[token.Hash]{PerOwner: maxWaitingOf, Total: maxWaiting},
 		statusRates: rate.NewTable[token.Hash](maxLimited, time.Now),
 		created:     createdPlants{process: NewRequestID(), byStore: map[string]int64{}},
 		maxExamined: maxExamined,

@@ -30,6 +30,9 @@ const (
 	searchWait       = 5 * time.Second  // for a search to start
 	searchTime       = 10 * time.Second // after which its page ends
 
+	maxWaiting   = 256 // searches and counts in flight or waiting: each holds a connection
+	maxWaitingOf = 32  // of these, of one token
+
 	members = len(`{"id":-9223372036854775808,"name":"","tag":""},`) // bytes of a plant besides its text
 )
 
@@ -95,6 +98,11 @@ func (a *API) link(p page, after int64) string {
 // search is readPage for a page with a filter, which may examine far more plants than it returns. So few searches run
 // at a time, and tokens share them. A search also ends when its client disconnects.
 func (a *API) search(ctx context.Context, x *exchange, p page) (next *int64, err error) {
+	leave, ok := a.waiting.Enter(x.token.Hash)
+	if !ok {
+		return nil, errSearches
+	}
+	defer leave()
 	ctx, cancel := a.deps.Connections.CancelOnDisconnect(ctx)
 	defer cancel()
 	waiting, cancelWait := context.WithTimeout(ctx, searchWait)
@@ -104,7 +112,7 @@ func (a *API) search(ctx context.Context, x *exchange, p page) (next *int64, err
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, failf(store.ErrBusy, "too many searches are waiting; retry later")
+		return nil, errSearches
 	}
 	defer release()
 	ctx, cancelTime := context.WithTimeout(ctx, searchTime)
@@ -185,6 +193,8 @@ func (x *exchange) appendPlant(p plant.New) error {
 	return x.reserve(cap(x.buf))
 }
 
+var errSearches = failf(store.ErrBusy, "too many searches are waiting; retry later")
+
 // errNotCounted means that a list is returned without its count.
 var errNotCounted = errors.New("counting the plants took too long")
 
@@ -193,6 +203,11 @@ var errNotCounted = errors.New("counting the plants took too long")
 // count returns errNotCounted. It does so too if the client closes its connection, or only its sending side; PostgreSQL
 // then still completes a query that has started.
 func (a *API) count(x *exchange) (int64, error) {
+	leave, ok := a.waiting.Enter(x.token.Hash)
+	if !ok {
+		return 0, errNotCounted
+	}
+	defer leave()
 	ctx, cancel := a.deps.Connections.CancelOnDisconnect(x.context())
 	defer cancel()
 	ctx, cancelTime := context.WithTimeout(ctx, countTime)

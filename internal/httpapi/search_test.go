@@ -257,20 +257,30 @@ func TestSearchesAreShared(t *testing.T) {
 		})
 		a, _ := newAPI(Config{AccessLog: LogNone}, Dependencies{Reader: sluggish{ferns()}, Connections: conns, Auth: auth})
 		start := time.Now()
-		statuses := make(chan int, 20)
+		statuses := make(chan int, maxWaitingOf+8)
 		for range cap(statuses) {
 			go func() { statuses <- send(a, "GET", "/plants?q=y", nil, "Authorization", "greedy").Code }()
 		}
 		synctest.Wait()
+		for range 8 { // beyond those that may wait
+			select {
+			case status := <-statuses:
+				if status != 503 {
+					t.Errorf("a search that may not wait: %d", status)
+				}
+			default:
+				t.Error("a search waits that may not")
+			}
+		}
 		w := send(a, "GET", "/plants?q=x", nil, "Authorization", "modest")
 		if took := time.Since(start); w.Code != 200 || took != 2200*time.Millisecond { // a full page, and whether more follow
 			t.Errorf("a search of another token: %d after %v", w.Code, took)
 		}
 		got := map[int]int{}
-		for range cap(statuses) {
+		for range maxWaitingOf {
 			got[<-statuses]++
 		}
-		if got[200] == 0 || got[503] == 0 || got[200]+got[503] != cap(statuses) {
+		if got[200] == 0 || got[503] == 0 || got[200]+got[503] != maxWaitingOf {
 			t.Errorf("statuses of the greedy token: %v", got)
 		}
 	})

@@ -30,7 +30,7 @@ var mayImport = map[string]string{
 	"internal/console":         "",
 	"internal/certificate":     "",
 	"internal/systemd":         "",
-	"internal/token":           "internal/rate",
+	"internal/token":           "internal/rate internal/share",
 	"internal/token/oidc":      "internal/token",
 	"internal/store":           "internal/plant internal/token",
 	"internal/store/storetest": "internal/plant internal/rate internal/store internal/token",

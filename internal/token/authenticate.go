@@ -21,8 +21,9 @@ var (
 	ErrRejected  = errors.New("the token of the identity provider is invalid") // wrapped in a *Rejected
 	ErrKeys      = errors.New("the key of the token is not available from the identity provider; retry later")
 
-	// ErrFailures is wrapped in a *rate.Exceeded.
+	// These are wrapped in a *rate.Exceeded.
 	ErrFailures = errors.New("too many requests from this address had a wrong token")
+	ErrLookups  = errors.New("too many tokens are being looked up")
 )
 
 // Lookup finds tokens by the hash of their credential. It returns ErrUnknown if there is none.
@@ -93,7 +94,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return nil, ErrInvalid
-	case errors.Is(err, ErrMistyped), errors.Is(err, ErrFailures), errors.Is(err, ErrRejected), errors.Is(err, ErrKeys):
+	case errors.Is(err, ErrMistyped), errors.Is(err, ErrFailures), errors.Is(err, ErrLookups),
+		errors.Is(err, ErrRejected), errors.Is(err, ErrKeys):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("look up the token: %w", err)
@@ -123,10 +125,11 @@ func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	if err := a.unknown.acquire(ctx); err != nil {
+	release, err := a.unknown.acquire(ctx, from)
+	if err != nil {
 		return nil, err
 	}
-	defer a.unknown.release()
+	defer release()
 	if a.tokens.get(hash) == nil { // other requests from the address may have failed during the wait
 		if err := a.unknown.check(plausible, hash, from); err != nil {
 			return nil, err

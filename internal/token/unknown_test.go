@@ -3,6 +3,7 @@ package token_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -117,17 +118,52 @@ func TestMistypedTokensAreLimited(t *testing.T) {
 	})
 }
 
-// The limit also holds for requests that are already waiting for their lookup when it is exceeded.
+// slow is a lookup that takes a while.
+type slow struct{ lookup }
+
+func (s *slow) TokenByHash(ctx context.Context, h token.Hash) (token.Token, error) {
+	time.Sleep(10 * time.Millisecond)
+	return s.lookup.TokenByHash(ctx, h)
+}
+
+// Few requests wait for a lookup, from one address and from all. The others are refused at once.
 func TestWaitingRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lookup{}
-		a := token.NewAuthenticator(l, nil, time.Now)
-		for range 1000 {
-			go a.Authenticate(t.Context(), bearer(token.Generate()), here)
+		a := token.NewAuthenticator(new(slow), nil, time.Now)
+		refused := func(from from) bool {
+			start := time.Now()
+			_, err := a.Authenticate(t.Context(), bearer(token.Generate()), from)
+			if errors.Is(err, token.ErrLookups) == errors.Is(err, token.ErrInvalid) ||
+				errors.Is(err, token.ErrLookups) && time.Since(start) > 0 {
+				t.Errorf("from %s: %v after %v", from, err, time.Since(start))
+			}
+			return errors.Is(err, token.ErrLookups)
+		}
+		for n := range 4 {
+			go refused(here)
+			synctest.Wait()
+			if other := from(fmt.Sprintf("198.51.100.%d", n)); refused(other) {
+				t.Errorf("refused with %d others waiting", n+1)
+			}
+		}
+		var waiting atomic.Int64
+		for n := range 200 {
+			go func() {
+				if !refused(from(fmt.Sprintf("203.0.113.%d", n/4))) {
+					waiting.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		if !refused("192.0.2.99") {
+			t.Error("not refused with 128 others waiting")
 		}
 		time.Sleep(time.Minute)
-		if n := l.asked.Load(); n < 100 || n > 250 {
-			t.Errorf("%d of 1000 concurrent wrong credentials were looked up, want about 130", n)
+		if n := waiting.Load(); n != 128 {
+			t.Errorf("%d of 200 requests waited, want 128", n)
+		}
+		if refused(here) {
+			t.Error("refused with none waiting")
 		}
 	})
 }

@@ -1,0 +1,40 @@
+package share
+
+import "sync"
+
+// Waiters bounds how many requests wait for something, for each owner and in all. A waiting request holds a
+// connection, so whoever fills this bound is refused at once instead of holding the connections that others need.
+//
+// The exported fields must not change after the first use. Waiters is safe for concurrent use.
+type Waiters[Owner comparable] struct {
+	PerOwner, Total int
+
+	mu    sync.Mutex
+	total int
+	by    map[Owner]int // of total; has only owners with waiting requests
+}
+
+// Enter reports false, without waiting, if the owner or all owners together have as many waiting requests as they may.
+// Otherwise the caller must call leave once, when the request no longer waits.
+func (w *Waiters[Owner]) Enter(owner Owner) (leave func(), ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.total >= w.Total || w.by[owner] >= w.PerOwner {
+		return nil, false
+	}
+	if w.by == nil {
+		w.by = map[Owner]int{}
+	}
+	w.total++
+	w.by[owner]++
+	return func() { w.leave(owner) }, true
+}
+
+func (w *Waiters[Owner]) leave(owner Owner) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.total--
+	if w.by[owner]--; w.by[owner] == 0 {
+		delete(w.by, owner)
+	}
+}
