@@ -42,7 +42,7 @@ func (x *exchange) WriteHeader(status int) {
 		return
 	}
 	x.status = status
-	if x.api.deps.Connections.Draining() {
+	if x.api.deps.Connections.Last(x.context()) {
 		x.Header().Set("Connection", "close")
 	}
 	x.ResponseWriter.WriteHeader(status)
@@ -95,12 +95,12 @@ func (a *API) finish(x *exchange, route Route, f Failure, err error) {
 
 // observed reports the requests of a page, which has no credential and no errors, and is not logged.
 func (a *API) observed(route string, page http.Handler) http.Handler {
-	if a.deps.Observe == nil {
-		return page
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{ResponseWriter: w, api: a, start: time.Now()}
+		x := &exchange{ResponseWriter: w, request: r, api: a, start: time.Now()}
 		page.ServeHTTP(x, r)
+		if a.deps.Observe == nil {
+			return
+		}
 		status := cmp.Or(x.status, http.StatusOK)
 		a.deps.Observe(Request{r.Context(), route, r.Method, status, 0, x.start, time.Since(x.start)})
 	})
@@ -131,9 +131,7 @@ func (a *API) authorize(x *exchange, route Route) error {
 	if err := a.limitRate(x, route.unmetered); err != nil {
 		return err
 	}
-	if a.deps.Connections.Identify(x.context(), t.Hash) {
-		x.Header().Set("Connection", "close")
-	}
+	a.deps.Connections.Identify(x.context(), t.Hash)
 	if scope := route.Scope; scope != AnyScope && t.Scopes&scope == 0 {
 		challenge := fmt.Sprintf(`Bearer realm="plantstore", error="insufficient_scope", scope=%q`, scope)
 		x.Header().Set("WWW-Authenticate", challenge)

@@ -83,18 +83,15 @@ func TestLookupFails(t *testing.T) {
 	wantHeaders(t, w, "WWW-Authenticate", "")
 }
 
-// closing is connections that close after the response, or when the service drains.
+// closing is connections that close after the response.
 type closing struct {
 	oneOwner
-	last, draining bool
-	owner          [32]byte
+	last  bool
+	owner [32]byte
 }
 
-func (c *closing) Identify(_ context.Context, owner [32]byte) bool {
-	c.owner = owner
-	return c.last
-}
-func (c *closing) Draining() bool { return c.draining }
+func (c *closing) Identify(_ context.Context, owner [32]byte) { c.owner = owner }
+func (c *closing) Last(context.Context) bool                  { return c.last }
 
 func TestConnectionClose(t *testing.T) {
 	for _, test := range []struct {
@@ -104,7 +101,6 @@ func TestConnectionClose(t *testing.T) {
 	}{
 		{"kept", func(*http.Request, *closing) {}, ""},
 		{"the last response", func(_ *http.Request, c *closing) { c.last = true }, "close"},
-		{"draining", func(_ *http.Request, c *closing) { c.draining = true }, "close"},
 		{"chunks", func(r *http.Request, _ *closing) { r.TransferEncoding = []string{"chunked"} }, "close"},
 		{"HTTP/1.0", func(r *http.Request, _ *closing) { r.ProtoMinor = 0 }, "close"},
 		{"CONNECT", func(r *http.Request, _ *closing) { r.Method = http.MethodConnect }, "close"},
@@ -125,11 +121,11 @@ func TestConnectionClose(t *testing.T) {
 	}
 }
 
-// A response that was started before the service drains still closes its connection.
-func TestDrainingDuringRequest(t *testing.T) {
+// A response becomes the last of its connection also while its request is handled.
+func TestLastDuringRequest(t *testing.T) {
 	c := new(closing)
 	auth := authenticator(func(header string) (*token.Token, error) {
-		c.draining = true
+		c.last = true
 		return bearers(header)
 	})
 	a, _ := newAPI(Config{}, Dependencies{Connections: c, Reader: ferns(), Auth: auth})

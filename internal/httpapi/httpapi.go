@@ -32,16 +32,17 @@ type Reader interface {
 
 // Connections knows the connections that requests arrive on. A context is that of a request.
 type Connections interface {
-	// Identify records whose request the connection carries. It reports true when the connection
-	// must be closed after this response.
-	Identify(ctx context.Context, owner [32]byte) (last bool)
+	// Identify records whose request the connection carries.
+	Identify(ctx context.Context, owner [32]byte)
+	// Last reports whether the response must be the last of its connection.
+	Last(ctx context.Context) bool
 	// Owners returns how many owners have connections.
 	Owners() int
+	// Draining reports whether the service is shutting down.
+	Draining() bool
 	// CancelOnDisconnect returns a context that also ends when the client closes its connection. The context of a
 	// request alone does not.
 	CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc)
-	// Draining reports whether the service is shutting down, so that every response is the last of its connection.
-	Draining() bool
 }
 
 // Config is what an operator sets.
@@ -189,8 +190,7 @@ func New(cfg Config, deps Dependencies) *API {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Nothing after a request whose end is ambiguous is read as another request: a proxy in front of the service
 	// may see the end of chunks elsewhere, HTTP/1.0 has no chunks, and what follows a CONNECT is not HTTP.
-	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) || r.Method == http.MethodConnect ||
-		a.deps.Connections.Draining() {
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) || r.Method == http.MethodConnect {
 		w.Header().Set("Connection", "close")
 	}
 	switch {

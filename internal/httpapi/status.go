@@ -38,7 +38,8 @@ func writeStatus(x *exchange, value any) error {
 	return nil
 }
 
-// createdPlants counts the plants that this process has created, by store. Only an operator can add stores.
+// createdPlants counts the plants that this process has created, by store. Stores beyond maxLimited are not counted:
+// an identity provider can name any number of them.
 type createdPlants struct {
 	process string // identifies the process, whose counts start at zero
 
@@ -49,7 +50,9 @@ type createdPlants struct {
 func (c *createdPlants) count(store string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byStore[store]++
+	if _, known := c.byStore[store]; known || len(c.byStore) < maxLimited {
+		c.byStore[store]++
+	}
 }
 
 func (c *createdPlants) in(store string) int64 {

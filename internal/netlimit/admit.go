@@ -25,14 +25,15 @@ const (
 // admission is the part of a Listener that admits, evicts and refuses.
 type admission struct {
 	overloaded recent // a connection was evicted or refused
-	refusing   recent // one was refused whose address has less than its share
 
 	admitting sync.Mutex // guards the rest; held while connections are admitted or refused
 	backlog   backlog
 	pacer     pacer
 	report    report
 
-	evictAfter [3]time.Time // by balance.kind: the time of the next search for connections to evict
+	failed      int           // connections of the address for which the last search for connections to evict failed
+	failedUntil time.Time     // no search for an address with as many or more finds any before
+	lastShed    time.Duration // when a token with more than half of all slots last lost one, since Listener.start
 }
 
 // recent records for overloadFor that something has happened.
@@ -121,7 +122,7 @@ func (l *Listener) waitForSlot(needFile bool) {
 func (l *Listener) evictLocked(now time.Time) bool {
 	l.admitting.Lock()
 	defer l.admitting.Unlock()
-	return l.evict(now, ownerKey{})
+	return l.evict(now, netip.Addr{}, false)
 }
 
 // pollInOverload lets the goroutines of requests share the work of acceptAll in an overload: that goroutine would run
@@ -130,7 +131,6 @@ func (l *Listener) pollInOverload(now time.Time) {
 	if !l.overloaded.isSet() {
 		return
 	}
-	l.refusing.expire(now.Sub(l.start))
 	l.overloaded.expire(now.Sub(l.start))
 	l.pollBacklog(now)
 }
@@ -159,7 +159,7 @@ func (l *Listener) takeBacklog(now time.Time) report {
 		return report{}
 	}
 	refused := a.backlog.take(now, a.pacer.budget, func(from netip.Addr, open func() (net.Conn, error)) bool {
-		return l.admit(now, l.keyOf(from), open)
+		return l.admit(time.Now(), l.countedAddress(from), open) // a long queue takes a while
 	})
 	a.pacer.budget -= refused
 	if a.report.refused += refused; refused > 0 {
@@ -186,19 +186,18 @@ func (r *report) take(now time.Time) (due report) {
 }
 
 // admit opens a connection of the accept queue if there is a slot for it. The caller holds admitting.
-func (l *Listener) admit(now time.Time, from ownerKey, open func() (net.Conn, error)) bool {
-	if l.isFull() && !l.evict(now, from) {
-		reason := hasItsShare
-		if !l.hasShare(from) {
-			reason = allInUse
-			l.refusing.set(now.Sub(l.start))
+func (l *Listener) admit(now time.Time, from netip.Addr, open func() (net.Conn, error)) bool {
+	if l.isFull() && !l.evict(now, from, true) {
+		reason := allInUse
+		if l.hasShare(from) {
+			reason = hasItsShare
 		}
 		l.counters.refused[reason].Add(1)
 		return false
 	}
 	accepted, err := open()
 	if err != nil {
-		return true // the client has closed it
+		return true // there are no more files, or the client has reset it: it is closed without a response
 	}
 	if c := l.track(accepted); !l.deliver(c) {
 		c.Close()
@@ -207,10 +206,10 @@ func (l *Listener) admit(now time.Time, from ownerKey, open func() (net.Conn, er
 }
 
 // hasShare reports whether an address has its share of the connections or more.
-func (l *Listener) hasShare(key ownerKey) bool {
+func (l *Listener) hasShare(address netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return key.address.IsValid() && l.owners.count(key) >= l.cfg.PerAddress
+	return l.owners.byAddress[address] >= l.cfg.PerAddress
 }
 
 func (l *Listener) deliver(c *conn) bool {

@@ -101,11 +101,17 @@ func addressOf(a syscall.Sockaddr) netip.Addr {
 	return netip.Addr{}
 }
 
-// fileConn makes a net.Conn of a socket, as Accept does.
+// fileConn makes a net.Conn of a socket, as Accept does. It fails if the client has reset the connection: the net.Conn
+// would have no remote address.
 func fileConn(fd int) (net.Conn, error) {
 	f := os.NewFile(uintptr(fd), "")
 	defer f.Close() // the net.Conn has a duplicate
-	return net.FileConn(f)
+	c, err := net.FileConn(f)
+	if err == nil && c.RemoteAddr() == nil {
+		c.Close()
+		return nil, syscall.ENOTCONN
+	}
+	return c, err
 }
 
 // advance continues all refusals.

@@ -111,17 +111,12 @@ func TestPollInOverload(t *testing.T) {
 		check := func(when string, at time.Time, overloaded bool, refused int) {
 			t.Helper()
 			l.pollInOverload(at)
-			n, set, also := len(l.backlog.refusing), l.overloaded.isSet(), l.refusing.isSet()
-			if set != overloaded || also != overloaded || n != refused {
-				t.Errorf("%s: overloaded %v, refusing %v, %d refused, want %v and %d", when, set, also, n, overloaded, refused)
+			if n, set := len(l.backlog.refusing), l.overloaded.isSet(); set != overloaded || n != refused {
+				t.Errorf("%s: overloaded %v, %d refused, want %v and %d", when, set, n, overloaded, refused)
 			}
 		}
-		set := func(at time.Duration) {
-			l.overloaded.set(at)
-			l.refusing.set(at)
-		}
 		check("before any refusal", now, false, 0)
-		set(time.Hour - overloadFor)
+		l.overloaded.set(time.Hour - overloadFor)
 		check("a second after a refusal", now, true, 1)
 		if l.pacer.budget != refusalBurst-1 {
 			t.Errorf("the pacer allows %d refusals after one, want %d", l.pacer.budget, refusalBurst-1)
@@ -309,27 +304,21 @@ func TestTakeWithoutFile(t *testing.T) {
 	}
 }
 
-// A connection is not evicted if its request was received but not read yet, except in favour of another address when
-// its own has more than its share. Requests that are sent ahead do not protect a client that reads no response.
+// A connection is not evicted if its request was received but not read yet, except in favour of a smaller address.
+// Requests that are sent ahead do not protect a client that reads no response.
 func TestEvictUnread(t *testing.T) {
 	for name, test := range map[string]struct {
 		phase    phase
-		share    int
 		arriving string
 		wait     time.Duration
 		want     bool
 	}{
-		"idle":                              {idle, 10, "10.0.0.1", time.Hour, false},
-		"receiving a body":                  {receivingBody, 10, "10.0.0.1", time.Hour, false},
-		"writing":                           {writing, 10, "10.0.0.1", time.Hour, true},
-		"more than its share":               {idle, 1, "10.0.0.1", time.Hour, true},
-		"in favour of the same address":     {idle, 1, "127.0.0.1", time.Hour, false},
-		"writing, in favour of the same":    {writing, 1, "127.0.0.1", time.Hour, true},
-		"more than its share, in a request": {handling, 1, "10.0.0.1", time.Hour, false},
-		"more than its share, for a moment": {idle, 1, "10.0.0.1", 0, true},
+		"idle, in favour of the same address":    {idle, "127.0.0.1", time.Hour, false},
+		"a body, in favour of the same address":  {receivingBody, "127.0.0.1", time.Hour, false},
+		"writing, in favour of the same address": {writing, "127.0.0.1", time.Hour, true},
+		"idle, in favour of a smaller address":   {idle, "10.0.0.1", 0, true},
 	} {
 		cfg, _ := testConfig(10)
-		cfg.PerAddress = test.share
 		l := New(listenTCP(t), cfg)
 		defer l.Close()
 		now := time.Now()
@@ -339,7 +328,7 @@ func TestEvictUnread(t *testing.T) {
 			eventually(t, "bytes arrive", func() bool { unread, _ := peek(c.socket); return unread })
 			c.move(test.phase, now.Add(-test.wait))
 		}
-		if got := l.evict(now, l.keyOf(netip.MustParseAddr(test.arriving))); got != test.want {
+		if got := l.evict(now, l.countedAddress(netip.MustParseAddr(test.arriving)), true); got != test.want {
 			t.Errorf("%s: evict() = %v", name, got)
 		}
 	}
@@ -361,10 +350,10 @@ func TestUnreadResponseIsEvicted(t *testing.T) {
 	eventually(t, "bytes are unread", func() bool { unread, _ := peek(c.socket); return unread })
 	l.admitting.Lock()
 	defer l.admitting.Unlock()
-	if l.evict(time.Now(), ownerKey{}) {
+	if l.evict(time.Now(), netip.Addr{}, true) {
 		t.Error("evicted while its response may be read")
 	}
-	eventually(t, "the eviction", func() bool { return l.evict(time.Now().Add(3*time.Second), ownerKey{}) })
+	eventually(t, "the eviction", func() bool { return l.evict(time.Now().Add(3*time.Second), netip.Addr{}, true) })
 }
 
 // For a client that does not read, the kernel buffers less if the client has not presented a token.

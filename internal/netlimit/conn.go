@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,9 @@ type conn struct {
 	listener *Listener
 	state    atomic.Int64
 	checker  framing.Checker
-	owner    *owner // of the last request; changed by the connection's goroutine, with listener.mu held
+	address  netip.Addr  // that it counts for; the zero value if that is exempt
+	owner    *owner      // of the last request; changed by the connection's goroutine, with listener.mu held
+	closing  atomic.Bool // it has no slot any more, and its next response is the last; set with listener.mu held
 
 	readDeadline, writeDeadline deadline
 	responseBy                  time.Time // the last write deadline of net/http
@@ -113,7 +116,7 @@ func (l *Listener) connState(nc net.Conn, s http.ConnState) {
 		}
 		c.move(next, now)
 		l.pollInOverload(now)
-		overload := c.owner.isAnonymous() && l.overloaded.isSet() && l.isFull()
+		overload := c.owner.isAnonymous() && (c.closing.Load() || l.overloaded.isSet())
 		if overload {
 			l.counters.evicted[afterResponse].Add(1)
 		}

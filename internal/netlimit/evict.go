@@ -10,150 +10,190 @@ import (
 const (
 	evictInterval = 10 * time.Millisecond // after a search without a result, because each visits all connections
 
-	// A connection from an address that has its share replaces only connections that have waited for greedyWait.
-	// Otherwise many clients of one address would evict each other while their requests are in transit.
+	// shedInterval is how often a token with more than half of all slots loses one in favour of an address that has
+	// its share.
+	shedInterval = 8 * time.Millisecond
+
+	// An address that has its share replaces only connections that have waited for greedyWait, of addresses with as
+	// many. Otherwise many clients of one address would evict each other while their requests are in transit.
 	greedyWait = 20 * time.Millisecond
+)
+
+// rank orders the connections that may be evicted: those of the lowest rank first.
+type rank int
+
+const (
+	overShare rank = iota // without a token, of an address that has more of these than the arriving one has in all
+	anonymous             // another without a token
+	busy                  // like overShare, but its request is being handled
+	dominant              // of a token with more than half of all slots
+	withToken             // of another token
 )
 
 // candidate is a connection that may be evicted.
 type candidate struct {
 	*conn
-	state   state
-	rank    int // those of a lower rank are evicted first
-	address netip.Addr
+	rank   rank
+	state  state
+	closes bool // it has waited long enough to be closed at once; otherwise it is closed after its next response
+	peers  int  // connections of its owner
 }
 
-// evict closes connections that wait for their client in favour of a connection of the given owner: those that have
-// waited longest first, and several at a time, because each search takes time. The caller holds admitting.
-func (l *Listener) evict(now time.Time, arriving ownerKey) bool {
-	b := l.balance(arriving)
-	after := &l.evictAfter[b.kind()]
-	if now.Before(*after) {
+// order is the rank, with those that can be closed at once before the others.
+func (c candidate) order() int {
+	if c.closes {
+		return 2 * int(c.rank)
+	}
+	return 2*int(c.rank) + 1
+}
+
+// evict frees slots in favour of a connection from an address: it closes connections that wait for their client, or,
+// if mark is set, makes the next response of another its last. The caller holds admitting.
+func (l *Listener) evict(now time.Time, arriving netip.Addr, mark bool) bool {
+	candidates, a := l.candidates(now, arriving)
+	if candidates == nil {
 		return false
 	}
-	candidates := l.candidates(now, b)
 	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.state.since(), b.state.since()))
+		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(b.peers, a.peers),
+			cmp.Compare(a.state.since(), b.state.since()))
 	})
-	limit := l.cfg.Max/64 + 1
-	if b.over > 0 {
-		limit = min(limit, b.over)
+	freed := l.evictFirst(candidates, a, mark, false)
+	if freed == 0 {
+		freed = l.evictFirst(candidates, a, mark, true)
 	}
-	evicted := l.evictFirst(candidates, limit, false)
-	if evicted == 0 && !b.greedy {
-		evicted = l.evictFirst(candidates, limit, true)
-	}
-	if evicted == 0 {
-		*after = now.Add(evictInterval)
+	if freed == 0 {
+		l.failed, l.failedUntil = a.total, now.Add(evictInterval)
 		return false
 	}
 	l.overloaded.set(now.Sub(l.start))
 	return true
 }
 
-// balance compares the address of an arriving connection, and all tokens, with those that have the most connections.
-type balance struct {
-	largest *owner // the address that has the most without a token; nil if there is none
-	over    int    // how many connections largest is to lose, if positive
-	greedy  bool   // the address of the arriving connection has its share or more
-	token   *owner // the token that has more than half of all slots while others have some; nil if there is none
-}
-
-// balance returns the balance for an arriving connection. The largest address is to lose the connections beyond its
-// share, including the arriving one.
-func (l *Listener) balance(arriving ownerKey) (b balance) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b.greedy = arriving.address.IsValid() && l.owners.count(arriving) >= l.cfg.PerAddress
-	for _, o := range l.owners.all {
-		switch n := o.conns.Load(); {
-		case !o.isAnonymous():
-			if l.hasMost(o) && l.Owners() > 1 {
-				b.token = o
-			}
-		case o.key.address.IsValid() && (b.largest == nil || n > b.largest.conns.Load()):
-			b.largest = o
-		}
-	}
-	if b.largest != nil {
-		b.over = int(b.largest.conns.Load()) - l.cfg.PerAddress
-		if b.largest.key == arriving {
-			b.over++
-		}
-	}
-	return b
-}
-
-// kind distinguishes searches that fail for different reasons.
-func (b balance) kind() int {
-	switch {
-	case b.greedy:
-		return 0
-	case b.over > 0:
-		return 1
-	default:
-		return 2
-	}
-}
-
-// evictFirst evicts the first candidates, up to limit and all of one rank. One with unread bytes is skipped, unless
-// force is set and it is one of the address that has the most.
-func (l *Listener) evictFirst(candidates []candidate, limit int, force bool) (evicted int) {
+// evictFirst evicts the first candidates, all of one rank: a few if they are closed, because each search takes time,
+// but only one after its response. One with unread bytes is skipped, unless force is set and its address has the most.
+func (l *Listener) evictFirst(candidates []candidate, a arrival, mark, force bool) (freed int) {
 	for i, c := range candidates {
-		if evicted >= limit || evicted > 0 && c.rank > candidates[i-1].rank {
+		if freed > l.cfg.Max/64 || freed > 0 && (c.rank > candidates[i-1].rank || c.rank >= busy) {
 			break
 		}
-		if !c.conn.evict(c.state, force && c.rank == overShare) {
+		switch {
+		case c.rank == overShare && !a.isSmallerThan(c.owner): // others of its address were closed meanwhile
+			continue
+		case c.closes && !c.conn.evict(c.state, force && c.rank == overShare):
+			continue
+		case !c.closes && !(mark && l.mark(c.conn)):
 			continue
 		}
 		l.counters.evicted[c.rank].Add(1)
-		if evicted++; c.rank == overShare {
+		if freed++; c.rank == overShare {
 			l.report.evicted++
 			l.report.from = c.address
 		}
+		if c.rank == dominant {
+			l.lastShed = a.now
+		}
 	}
-	return evicted
+	return freed
 }
 
-const (
-	overShare = iota // of balance.largest, which is to lose some
-	anonymous        // another without a token
-	withToken        // the client has presented a token
-)
+// arrival is what decides about the candidates for one arriving connection.
+type arrival struct {
+	now    time.Duration // since Listener.start
+	total  int           // connections of its address, with and without a token
+	greedy bool          // its address has its share of the connections or more
+	shed   bool          // a token with more than half of all slots may lose one
+	token  *owner        // that token, or nil
+	spare  bool          // clients without a token have so few slots that they may take some of those with one
+}
 
-// candidates returns the connections that may be evicted. Those of an address that is to lose some qualify however
-// short their wait, or after greedyWait in favour of an address that has its share, which replaces no others. Others
-// without a token qualify after shortWait. Those with a token qualify after the maxWait of their phase, and only while
-// those without one have no more than a default share: clients without a token can't take more slots than that from
-// them. If one token has more than half of all slots, only its connections qualify, after shortWait.
-func (l *Listener) candidates(now time.Time, b balance) (all []candidate) {
+// isSmallerThan reports whether the arriving address has fewer connections than o, which has some without a token, and
+// still has when one of these is closed.
+func (a arrival) isSmallerThan(o *owner) bool {
+	return o.key.address.IsValid() && int(o.conns.Load()) >= a.total+2
+}
+
+// candidates returns the connections that may be evicted in favour of an address. Connections that are to close after
+// their response, but got no request for a while, are closed here: they have no slot. It returns nil without a search
+// if one for an address with as many connections, or fewer, has just failed.
+func (l *Listener) candidates(now time.Time, arriving netip.Addr) (all []candidate, a arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	elapsed := now.Sub(l.start)
-	for c := range l.conns {
-		s, found := state(c.state.Load()), candidate{conn: c, rank: anonymous}
-		wait := shortWait
-		switch {
-		case !s.phase().waitsForClient():
-			continue
-		case b.over > 0 && c.owner == b.largest:
-			found.rank, found.address, wait = overShare, b.largest.key.address, 0
-			if b.greedy {
-				wait = greedyWait
-			}
-		case b.greedy:
-			continue
-		case c.owner.isAnonymous():
-		case l.owners.anonymous > defaultShare(l.cfg.Max), b.token != nil && c.owner != b.token:
-			continue
-		default:
-			if found.rank = withToken; b.token == nil {
-				wait = maxWait(s.phase())
-			}
+	a.now, a.total = now.Sub(l.start), l.owners.byAddress[arriving]
+	if now.Before(l.failedUntil) && a.total >= l.failed {
+		return nil, a
+	}
+	a.greedy = a.total >= l.cfg.PerAddress
+	a.shed = !a.greedy || l.Owners() > 1 && a.now-l.lastShed >= shedInterval
+	a.spare = l.owners.anonymous <= defaultShare(l.cfg.Max)
+	for _, o := range l.owners.all {
+		if !o.isAnonymous() && l.hasMost(o) {
+			a.token = o
 		}
-		if found.state = s; s.overdue(elapsed, wait) {
+	}
+	all = []candidate{}
+	for c := range l.conns {
+		s := state(c.state.Load())
+		if c.closing.Load() {
+			if s.phase().waitsForClient() && s.overdue(a.now, shortWait) {
+				go c.evict(s, false)
+			}
+			continue
+		}
+		found := candidate{conn: c, state: s, peers: int(c.owner.conns.Load())}
+		wait, ok := time.Duration(0), false
+		if c.owner.isAnonymous() {
+			found.rank, wait, ok = a.rankAnonymous(c, s.phase(), l.owners.byAddress[c.address])
+		} else {
+			found.rank, wait, ok = a.rankToken(c, s.phase())
+		}
+		found.closes = s.phase().waitsForClient() && s.overdue(a.now, wait)
+		if ok && (found.closes || found.rank == busy || found.rank == dominant) {
 			all = append(all, found)
 		}
 	}
-	return all
+	return all, a
+}
+
+// rankAnonymous ranks a connection without a token, of an address with a total number of connections. It returns how
+// long the connection must have waited for its client.
+func (a arrival) rankAnonymous(c *conn, p phase, total int) (r rank, wait time.Duration, ok bool) {
+	smaller := a.isSmallerThan(c.owner)
+	switch {
+	case !p.waitsForClient():
+		return busy, 0, smaller
+	case smaller && p == writing:
+		return overShare, shortWait, true
+	case smaller:
+		return overShare, 0, true
+	case a.greedy:
+		return anonymous, greedyWait, c.address.IsValid() && total >= a.total
+	default:
+		return anonymous, shortWait, true
+	}
+}
+
+// rankToken ranks a connection with a token. If one token has more than half of all slots, only its connections qualify.
+func (a arrival) rankToken(c *conn, p phase) (r rank, wait time.Duration, ok bool) {
+	switch {
+	case c.owner == a.token && p.isReceiving():
+		return dominant, maxWait(p), a.shed
+	case c.owner == a.token:
+		return dominant, shortWait, a.shed
+	default:
+		return withToken, maxWait(p), a.token == nil && !a.greedy && a.spare
+	}
+}
+
+// mark makes the next response of a connection its last and gives its slot away at once. It reports false if the
+// connection has closed, or too many others are open without a slot.
+func (l *Listener) mark(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, open := l.conns[c]; !open || l.marked >= l.maxMarked || !c.closing.CompareAndSwap(false, true) {
+		return false
+	}
+	l.marked++
+	l.count.Add(-1)
+	return true
 }

@@ -36,80 +36,83 @@ func TestEvict(t *testing.T) {
 		wait    time.Duration
 	}
 	idleFor := func(address string, d time.Duration) open { return open{address, 0, idle, d} }
-	short := func(address string, more time.Duration) open { return idleFor(address, 20*ms+more) }
+	handled := func(address string, token byte) open { return open{address, token, handling, time.Hour} }
 	for name, test := range map[string]struct {
 		max      int
 		open     []open
 		arriving string
 		evicted  []int // indices of open
+		marked   []int // to be closed after their response
 	}{
-		"more than its share: the longest wait first": {10,
-			[]open{short(a, 1), short(a, 2), short(a, 1), idleFor(b, 999*ms)}, c, []int{1}},
-		"more than its share: however short the wait": {10,
-			[]open{idleFor(a, 0), idleFor(a, 1), idleFor(a, 0)}, c, []int{1}},
-		"in favour of the same address: after 20 ms": {10,
-			[]open{idleFor(a, 20*ms-1), short(a, 0), idleFor(a, 20*ms-1)}, a, []int{1}},
-		"in favour of the same address: not before 20 ms": {10,
-			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1)}, a, nil},
-		"in favour of an address with its share: not before 20 ms": {10,
-			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), idleFor(a, 20*ms-1), short(b, 1), short(b, 1)}, b, nil},
-		"exactly its share": {10,
-			[]open{short(a, 1), short(a, 1)}, c, nil},
-		"its share, and one more arrives from it": {10,
-			[]open{short(a, 0), short(a, 1)}, a, []int{1}},
-		"less than its share, and one more arrives from it": {10,
-			[]open{short(a, 1)}, a, nil},
-		"only of the address with the most": {10,
-			[]open{short(a, 9), short(a, 9), short(a, 9), short(b, 1), short(b, 1), short(b, 1), short(b, 2)},
-			c, []int{6}},
-		"only as many as exceed its share": {640,
-			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4)}, c, []int{2, 3}},
-		"a few at a time": {64, // two
-			[]open{short(a, 1), short(a, 2), short(a, 3), short(a, 4), short(a, 5)}, c, []int{3, 4}},
+		"of a larger address: the longest wait first": {10,
+			[]open{idleFor(a, 1), idleFor(a, 2), idleFor(b, 99*ms)}, c, []int{1}, nil},
+		"of the address with the most, however short the wait": {10,
+			[]open{idleFor(a, 0), idleFor(a, 0), idleFor(b, 9), idleFor(b, 0), idleFor(b, 0)}, c, []int{2}, nil},
+		"of an address with one more: not before 100 ms": {10,
+			[]open{idleFor(a, 100*ms-1)}, c, nil, nil},
+		"of an address with two more than the arriving one": {10,
+			[]open{idleFor(a, 0), idleFor(a, 1), idleFor(a, 0), idleFor(b, 0)}, b, []int{1}, nil},
+		"connections with a token count for the arriving address": {10,
+			[]open{idleFor(a, 0), idleFor(a, 1), idleFor(a, 0), {b, 1, idle, 0}, handled(b, 2)}, b, nil, nil},
+		"connections with a token do not count for the larger one": {10,
+			[]open{{a, 1, idle, 9}, {a, 2, idle, 9}, {a, 3, idle, 9}, idleFor(a, 1)}, c, nil, nil},
+		"in favour of the same address, which has its share: after 20 ms": {10,
+			[]open{idleFor(a, 20*ms-1), idleFor(a, 20*ms), idleFor(a, 20*ms-1)}, a, []int{1}, nil},
+		"in favour of an address that has its share, of one with as many: after 20 ms": {10,
+			[]open{idleFor(a, 20*ms), idleFor(a, 0), idleFor(b, 20*ms-1), idleFor(b, 0)}, b, []int{0}, nil},
+		"of a smaller address: after 100 ms": {10,
+			[]open{idleFor(a, 100*ms), handled(b, 0)}, b, []int{0}, nil},
+		"of a smaller address, in favour of one that has its share: never": {10,
+			[]open{idleFor(a, time.Hour), handled(b, 0), handled(b, 0)}, b, nil, nil},
+		"a few at a time, while their address is larger": {64,
+			[]open{idleFor(a, 1), idleFor(a, 2), idleFor(a, 3), idleFor(a, 4)}, c, []int{2, 3}, nil},
+		"no more than that": {640,
+			[]open{idleFor(a, 1), idleFor(a, 2), idleFor(a, 3)}, c, []int{1, 2}, nil},
 		"in every phase in which it waits for its client": {640,
-			[]open{{a, 0, fresh, 20 * ms}, {a, 0, idle, 20 * ms}, {a, 0, receiving, 20 * ms},
-				{a, 0, receivingBody, 20 * ms}, {a, 0, writing, 20 * ms}, {a, 0, parsed, time.Hour},
-				{a, 0, handling, time.Hour}}, c, []int{0, 1, 2, 3, 4}},
-		"none of its own waits: others that are overdue": {10,
-			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, {a, 0, handling, 0}, idleFor(b, 100*ms)}, c, []int{3}},
-		"none of its own waits: no others for an address with its share": {10,
-			[]open{{a, 0, handling, 0}, {a, 0, parsed, 0}, idleFor(b, 1000*ms)}, a, nil},
-		"connections with a token do not count for their address": {10,
-			[]open{{a, 1, idle, 9}, {a, 2, idle, 9}, {a, 3, idle, 9}, short(a, 1), short(a, 2)}, c, nil},
-		"none with a token in favour of an address with its share": {10,
-			[]open{{b, 1, idle, time.Hour}, {a, 0, handling, 0}, {a, 0, handling, 0}}, a, nil},
+			[]open{{a, 0, fresh, 0}, {a, 0, idle, 0}, {a, 0, receiving, 0}, {a, 0, receivingBody, 0},
+				{a, 0, writing, 100 * ms}, {a, 0, writing, 100*ms - 1}, handled(a, 0)}, c, []int{0, 1, 2, 3, 4}, nil},
+		"with a request in flight: one, after its response": {10,
+			[]open{handled(a, 0), {a, 0, parsed, 0}, {a, 0, handling, 0}}, c, nil, []int{0}},
+		"another that waits, rather than one with a request in flight": {10,
+			[]open{handled(a, 0), handled(a, 0), idleFor(b, 100*ms)}, c, []int{2}, nil},
 		"without a token before those with one": {640,
-			[]open{{a, 1, idle, time.Hour}, idleFor(b, 100*ms)}, c, []int{1}},
+			[]open{{a, 1, idle, time.Hour}, idleFor(b, 100*ms)}, c, []int{1}, nil},
 		"those with a token, if no other is overdue": {640,
 			[]open{{a, 1, idle, time.Hour}, {a, 1, idle, 1000 * ms}, {a, 1, idle, 999 * ms}, idleFor(b, 100*ms-1)}, c,
-			[]int{0, 1}},
-		"with a token, while those without one are a default share": {32,
-			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1)}, c, []int{0}},
-		"not with a token, while those without one are more": {32,
-			[]open{{a, 1, idle, time.Hour}, short(a, 1), short(b, 1), short(c, 1)}, c, nil},
-		"of a token that has most slots, after 100 ms": {6,
-			[]open{{a, 1, idle, 100 * ms}, {a, 1, idle, 100*ms - 1}, {a, 1, writing, 0}, {a, 1, handling, time.Hour},
-				{b, 2, idle, time.Hour}}, c, []int{0}},
-		"of no other token instead": {6,
-			[]open{{a, 1, idle, 100*ms - 1}, {a, 1, idle, 0}, {a, 1, idle, 0}, {a, 1, idle, 0}, {b, 2, idle, time.Hour}},
-			c, nil},
+			[]int{0}, nil},
+		"with a token and an unread response: after 25 s": {640,
+			[]open{{a, 1, writing, 25*time.Second - 1}, {a, 1, writing, 25 * time.Second}}, c, []int{1}, nil},
+		"none with a token in favour of an address with its share": {10,
+			[]open{{b, 1, idle, time.Hour}, handled(a, 0), handled(a, 0)}, a, nil, nil},
+		"not with a token, while those without one are more than a default share": {32,
+			[]open{{a, 1, idle, time.Hour}, idleFor(a, 0), idleFor(b, 0), idleFor(c, 0)}, c, nil, nil},
+		"of a token that has most slots: after 100 ms": {6,
+			[]open{{a, 1, idle, 100 * ms}, {a, 1, idle, 0}, {a, 1, receiving, 2000*ms - 1}, handled(a, 1),
+				{b, 2, idle, time.Hour}}, c, []int{0}, nil},
+		"of a token that has most slots: otherwise after its response": {6,
+			[]open{handled(a, 1), {a, 1, handling, 0}, {a, 1, handling, 0}, {a, 1, handling, 0}, {b, 2, idle, time.Hour}},
+			c, nil, []int{0}},
+		"of a token that has most slots, although no other token is connected": {6,
+			[]open{handled(a, 1), {a, 1, handling, 0}, {a, 1, handling, 0}, {a, 1, handling, 0}}, c, nil, []int{0}},
+		"of a token that has most slots, in favour of an address with its share": {6,
+			[]open{handled(a, 1), {a, 1, handling, 0}, {a, 1, handling, 0}, {a, 1, handling, 0}, handled(b, 2)},
+			a, nil, []int{0}},
+		"not so if no other token is connected": {6,
+			[]open{handled(a, 1), handled(a, 1), handled(a, 1), handled(a, 1)}, a, nil, nil},
 		"a token has exactly half of all slots": {8,
-			[]open{{a, 1, idle, 999 * ms}, {a, 1, idle, 0}, {a, 1, idle, 0}, {a, 1, idle, 0}, {b, 2, idle, time.Hour}},
-			c, []int{4}},
-		"a token alone": {6,
-			[]open{{a, 1, idle, 999 * ms}, {a, 1, idle, 0}, {a, 1, idle, 0}, {a, 1, idle, 0}}, c, nil},
-		"connections without an address have no limit": {640,
-			[]open{short("", 2), short("", 1), short("", 1), short("", 1)}, c, nil},
-		"exempt addresses have no limit": {640,
-			[]open{short("192.0.2.1", 2), short("192.0.2.1", 1), short("::ffff:192.0.2.1", 1)}, "192.0.2.1", nil},
+			[]open{{a, 1, idle, 0}, {a, 1, idle, 0}, {a, 1, idle, 0}, {a, 1, idle, 0}, {b, 2, idle, time.Hour}},
+			c, []int{4}, nil},
+		"connections without an address are of no larger address": {640,
+			[]open{idleFor("", 2), idleFor("", 1), handled("", 0)}, c, nil, nil},
 		"exempt addresses: overdue as others": {640,
-			[]open{idleFor("192.0.2.1", 100*ms), idleFor("", 100*ms)}, "192.0.2.1", []int{0, 1}},
+			[]open{idleFor("192.0.2.1", 100*ms), idleFor("::ffff:192.0.2.1", 100*ms-1), idleFor("", 100*ms)},
+			"192.0.2.1", []int{0, 2}, nil},
 		"a /64 network counts as one address": {10,
-			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:0:1::", 1)}, a, []int{1}},
+			[]open{idleFor("2001:db8::1", 1), idleFor("2001:db8:0:0:1::", 2)}, a, []int{1}, nil},
 		"different /64 networks count separately": {10,
-			[]open{short("2001:db8::1", 1), short("2001:db8::2", 2), short("2001:db8:0:1::1", 1)}, a, nil},
+			[]open{idleFor("2001:db8::1", 1), idleFor("2001:db8:0:1::1", 1)}, a, nil, nil},
 		"an IPv4-mapped IPv6 address is the IPv4 address": {10,
-			[]open{short(a, 1), short("::ffff:"+a, 2), short(a, 1)}, c, []int{1}},
+			[]open{idleFor(a, 1), idleFor("::ffff:"+a, 2)}, c, []int{1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := testConfig(test.max)
@@ -125,66 +128,110 @@ func TestEvict(t *testing.T) {
 				c.move(o.phase, now.Add(-o.wait))
 				conns = append(conns, c)
 			}
-			did := l.evict(now, l.keyOf(netip.MustParseAddr(test.arriving)))
-			var evicted []int
+			did := l.evict(now, l.countedAddress(netip.MustParseAddr(test.arriving)), true)
+			var evicted, marked []int
 			for i, c := range conns {
+				if c.closing.Load() {
+					marked = append(marked, i)
+				}
 				if !slices.Contains(l.open(), c) {
 					evicted = append(evicted, i)
 				}
 			}
-			if !slices.Equal(evicted, test.evicted) || did != (len(evicted) > 0) || l.overloaded.isSet() != did {
-				t.Errorf("evict() = %v and evicted %v, want %v", did, evicted, test.evicted)
+			gone := len(evicted) + len(marked)
+			if !slices.Equal(evicted, test.evicted) || !slices.Equal(marked, test.marked) || did != (gone > 0) ||
+				l.overloaded.isSet() != did {
+				t.Errorf("evict() = %v, evicted %v and marked %v, want %v and %v", did, evicted, marked, test.evicted,
+					test.marked)
 			}
-			var counted, open int64
+			var counted int64
 			for _, n := range l.Stats().Evicted {
 				counted += n
 			}
-			for _, n := range l.Stats().Open {
-				open += n
-			}
-			if counted != int64(len(evicted)) || open != int64(len(test.open)-len(evicted)) {
-				t.Errorf("Stats() = %+v after %d evictions of %d connections", l.Stats(), len(evicted), len(test.open))
+			if counted != int64(gone) || int(l.count.Load()) != len(test.open)-gone {
+				t.Errorf("Stats() = %+v and %d slots are taken after %d evictions of %d connections", l.Stats(),
+					l.count.Load(), gone, len(test.open))
 			}
 		})
 	}
 }
 
-// A search that finds nothing is not repeated for 10 ms; after one that finds something, the next may follow at once.
+// A search that finds nothing is not repeated for 10 ms for addresses with as many connections; one with fewer may find
+// some. After a search that finds something, the next may follow at once.
 func TestEvictInterval(t *testing.T) {
 	cfg, _ := testConfig(10)
 	l := New(newPipes(), cfg)
-	c := l.track(from(""))
+	small, large := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	c := l.track(from(large.String()))
 	now := l.start.Add(time.Hour)
 	c.move(idle, now)
-	if l.evict(now, ownerKey{}) {
+	if l.evict(now, large, true) {
 		t.Error("evicted at once")
 	}
 	c.move(idle, l.start)
-	if l.evict(now.Add(10*time.Millisecond-1), ownerKey{}) {
+	if l.evict(now.Add(10*time.Millisecond-1), large, true) {
 		t.Error("searched again within 10 ms")
 	}
-	if !l.evict(now.Add(10*time.Millisecond), ownerKey{}) {
-		t.Error("not searched again after 10 ms")
+	if !l.evict(now.Add(10*time.Millisecond-1), small, true) {
+		t.Error("not searched for an address with fewer connections")
 	}
 	l.track(from("")).move(idle, l.start)
-	if !l.evict(now.Add(10*time.Millisecond), ownerKey{}) {
+	if !l.evict(now.Add(10*time.Millisecond-1), small, true) {
 		t.Error("not searched again after a success")
 	}
+	l.track(from(large.String())).move(idle, l.start)
+	if !l.evict(now.Add(10*time.Millisecond), large, true) {
+		t.Error("not searched again after 10 ms")
+	}
+}
 
-	cfg.PerAddress = 1
-	l = New(newPipes(), cfg)
-	greedy := l.keyOf(netip.MustParseAddr("10.0.0.1"))
-	l.track(from("10.0.0.1")).move(handling, l.start)
-	l.track(from("10.0.0.2")).move(idle, l.start)
-	if l.evict(now, greedy) {
-		t.Error("evicted in favour of an address that has its share")
+// A token with more than half of all slots loses one every 8 ms in favour of an address that has its share.
+func TestShedInterval(t *testing.T) {
+	cfg, _ := testConfig(4)
+	l := New(newPipes(), cfg)
+	address := netip.MustParseAddr("10.0.0.1")
+	for i := range 4 {
+		c := l.track(from(address.String()))
+		l.Identify(connContext(t.Context(), c), [32]byte{byte(1 + i/3)})
+		c.move(handling, l.start)
 	}
-	if !l.evict(now, ownerKey{}) {
-		t.Error("not searched in favour of another")
+	l.maxMarked = 4
+	now := l.start.Add(time.Hour)
+	if !l.evict(now, address, true) {
+		t.Error("no connection is marked")
 	}
-	l.track(from("10.0.0.1")).move(idle, l.start)
-	if l.evict(now.Add(1), greedy) || !l.evict(now.Add(10*time.Millisecond), greedy) {
-		t.Error("not searched again after 10 ms in favour of an address that has its share")
+	l.track(from(address.String())).move(handling, l.start)
+	if l.evict(now.Add(shedInterval-1), address, true) {
+		t.Error("another is marked within 8 ms")
+	}
+	if !l.evict(now.Add(shedInterval+evictInterval), address, true) {
+		t.Error("no other is marked after 8 ms")
+	}
+}
+
+// A marked connection has no slot. Few may be marked at a time, and one whose client sends nothing more is closed.
+func TestMark(t *testing.T) {
+	cfg, _ := testConfig(8)
+	l := New(newPipes(), cfg)
+	var conns []*conn
+	for range 3 {
+		c := l.track(from("10.0.0.1"))
+		c.move(handling, l.start)
+		conns = append(conns, c)
+	}
+	if !l.mark(conns[0]) || l.mark(conns[0]) || !l.mark(conns[1]) || l.mark(conns[2]) {
+		t.Error("not two of three connections were marked, once each")
+	}
+	if n := l.count.Load(); n != 1 || !l.Last(connContext(t.Context(), conns[0])) || l.Last(connContext(t.Context(), conns[2])) {
+		t.Errorf("%d slots are taken, want 1; or a response is not the last", n)
+	}
+	conns[0].move(idle, l.start)
+	l.evict(l.start.Add(shortWait), netip.Addr{}, true)
+	eventually(t, "the idle connection to be closed", func() bool { return !slices.Contains(l.open(), conns[0]) })
+	conns[1].Close()
+	conns[2].Close()
+	if l.mark(conns[2]) || l.marked != 0 || l.count.Load() != 0 || len(l.owners.byAddress) != 0 {
+		t.Errorf("%d marked, %d slots and %v are left", l.marked, l.count.Load(), l.owners.byAddress)
 	}
 }
 
@@ -198,24 +245,6 @@ func TestDefaultShare(t *testing.T) {
 	}
 }
 
-// A refusal shortens the waits of others only if the refused address has less than its share.
-func TestRefusing(t *testing.T) {
-	for address, want := range map[string]bool{"10.0.0.1": false, "10.0.0.2": true} {
-		cfg, _ := testConfig(2)
-		l := New(newPipes(), cfg)
-		l.track(from("10.0.0.1")).move(handling, l.start)
-		l.track(from("")).move(handling, l.start)
-		l.admitting.Lock()
-		if l.admit(time.Now(), l.keyOf(netip.MustParseAddr(address)), nil) {
-			t.Errorf("%s: admitted", address)
-		}
-		l.admitting.Unlock()
-		if got := l.refusing.isSet(); got != want {
-			t.Errorf("%s: refusing %v, want %v", address, got, want)
-		}
-	}
-}
-
 // Evictions from the address with the most connections are logged with the address.
 func TestEvictionIsLogged(t *testing.T) {
 	cfg, messages := testConfig(4)
@@ -223,48 +252,9 @@ func TestEvictionIsLogged(t *testing.T) {
 	for i := range 4 {
 		l.track(from(fmt.Sprintf("10.0.0.%d", 1+i%2))).move(idle, time.Now())
 	}
-	l.evict(time.Now().Add(time.Second-1), ownerKey{})
+	l.evict(time.Now().Add(time.Second-1), netip.Addr{}, true)
 	l.pollBacklog(time.Now())
 	if got := messages.String(); !strings.HasPrefix(got, "closed connections connections 1 limit 4 address 10.0.0.") {
 		t.Errorf("log: %q", got)
-	}
-}
-
-// The largest address is to lose what exceeds its share, or twice the number of the arriving address with the new one.
-func TestBalance(t *testing.T) {
-	for _, test := range []struct {
-		largest, count, share int
-		over                  int
-		greedy                bool
-		kind                  int
-	}{
-		{5, 0, 4, 1, false, 1}, {5, 3, 4, 1, false, 1}, {5, 4, 4, 1, true, 0}, {4, 0, 4, 0, false, 2},
-		{3, 2, 4, -1, false, 2}, {40, 10, 10, 30, true, 0},
-	} {
-		cfg, _ := testConfig(100)
-		cfg.PerAddress = test.share
-		l := New(newPipes(), cfg)
-		for range test.largest {
-			l.track(from("10.0.0.1"))
-		}
-		for range test.count {
-			l.track(from("10.0.0.2"))
-		}
-		b := l.balance(l.keyOf(netip.MustParseAddr("10.0.0.2")))
-		if b.over != test.over || b.greedy != test.greedy || b.kind() != test.kind {
-			t.Errorf("%+v: %+v, kind %d", test, b, b.kind())
-		}
-		if largest := b.largest.key.address.String(); largest != "10.0.0.1" {
-			t.Errorf("%+v: the largest is %s", test, largest)
-		}
-		if b := l.balance(ownerKey{}); b.greedy {
-			t.Error("a connection without an address is greedy")
-		}
-	}
-	cfg, _ := testConfig(100)
-	l := New(newPipes(), cfg)
-	l.track(from(""))
-	if b := l.balance(ownerKey{}); b.largest != nil || b.over != 0 || b.greedy {
-		t.Errorf("without addresses: %+v", b)
 	}
 }

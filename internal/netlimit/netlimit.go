@@ -3,12 +3,19 @@
 // A request that waits unread in its socket costs nothing, while reading a request in order to refuse it costs more
 // than half of a create. So the number of connections is limited, and every request on an open connection is served.
 //
-// When all slots are taken and another connection arrives, some that wait for their client are evicted: first those
-// of the address that has the most without a token, if it has more than its share; then others without a token that
-// have waited for 100 ms; last those with a token. See Listener.candidates. If there are none, the new connection
-// gets a prepared response that refuses it; beyond a bounded rate of refusals, connections wait in the kernel's
-// accept queue. While connections are refused, a token with more than half of them loses one every 8 ms. In an
-// overload, a connection without a token is closed after one response.
+// When all slots are taken and another connection arrives, others are evicted in its favour, in this order:
+//
+//  1. without a token and waiting for their client, of an address that has more of these than the arriving address has
+//     connections: the address with the most first, however short the wait
+//  2. others without a token, after a wait of 100 ms
+//  3. as 1, but with a request in flight: its response is the last
+//  4. of a token that has more than half of all slots, one by one: after a wait of 100 ms, or with their next response
+//  5. of other tokens that have sent nothing for seconds
+//
+// For an address that has its share, rule 2 means connections of addresses with as many, after a wait of 20 ms, rule 4
+// one connection every 8 ms while other tokens are connected, and rule 5 none. If there is nothing to evict, the new connection gets a prepared response that refuses
+// it; beyond a bounded rate of refusals, connections wait in the kernel's accept queue. In an overload, a connection
+// without a token is closed after one response.
 //
 // With TLS, a connection counts from the moment it is accepted, and a handshake that hangs is a wait for the client.
 // What is read is checked after decryption.
@@ -74,7 +81,7 @@ type Listener struct {
 	start     time.Time     // times are stored as durations since then
 	draining  atomic.Bool   // no more connections are accepted
 	closeIdle atomic.Bool   // lingerTime has passed
-	count     atomic.Int32  // open connections
+	count     atomic.Int32  // open connections that have a slot
 	freed     chan struct{} // has an element after a connection was closed
 
 	acceptOnce sync.Once
@@ -89,7 +96,9 @@ type Listener struct {
 	empty   chan struct{} // closed when closed is set and conns is empty
 	owners  owners
 
-	lastShed atomic.Int64 // since start
+	marked    int // connections that are to close after their response, and have no slot any more
+	maxMarked int
+
 	counters counters
 }
 
@@ -103,9 +112,12 @@ func New(l net.Listener, cfg Config) *Listener {
 	}
 	limited := &Listener{
 		Listener: l, cfg: cfg, start: time.Now(), freed: make(chan struct{}, 1), accepted: make(chan *conn, cfg.Max),
-		conns: map[*conn]struct{}{}, empty: make(chan struct{}), owners: owners{all: map[ownerKey]*owner{}},
+		conns: map[*conn]struct{}{}, empty: make(chan struct{}),
+		owners: owners{all: map[ownerKey]*owner{}, byAddress: map[netip.Addr]int{}},
 	}
-	limited.backlog = newBacklog(l, cfg.Refusal, maxRefusals(cfg.Max, machine.Read().Files), &limited.admitting)
+	spare := maxRefusals(cfg.Max, machine.Read().Files)
+	limited.maxMarked = min(max(1, cfg.Max/4), spare/2)
+	limited.backlog = newBacklog(l, cfg.Refusal, spare-limited.maxMarked, &limited.admitting)
 	return limited
 }
 
@@ -223,21 +235,24 @@ func (l *Listener) track(accepted net.Conn) *conn {
 	}
 	c.move(fresh, time.Now())
 	limitUnsent(accepted, maxUnsent)
-	key := l.keyOf(remoteAddress(accepted))
+	c.address = l.countedAddress(remoteAddress(accepted))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[c] = struct{}{}
-	l.owners.add(c, key)
+	l.owners.add(c, ownerKey{address: c.address})
+	if c.address.IsValid() {
+		l.owners.byAddress[c.address]++
+	}
 	l.count.Add(1)
 	return c
 }
 
-// keyOf returns the owner of a connection from address before a token is known.
-func (l *Listener) keyOf(address netip.Addr) ownerKey {
+// countedAddress returns what the connections from an address are counted by; the zero value for an exempt one.
+func (l *Listener) countedAddress(address netip.Addr) netip.Addr {
 	if l.cfg.Exempt != nil && l.cfg.Exempt(address.Unmap().WithZone("")) {
-		return ownerKey{}
+		return netip.Addr{}
 	}
-	return addressKey(address)
+	return networkOf(address)
 }
 
 func (l *Listener) untrack(c *conn) {
@@ -245,7 +260,14 @@ func (l *Listener) untrack(c *conn) {
 	defer l.mu.Unlock()
 	delete(l.conns, c)
 	l.owners.remove(c)
-	l.count.Add(-1)
+	if l.owners.byAddress[c.address]--; l.owners.byAddress[c.address] <= 0 {
+		delete(l.owners.byAddress, c.address)
+	}
+	if c.closing.Load() {
+		l.marked--
+	} else {
+		l.count.Add(-1)
+	}
 	l.signalEmpty()
 	select {
 	case l.freed <- struct{}{}:

@@ -5,11 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
-	"time"
 )
-
-// shedInterval is how often a token with more than half of all connections loses one while others are refused.
-const shedInterval = 8 * time.Millisecond
 
 // ownerKey identifies the owner of connections: a token, or the address of clients that have not presented a token. The
 // zero value is the owner of connections without either, such as those of trusted proxies.
@@ -18,15 +14,15 @@ type ownerKey struct {
 	address netip.Addr
 }
 
-// addressKey is the owner of a connection from address before a token is known. The addresses of an IPv6 /64 network
-// are one owner, because a client usually has such a network to itself.
-func addressKey(address netip.Addr) ownerKey {
+// networkOf returns the address that connections are counted by. The addresses of an IPv6 /64 network are one, because
+// a client usually has such a network to itself.
+func networkOf(address netip.Addr) netip.Addr {
 	address = address.Unmap()
 	if address.Is6() {
 		network, _ := address.Prefix(64)
 		address = network.Addr()
 	}
-	return ownerKey{address: address}
+	return address
 }
 
 // remoteAddress returns the zero value for a connection without an IP address.
@@ -49,8 +45,9 @@ func (o *owner) isAnonymous() bool { return o.key.token == [32]byte{} }
 // owners counts the connections of each owner. Its methods are called with Listener.mu held.
 type owners struct {
 	all       map[ownerKey]*owner
-	anonymous int          // connections of owners that are not tokens
-	tokens    atomic.Int32 // owners that are tokens
+	byAddress map[netip.Addr]int // connections of each address, with and without a token; without the exempt ones
+	anonymous int                // connections of owners that are not tokens
+	tokens    atomic.Int32       // owners that are tokens
 }
 
 func (o *owners) add(c *conn, key ownerKey) {
@@ -81,37 +78,24 @@ func (o *owners) remove(c *conn) {
 	}
 }
 
-// count is how many connections an owner has.
-func (o *owners) count(key ownerKey) int {
-	if owner := o.all[key]; owner != nil {
-		return int(owner.conns.Load())
-	}
-	return 0
-}
-
 // Owners returns how many tokens have connections.
 func (l *Listener) Owners() int { return int(l.owners.tokens.Load()) }
 
-// Identify records the token of a request on the connection of ctx, by a hash that is not zero. It reports true when
-// the connection is to be closed after the response: while connections are refused, a token with more than half of the
-// slots frees one for others.
-func (l *Listener) Identify(ctx context.Context, token [32]byte) (last bool) {
-	c := connOf(ctx)
-	if c == nil {
-		return false
-	}
-	if c.owner.key.token != token {
+// Identify records the token of a request on the connection of ctx, by a hash that is not zero.
+func (l *Listener) Identify(ctx context.Context, token [32]byte) {
+	if c := connOf(ctx); c != nil && c.owner.key.token != token {
 		l.assign(c, ownerKey{token: token})
 	}
-	if !l.refusing.isSet() || !l.isFull() || !l.hasMost(c.owner) {
-		return false
+}
+
+// Last reports whether the response to the request of ctx must be the last of its connection: the service is shutting
+// down, the slot of the connection was given to another, or slots are scarce and the client has presented no token.
+func (l *Listener) Last(ctx context.Context) bool {
+	if l.draining.Load() {
+		return true
 	}
-	now, then := int64(time.Since(l.start)), l.lastShed.Load()
-	if now-then < int64(shedInterval) || !l.lastShed.CompareAndSwap(then, now) {
-		return false
-	}
-	l.counters.evicted[shed].Add(1)
-	return true
+	c := connOf(ctx)
+	return c != nil && (c.closing.Load() || c.owner.isAnonymous() && l.overloaded.isSet())
 }
 
 // hasMost reports whether an owner has more than half of all slots.

@@ -33,6 +33,9 @@ func (p phase) inRequest() bool { return p >= receiving && p <= writing }
 // waitsForClient reports whether only the client can end the phase.
 func (p phase) waitsForClient() bool { return p != parsed && p != handling && p != evicted }
 
+// isReceiving reports whether a part of a request has arrived.
+func (p phase) isReceiving() bool { return p == receiving || p == receivingBody }
+
 // shortWait is how long a connection may wait for a client that has not presented a token while others wait for a slot.
 const shortWait = 100 * time.Millisecond
 

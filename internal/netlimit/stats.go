@@ -18,13 +18,12 @@ var stateNames = [...]string{
 
 // Reasons to close a connection besides the ranks of candidates.
 const (
-	afterResponse = withToken + 1 + iota // the client has presented no token, in an overload
-	shed                                 // its token has more than half of all slots
+	afterResponse = withToken + 1 // the client has presented no token, in an overload
 )
 
 var evictionNames = [...]string{
-	overShare: "address_share", anonymous: "no_token", withToken: "idle_token",
-	afterResponse: "no_token_after_response", shed: "token_share",
+	overShare: "address_share", anonymous: "no_token", busy: "address_share", dominant: "token_share",
+	withToken: "idle_token", afterResponse: "no_token_after_response",
 }
 
 // Reasons to refuse a connection.
