@@ -53,8 +53,11 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors returns the anchors of the headings of a page.
+// anchors returns the anchors of a page: its headings and its elements with an id.
 func anchors(page string) (all []string) {
+	for _, m := range regexp.MustCompile(`<a id="([^"]+)">`).FindAllStringSubmatch(page, -1) {
+		all = append(all, "#"+m[1])
+	}
 	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
 	dropped := regexp.MustCompile(`[^a-z0-9 _-]`)
 	for _, m := range heading.FindAllStringSubmatch(page, -1) {
@@ -72,6 +75,39 @@ func TestPaths(t *testing.T) {
 			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
 				t.Errorf("%s names %s: %v", page, m[1], err)
 			}
+		}
+	}
+}
+
+// What a step of the walk through a change names in back quotes is declared in the files that it links to.
+func TestWalkThrough(t *testing.T) {
+	_, steps, _ := strings.Cut(read(t, "../CONTRIBUTING.md"), "## One change, file by file")
+	steps, _, _ = strings.Cut(steps, "\n## ")
+	link := regexp.MustCompile(`\]\(([^)]+\.(?:go|md|yaml))\)`)
+	n := 0
+	for _, step := range regexp.MustCompile(`(?m)^\d+\. `).Split(steps, -1)[1:] {
+		var code strings.Builder
+		for _, m := range link.FindAllStringSubmatch(step, -1) {
+			code.WriteString(read(t, "../"+m[1]))
+		}
+		for _, m := range regexp.MustCompile("[^[]`([A-Za-z]+)`").FindAllStringSubmatch(step, -1) {
+			declared := regexp.MustCompile(`(?m)^(?:\t|func (?:\(.*?\) )?|type |var )` + m[1] + `\b`)
+			if n++; !declared.MatchString(code.String()) {
+				t.Errorf("CONTRIBUTING.md names %s, which is not declared in the files of its step: %s", m[1], step)
+			}
+		}
+	}
+	if n < 10 {
+		t.Errorf("the walk through a change names %d identifiers", n)
+	}
+}
+
+// CONTRIBUTING.md names every package that .ci/install may install.
+func TestPackages(t *testing.T) {
+	page := strings.ToLower(read(t, "../CONTRIBUTING.md"))
+	for _, m := range regexp.MustCompile(`(?m)^need (\S+)`).FindAllStringSubmatch(read(t, "../.ci/install"), -1) {
+		if !strings.Contains(page, m[1]) {
+			t.Errorf("CONTRIBUTING.md does not name %s", m[1])
 		}
 	}
 }
@@ -119,31 +155,4 @@ func sourceFiles(t *testing.T, tests bool) string {
 		t.Fatal(err)
 	}
 	return all.String()
-}
-
-// Every message that the runbook quotes is one that the program prints, and it has every alert.
-func TestRunbook(t *testing.T) {
-	rules := read(t, "../deploy/prometheus/plantstore.rules.yml")
-	source := rules + regexp.MustCompile(`" ?\+\s*"`).ReplaceAllString(sourceFiles(t, false), "")
-	quoted := regexp.MustCompile("`([^`]+)`")
-	n := 0
-	for line := range strings.Lines(read(t, "runbook.md")) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 4 {
-			continue
-		}
-		for _, m := range quoted.FindAllStringSubmatch(cells[1], -1) {
-			if n++; !strings.Contains(source, m[1]) {
-				t.Errorf("runbook.md quotes %q, which is not in the code", m[1])
-			}
-		}
-	}
-	if n < 20 {
-		t.Errorf("runbook.md quotes %d messages", n)
-	}
-	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
-		if !strings.Contains(read(t, "runbook.md"), "`"+m[1]+"`") {
-			t.Errorf("runbook.md does not have the alert %s", m[1])
-		}
-	}
 }
