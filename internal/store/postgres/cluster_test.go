@@ -234,3 +234,14 @@ func TestTokensHaveTheirOwnSlots(t *testing.T) {
 		<-s.otherSlots
 	}
 }
+
+// Names are literals in an insert on Citus. None is executed, even if the URL makes a backslash an escape.
+func TestLiterals(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, distributed(t, "id")+"&standard_conforming_strings=off")
+	for i, name := range []string{`\`, `\'`, `'`, `\');DROP TABLE plants;--`, `');DROP TABLE plants;--`} {
+		want := storetest.Record("main", int64(i), name, name)
+		create(t, s, want)
+		wantStored(t, s, want)
+	}
+}

@@ -169,7 +169,7 @@ func TestIdentity(t *testing.T) {
 		}
 		return got
 	}
-	if verify("alice").Hash != verify("alice").Hash || verify("alice").Hash == verify("bob").Hash {
+	if alice := verify("alice").Hash; alice != verify("alice").Hash || alice == verify("bob").Hash {
 		t.Error("hashes do not tell subjects apart")
 	}
 	for subject, want := range map[string]string{
