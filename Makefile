@@ -151,8 +151,8 @@ litestream: ## follow the database of a service under load with Litestream, kill
 slow: needs ## connect slow clients and wait until the server disconnects them, about 2 minutes
 	go test ./internal/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
 
-hostile: ## keep 5,000 hostile connections open while other clients use the service, about 2 minutes, on an idle machine
-	go test ./internal/e2e/overload -count=1 -v -run 'TestFlood$$' -hostile 15s
+hostile: ## attack the service with up to 5,000 connections while other clients use it, about 6 minutes, on an idle machine
+	go test ./internal/e2e/overload -count=1 -v -run 'Test(Flood|Starvation)$$' -hostile 15s
 
 overload: ## send ten times the capacity for 30 s to a service limited to 256 MiB, on an idle machine
 	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e/overload -count=1 -v -run 'TestOverloadGoodput$$'

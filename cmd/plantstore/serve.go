@@ -112,8 +112,8 @@ func (o *serveOptions) declare(f *flags) {
 		"maximum `number` of open connections; at the limit, a new one\nreplaces one that waits for its client, or gets "+
 			"503;\n0 for 512 per processor (at most 4096), fewer if open files\nor memory are limited")
 	f.IntVar(&o.PerAddr, "conns-per-address", 0,
-		"`number` of connections without a valid token that one address\n(IPv6: a /64 network) keeps when all are in "+
-			"use; 0 for a\nsixteenth of --max-conns; does not apply to --trusted-proxies")
+		"`number` of connections from which on an address (IPv6: a /64\nnetwork) replaces only those of addresses with "+
+			"as many, when\nall are in use; 0 for a sixteenth of --max-conns; does not\napply to --trusted-proxies")
 	f.StringVar(&o.access, "access-log", "errors", "`requests` to log: errors (failed and slow ones),\nall or off")
 	f.values("access-log", "errors", "all", "off")
 	f.StringVar(&o.cors, "cors-origins", "*",
