@@ -173,7 +173,8 @@ func (a arrival) rankAnonymous(c *conn, p phase, total int) (r rank, wait time.D
 	}
 }
 
-// rankToken ranks a connection with a token. If one token has more than half of all slots, only its connections qualify.
+// rankToken ranks a connection with a token. Those of others do not qualify while a token has more than half of all
+// slots.
 func (a arrival) rankToken(c *conn, p phase) (r rank, wait time.Duration, ok bool) {
 	switch {
 	case c.owner == a.token && p.isReceiving():

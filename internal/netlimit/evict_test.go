@@ -222,8 +222,10 @@ func TestMark(t *testing.T) {
 	if !l.mark(conns[0]) || l.mark(conns[0]) || !l.mark(conns[1]) || l.mark(conns[2]) {
 		t.Error("not two of three connections were marked, once each")
 	}
-	if n := l.count.Load(); n != 1 || !l.Last(connContext(t.Context(), conns[0])) || l.Last(connContext(t.Context(), conns[2])) {
-		t.Errorf("%d slots are taken, want 1; or a response is not the last", n)
+	last := func(c *conn) bool { return l.Last(connContext(t.Context(), c)) }
+	if n := l.count.Load(); n != 1 || !last(conns[0]) || last(conns[2]) {
+		t.Errorf("%d slots are taken, want 1; the response of a marked connection is the last: %v, of another: %v", n,
+			last(conns[0]), last(conns[2]))
 	}
 	conns[0].move(idle, l.start)
 	l.evict(l.start.Add(shortWait), netip.Addr{}, true)

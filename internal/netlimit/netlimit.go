@@ -13,9 +13,11 @@
 //  5. of other tokens that have sent nothing for seconds
 //
 // For an address that has its share, rule 2 means connections of addresses with as many, after a wait of 20 ms, rule 4
-// one connection every 8 ms while other tokens are connected, and rule 5 none. If there is nothing to evict, the new connection gets a prepared response that refuses
-// it; beyond a bounded rate of refusals, connections wait in the kernel's accept queue. In an overload, a connection
-// without a token is closed after one response.
+// one connection every 8 ms while other tokens are connected, and rule 5 none.
+//
+// If there is nothing to evict, the new connection gets a prepared response that refuses it; beyond a bounded rate of
+// refusals, connections wait in the kernel's accept queue. In an overload, a connection without a token is closed after
+// one response.
 //
 // With TLS, a connection counts from the moment it is accepted, and a handshake that hangs is a wait for the client.
 // What is read is checked after decryption.
