@@ -31,8 +31,8 @@ type admission struct {
 	pacer     pacer
 	report    report
 
-	failed      int           // connections of the address for which the last search for connections to evict failed
-	failedUntil time.Time     // no search for an address with as many or more finds any before
+	failed      arrival       // for which the last search for connections to evict found none
+	failedUntil time.Time     // until then, no search for an address with as many connections finds any
 	lastShed    time.Duration // when a token with more than half of all slots last lost one, since Listener.start
 }
 
@@ -209,7 +209,7 @@ func (l *Listener) admit(now time.Time, from netip.Addr, open func() (net.Conn, 
 func (l *Listener) hasShare(address netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.owners.byAddress[address] >= l.cfg.PerAddress
+	return address.IsValid() && l.owners.count(ownerKey{address: address}) >= l.cfg.PerAddress
 }
 
 func (l *Listener) deliver(c *conn) bool {

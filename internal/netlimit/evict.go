@@ -39,12 +39,21 @@ type candidate struct {
 	peers  int  // connections of its owner
 }
 
-// order is the rank, with those that can be closed at once before the others.
-func (c candidate) order() int {
-	if c.closes {
-		return 2 * int(c.rank)
+// compare orders candidates by rank, then by the connections of their owner. Of those that can be closed at once, the
+// one that has waited longest is first; others follow, beginning with the one whose request is the most recent.
+func (c candidate) compare(d candidate) int {
+	ranks := cmp.Or(cmp.Compare(c.rank, d.rank), cmp.Compare(d.peers, c.peers))
+	switch {
+	case ranks != 0:
+		return ranks
+	case c.closes && d.closes:
+		return cmp.Compare(c.state.since(), d.state.since())
+	case c.closes:
+		return -1
+	case d.closes:
+		return 1
 	}
-	return 2*int(c.rank) + 1
+	return cmp.Compare(d.state.since(), c.state.since())
 }
 
 // evict frees slots in favour of a connection from an address: it closes connections that wait for their client, or,
@@ -54,16 +63,13 @@ func (l *Listener) evict(now time.Time, arriving netip.Addr, mark bool) bool {
 	if candidates == nil {
 		return false
 	}
-	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(b.peers, a.peers),
-			cmp.Compare(a.state.since(), b.state.since()))
-	})
+	slices.SortFunc(candidates, candidate.compare)
 	freed := l.evictFirst(candidates, a, mark, false)
 	if freed == 0 {
 		freed = l.evictFirst(candidates, a, mark, true)
 	}
 	if freed == 0 {
-		l.failed, l.failedUntil = a.total, now.Add(evictInterval)
+		l.failed, l.failedUntil = a, now.Add(evictInterval)
 		return false
 	}
 	l.overloaded.set(now.Sub(l.start))
@@ -101,7 +107,7 @@ func (l *Listener) evictFirst(candidates []candidate, a arrival, mark, force boo
 type arrival struct {
 	now    time.Duration // since Listener.start
 	total  int           // connections of its address, with and without a token
-	greedy bool          // its address has its share of the connections or more
+	greedy bool          // its address has its share of connections without a token, or more
 	shed   bool          // a token with more than half of all slots may lose one
 	token  *owner        // that token, or nil
 	spare  bool          // clients without a token have so few slots that they may take some of those with one
@@ -115,16 +121,16 @@ func (a arrival) isSmallerThan(o *owner) bool {
 
 // candidates returns the connections that may be evicted in favour of an address. Connections that are to close after
 // their response, but got no request for a while, are closed here: they have no slot. It returns nil without a search
-// if one for an address with as many connections, or fewer, has just failed.
+// if one has just failed for an address that had no more connections.
 func (l *Listener) candidates(now time.Time, arriving netip.Addr) (all []candidate, a arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a.now, a.total = now.Sub(l.start), l.owners.byAddress[arriving]
-	if now.Before(l.failedUntil) && a.total >= l.failed {
+	a.greedy = l.owners.count(ownerKey{address: arriving}) >= l.cfg.PerAddress && arriving.IsValid()
+	if now.Before(l.failedUntil) && a.total >= l.failed.total && (a.greedy || !l.failed.greedy) {
 		return nil, a
 	}
-	a.greedy = a.total >= l.cfg.PerAddress
-	a.shed = !a.greedy || l.Owners() > 1 && a.now-l.lastShed >= shedInterval
+	a.shed = a.total < l.cfg.PerAddress || l.Owners() > 1 && a.now-l.lastShed >= shedInterval
 	a.spare = l.owners.anonymous <= defaultShare(l.cfg.Max)
 	for _, o := range l.owners.all {
 		if !o.isAnonymous() && l.hasMost(o) {
@@ -162,8 +168,6 @@ func (a arrival) rankAnonymous(c *conn, p phase, total int) (r rank, wait time.D
 	switch {
 	case !p.waitsForClient():
 		return busy, 0, smaller
-	case smaller && p == writing:
-		return overShare, shortWait, true
 	case smaller:
 		return overShare, 0, true
 	case a.greedy:
@@ -177,12 +181,12 @@ func (a arrival) rankAnonymous(c *conn, p phase, total int) (r rank, wait time.D
 // slots.
 func (a arrival) rankToken(c *conn, p phase) (r rank, wait time.Duration, ok bool) {
 	switch {
-	case c.owner == a.token && p.isReceiving():
-		return dominant, maxWait(p), a.shed
-	case c.owner == a.token:
-		return dominant, shortWait, a.shed
+	case c.owner == a.token && a.shed && p.isReceiving():
+		return dominant, maxWait(p), true
+	case c.owner == a.token && a.shed:
+		return dominant, shortWait, true
 	default:
-		return withToken, maxWait(p), a.token == nil && !a.greedy && a.spare
+		return withToken, maxWait(p), (a.token == nil || c.owner == a.token) && !a.greedy && a.spare
 	}
 }
 

@@ -12,8 +12,9 @@
 //  4. of a token that has more than half of all slots, one by one: after a wait of 100 ms, or with their next response
 //  5. of other tokens that have sent nothing for seconds
 //
-// For an address that has its share, rule 2 means connections of addresses with as many, after a wait of 20 ms, rule 4
-// one connection every 8 ms while other tokens are connected, and rule 5 none.
+// An address that has its share of connections without a token evicts by rule 2 only those of addresses with as many
+// connections, after a wait of 20 ms, and none by rule 5. One that has its share of all connections, with tokens or
+// not, evicts by rule 4 one every 8 ms, while other tokens are connected.
 //
 // If there is nothing to evict, the new connection gets a prepared response that refuses it; beyond a bounded rate of
 // refusals, connections wait in the kernel's accept queue. In an overload, a connection without a token is closed after

@@ -78,6 +78,14 @@ func (o *owners) remove(c *conn) {
 	}
 }
 
+// count is how many connections an owner has.
+func (o *owners) count(key ownerKey) int {
+	if owner := o.all[key]; owner != nil {
+		return int(owner.conns.Load())
+	}
+	return 0
+}
+
 // Owners returns how many tokens have connections.
 func (l *Listener) Owners() int { return int(l.owners.tokens.Load()) }
 
