@@ -164,11 +164,12 @@ async function* jsonLines(input) {
 
 async function* csv(input) {
   const separator = await csvSeparator(input);
+  const { line: top } = input;
   const first = await csvRow(input, separator);
   const head = first.map(({ text }) => text.trim().toLowerCase());
   const column = Object.fromEntries(['id', 'name', 'tag'].map((name) => [name, head.indexOf(name)]));
   if (first.misquoted || column.id < 0 || column.name < 0) {
-    throw new Unreadable('This is not a JSON array, NDJSON or CSV. The first line of a CSV file names the columns id, name and tag.');
+    throw new Unreadable('This is not a JSON array, NDJSON or CSV. The first line of a CSV file names the columns id, name and tag.', top);
   }
   while ((await input.look()) !== '') {
     const { line } = input;

@@ -141,6 +141,13 @@ func TestFileInPieces(t *testing.T) {
 			}
 		}
 	}
+	const noHeader = "1: This is not a JSON array, NDJSON or CSV. " +
+		"The first line of a CSV file names the columns id, name and tag."
+	for _, got := range eval[[]string](p, read+"("+js("1,Fern\n2,Ivy\n")+")") {
+		if got != noHeader {
+			t.Errorf("CSV without a header is %q, want %q", got, noHeader)
+		}
+	}
 }
 
 // An import waits when the service asks for it, has several requests in flight, and can be cancelled.
