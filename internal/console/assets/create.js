@@ -1,13 +1,16 @@
 // The form that adds a plant.
 
-import { html, useRef, useState } from './preact.js';
+import { html, useLayoutEffect, useRef, useState } from './preact.js';
 import { Failure, readId } from './api.js';
 import { FailureView } from './messages.js';
 import { ImportButton } from './transfer.js';
 import { announce, patiently } from './notice.js';
 import { create } from './plants.js';
 import { put, show } from './list.js';
+import { session, storage } from './session.js';
 import { submitOnEnter, useSubmit } from './form.js';
+
+const DRAFT = 'plantstore.draft';
 
 export function CreateForm() {
   const id = useRef();
@@ -15,6 +18,20 @@ export function CreateForm() {
   const tag = useRef();
   const [problem, setProblem] = useState(null); // properties of a FailureView
   const [asked, setAsked] = useState(false); // whether a plant without a name is meant
+
+  // The page loads again after the token has expired or was revoked. What is typed is
+  // kept for the next token of the same store.
+  useLayoutEffect(() => {
+    const fields = [id, name, tag].map(({ current }) => current);
+    const { store } = session.get().info;
+    const kept = JSON.parse(storage('sessionStorage', (s) => s.getItem(DRAFT)) || '{}');
+    storage('sessionStorage', (s) => s.removeItem(DRAFT));
+    if (kept.store === store) fields.forEach((field, i) => { field.value = kept.values[i]; });
+    return () => {
+      const values = fields.map(({ value }) => value);
+      if (session.get().failure && values.some(Boolean)) storage('sessionStorage', (s) => s.setItem(DRAFT, JSON.stringify({ store, values })));
+    };
+  }, []);
 
   const refuse = (message, field) => {
     setProblem({ failure: new Failure(message) });

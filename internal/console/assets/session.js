@@ -17,7 +17,7 @@ let current = 0; // number of the newest attempt to open a token; older ones are
 let used = false; // this page has had a session
 
 // Without storage the token lasts as long as the page.
-function storage(kind, use) {
+export function storage(kind, use) {
   try { return use(window[kind]) ?? ''; } catch { return ''; }
 }
 

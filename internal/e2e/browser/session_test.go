@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -89,6 +90,37 @@ func TestOtherStore(t *testing.T) {
 	time.Sleep(7 * time.Second) // longer than the create would wait
 	if now := creates.Load(); now != before {
 		t.Errorf("%d creates were sent to the other store", now-before)
+	}
+}
+
+// What is typed when a token is revoked is there again for the next token of the same store, but not after a sign-out.
+func TestDraft(t *testing.T) {
+	s := serve(t)
+	p := newPage(t)
+	p.goTo(s.URL + "/")
+	for i, tt := range []struct {
+		store string // of the next token
+		want  []string
+	}{{"main", []string{"900", "My long draft", "tag"}}, {"other", []string{"", "", ""}}} {
+		name := fmt.Sprintf("short-%d", i)
+		p.enter(testkit.IssueToken(t, s.db, "--name", name))
+		p.typeIn("#add-id", "900")
+		p.typeIn("#add-name", "My long draft")
+		p.typeIn("#add-tag", "tag")
+		if _, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", s.db, name); code != 0 {
+			t.Fatal(errs)
+		}
+		p.wantVisible("#sign-in-error bdi", "This token was revoked. Ask the operator for a new one.")
+		p.enter(testkit.IssueToken(t, s.db, "--name", "next-"+tt.store, "--store", tt.store))
+		p.wantText("#session-store", tt.store)
+		for j, field := range []string{"#add-id", "#add-name", "#add-tag"} {
+			p.wantValue(field, tt.want[j])
+		}
+		p.click("#sign-out")
+		p.wantVisible("#sign-in")
+		if n := eval[int](p, `sessionStorage.length`); n != 0 {
+			t.Errorf("sessionStorage has %d items after the sign-out", n)
+		}
 	}
 }
 
