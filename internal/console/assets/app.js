@@ -8,6 +8,7 @@ import { PlantList } from './table.js';
 import { Transfer } from './transfer.js';
 import { may, session } from './session.js';
 import { focusSoon } from './form.js';
+import { marked } from './text.js';
 import { showHeader } from './header.js';
 import { use } from './observable.js';
 
@@ -16,7 +17,7 @@ function Console() {
   if (!token) return html`<${Welcome} />`;
   if (!info) return null;
   return html`<div id="store" key=${token}>
-    <h1 class="visually-hidden" id="store-title" tabindex="-1">Plants of the store ${info.store}</h1>
+    <h1 class="visually-hidden" id="store-title" tabindex="-1">Plants of the store ${marked(info.store)}</h1>
     <${Limits} scopes=${info.scopes} />
     ${may('read') && html`<${Overview} />`}
     ${may('create') && html`<${CreateForm} />`}

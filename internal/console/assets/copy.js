@@ -1,6 +1,7 @@
 // Copying a plant as its id, as JSON and as a command.
 
 import { announce } from './notice.js';
+import { escapeHidden } from './text.js';
 import { writePlant } from './api.js';
 
 // The clipboard of the browser needs HTTPS or localhost. Elsewhere the older
@@ -29,6 +30,8 @@ export async function copy(text, what) {
   }
 }
 
+export const toJSON = (plant) => escapeHidden(writePlant(plant));
+
 // shellQuote returns a text as one word of a POSIX shell.
 export const shellQuote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
@@ -36,12 +39,12 @@ export const shellQuote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 // shell, so that the command can be shared.
 export function curl(plant) {
   const address = new URL('plants', document.baseURI).href;
-  return `curl ${shellQuote(address)} -H "Authorization: Bearer $PLANTSTORE_TOKEN" -H 'Content-Type: application/json' -d ${shellQuote(writePlant(plant))}`;
+  return `curl ${shellQuote(address)} -H "Authorization: Bearer $PLANTSTORE_TOKEN" -H 'Content-Type: application/json' -d ${shellQuote(toJSON(plant))}`;
 }
 
 // pretty returns the JSON of a plant over several lines, with the exact id.
 export function pretty({ id, name, tag }) {
   const members = [`  "id": ${id}`, `  "name": ${JSON.stringify(name)}`];
   if (tag !== undefined) members.push(`  "tag": ${JSON.stringify(tag)}`);
-  return `{\n${members.join(',\n')}\n}`;
+  return escapeHidden(`{\n${members.join(',\n')}\n}`);
 }

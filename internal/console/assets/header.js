@@ -5,6 +5,7 @@ import { html, render, useEffect, useRef, useState } from './preact.js';
 import { close, open, resume, session } from './session.js';
 import { focusSoon, useSubmit } from './form.js';
 import { FailureView } from './messages.js';
+import { marked } from './text.js';
 import { mayLeave } from './unsaved.js';
 import { use } from './observable.js';
 
@@ -35,8 +36,8 @@ function Token({ store, name, scopes, expires, rate }) {
   if (rate) facts.push(rateInWords(rate));
   if (expires) facts.push(`expires ${new Date(expires).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' })}`);
   return html`<dl id="session" class="session">
-    <div><dt>Store</dt> <dd id="session-store"><bdi>${store}</bdi></dd></div>
-    <div><dt>Token</dt> <dd id="session-token"><bdi>${name}</bdi></dd></div>
+    <div><dt>Store</dt> <dd id="session-store"><bdi>${marked(store)}</bdi></dd></div>
+    <div><dt>Token</dt> <dd id="session-token"><bdi>${marked(name)}</bdi></dd></div>
     <div class="facts"><dt class="visually-hidden">It allows</dt> <dd id="session-facts">${facts.join(' · ')}</dd></div>
   </dl>`;
 }

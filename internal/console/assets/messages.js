@@ -2,6 +2,7 @@
 // message of the service.
 
 import { html } from './preact.js';
+import { marked } from './text.js';
 import { useCountdown } from './wait.js';
 
 const sentences = {
@@ -47,7 +48,7 @@ export function FailureView({ failure, explain, continues, children }) {
   if (failure.status >= 500 && failure.request) detail.push(`request ${failure.request}`);
   return html`<div class="failure">
     ${explain && html`<p class="explain">${explain}</p>`}
-    <p><bdi>${sentence(failure)}</bdi>${failure.retryAfter > 0 && html`${' '}<span class="retry">${
+    <p><bdi>${marked(sentence(failure))}</bdi>${failure.retryAfter > 0 && html`${' '}<span class="retry">${
       `${again} ${seconds > 0 ? `in ${seconds} s` : 'now'}.`}</span>`}</p>
     ${detail.length > 0 && html`<p class="detail">${detail.join(' · ')}</p>`}
     ${children && html`<p class="actions">${children}</p>`}

@@ -2,8 +2,8 @@
 
 import { html, useLayoutEffect, useRef, useState } from './preact.js';
 import { FailureView } from './messages.js';
-import { Text } from './text.js';
-import { copy, curl, pretty } from './copy.js';
+import { Text, hasHidden, marked } from './text.js';
+import { copy, curl, pretty, toJSON } from './copy.js';
 import { focusSoon, submitOnEnter, useSubmit } from './form.js';
 import { may } from './session.js';
 import { announce, patiently } from './notice.js';
@@ -11,7 +11,6 @@ import { put, refresh } from './list.js';
 import { read, replace } from './plants.js';
 import { removePlants } from './removal.js';
 import { mayDiscard, trackEdit } from './unsaved.js';
-import { writePlant } from './api.js';
 
 export const rowOf = (id) => `tr[data-id="${id}"]`;
 
@@ -72,7 +71,7 @@ function Json({ plant, columns }) {
     <pre class="mono" tabindex="0" role="group" aria-label=${`JSON of plant ${plant.id}`}>${pretty(plant)}</pre>
     <div class="choice">
       <button type="button" class="copy-id" onClick=${() => copy(plant.id, 'The id')}>Copy id</button>
-      <button type="button" class="copy-json" onClick=${() => copy(writePlant(plant), 'The JSON')}>Copy JSON</button>
+      <button type="button" class="copy-json" onClick=${() => copy(toJSON(plant), 'The JSON')}>Copy JSON</button>
       <button type="button" class="copy-curl" onClick=${() => copy(curl(plant), 'The command')}>Copy curl</button>
     </div>
   </td></tr>`;
@@ -106,12 +105,13 @@ function Editor({ plant, etag, close, reload, columns }) {
     event.preventDefault(); // it would close the question
     if (await mayDiscard(`plant ${id}`)) close();
   };
-  const area = (label, draft) => html`<textarea ref=${draft.ref} rows="1" dir="auto" aria-label=${label} autocomplete="off" onKeyDown=${submitOnEnter} />`;
+  const area = (label, draft, stored = '') => html`<textarea ref=${draft.ref} rows="1" dir="auto" aria-label=${label} autocomplete="off" onKeyDown=${submitOnEnter} />
+    ${hasHidden(stored) && html`<span class="note">Stored: <bdi>${marked(stored)}</bdi></span>`}`;
   return html`<tr role="row" data-id=${id} class="opened"><td role="cell" colspan=${columns}>
     <form class="fields" aria-label=${`Edit plant ${id}`} ...${form} onKeyDown=${onKeyDown}>
       <div class="field f-id"><span class="label">Id</span><span class="mono fixed">${id}</span></div>
-      <label class="field f-name">Name${area(`Name of plant ${id}`, name)}</label>
-      <label class="field f-tag">Tag${area(`Tag of plant ${id}`, tag)}</label>
+      <label class="field f-name">Name${area(`Name of plant ${id}`, name, plant.name)}</label>
+      <label class="field f-tag">Tag${area(`Tag of plant ${id}`, tag, plant.tag)}</label>
       <div class="field f-do"><button type="submit" class="primary">Save</button><button type="button" onClick=${close}>Cancel</button></div>
       <div role="alert">${failure && html`<${FailureView} failure=${failure}>${failure.status === 412
         && html`<button type="button" onClick=${reload}>Load the current version</button>`}<//>`}</div>

@@ -5,7 +5,7 @@ import { FailureView } from './messages.js';
 import { ROWS, isUnfinished, list, load, nextPage, previousPage, refresh, searchFurther, show, showAll } from './list.js';
 import { Row } from './row.js';
 import { Search } from './search.js';
-import { counted } from './text.js';
+import { counted, marked } from './text.js';
 import { focusSoon } from './form.js';
 import { may } from './session.js';
 import { removePlants } from './removal.js';
@@ -41,7 +41,7 @@ function Problems() {
   if (!problems) return null;
   return html`<div class="failure problems">
     <p class="explain">${problems.title}</p>
-    <ul>${problems.lines.map((line) => html`<li><bdi>${line}</bdi></li>`)}</ul>
+    <ul>${problems.lines.map((line) => html`<li><bdi>${marked(line)}</bdi></li>`)}</ul>
     <p class="actions">${(problems.actions ?? []).map(({ label, act }) => html`<button type="button" onClick=${act}>${label}</button>`)}
       <button type="button" onClick=${() => list.update({ problems: null })}>Close</button></p>
   </div>`;
@@ -99,7 +99,7 @@ function Rest(state) {
   }
   if (plants.length > 0) return null;
   if (q) {
-    return html`<div class="empty" id="empty"><p>${cursors.length > 1 ? 'No more plants match ' : 'No plant matches '}<bdi class="quoted">${q}</bdi>.</p>
+    return html`<div class="empty" id="empty"><p>${cursors.length > 1 ? 'No more plants match ' : 'No plant matches '}<bdi class="quoted">${marked(q)}</bdi>.</p>
       <button type="button" id="show-all" onClick=${() => showAll().then(() => focusSoon('#search-text'))}>Show all plants</button></div>`;
   }
   if (cursors.length > 1) return html`<div class="empty" id="empty"><p>No more plants after this point.</p></div>`;

@@ -4,19 +4,36 @@ import { html, useState } from './preact.js';
 
 const LINES = 4;
 
-// Text displays a text unchanged, isolated from the writing direction of its
-// surroundings. A long text is shortened.
+// hidden matches characters that have no shape of their own, and could make a text
+// look like another one: control characters except tabs and line breaks, those that
+// change the writing direction, and others that have no width. Emoji and some scripts
+// need joiners, so joiners after a character that is not ASCII are not matched.
+const hidden = /((?![\t\n\r])(?!(?<=\P{ASCII})[\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}])/gu;
+
+// marked returns a text for display, with a visible mark such as U+202E in place of
+// each hidden character.
+export const marked = (text) => text.split(hidden).map((part, i) => (i % 2 === 0 ? part
+  : html`<span class="mark">U+${part.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}</span>`));
+
+export const hasHidden = (text) => text.search(hidden) >= 0;
+
+// escapeHidden returns the same JSON with hidden characters as \uXXXX.
+export const escapeHidden = (json) => json.replace(hidden, (c) => c.split('').map((unit) =>
+  `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`).join(''));
+
+// Text displays a text with its hidden characters marked, isolated from the writing
+// direction of its surroundings. A long text is shortened.
 export function Text({ text, label, most = 240 }) {
   const [open, setOpen] = useState(false);
   if (text === '') return html`<span class="none">empty</span>`;
-  if (/^[\s\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$/u.test(text)) {
+  if (/^[\s\u200c\u200d]*$/.test(text)) {
     return html`<span class="none">invisible, ${counted(text.length, 'character')}</span>`;
   }
   const short = shorten(text, most);
-  if (!short.cut) return html`<bdi class="text">${text}</bdi>`;
+  if (!short.cut) return html`<bdi class="text">${marked(text)}</bdi>`;
   // A scrolling box must be reachable by keyboard.
   const box = open ? { tabindex: '0', role: 'group', 'aria-label': label } : {};
-  return html`<div class="long" ...${box}><bdi class="text">${open ? text : short.text}</bdi></div>
+  return html`<div class="long" ...${box}><bdi class="text">${marked(open ? text : short.text)}</bdi></div>
     <button type="button" class="link" aria-expanded=${String(open)} onClick=${() => setOpen(!open)}>
       ${open ? 'Show less' : `Show all ${counted(text.length, 'character')}`}</button>`;
 }

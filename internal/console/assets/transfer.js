@@ -5,7 +5,7 @@ import * as exporting from './export.js';
 import * as importing from './import.js';
 import { FailureView, sentence } from './messages.js';
 import { announce } from './notice.js';
-import { counted } from './text.js';
+import { counted, marked } from './text.js';
 import { formats } from './files.js';
 import { list } from './list.js';
 import { may } from './session.js';
@@ -72,7 +72,7 @@ function ImportView() {
   if (!job) return null;
   const running = job.state === 'running';
   return html`<section id="import-job" class="card job" ref=${top} aria-labelledby="import-title">
-    <h2 id="import-title">${titles[job.state]}: <bdi>${job.name}</bdi></h2>
+    <h2 id="import-title">${titles[job.state]}: <bdi>${marked(job.name)}</bdi></h2>
     <div class="job-line">
       <progress id="import-progress" max="1" value=${job.state === 'done' ? 1 : job.part * 0.999} aria-label="Part of the file that is read" />
       ${running ? html`<button type="button" id="import-cancel" onClick=${job.stop}>Cancel</button>`
@@ -82,7 +82,7 @@ function ImportView() {
     ${job.waiting && html`<p class="note" id="import-waiting">Waiting ${job.waiting.retryAfter || 3} s. ${sentence(job.waiting)}</p>`}
     ${job.lines.length > 0 && html`<div class="bad-lines" tabindex="0" role="group" aria-label="Lines that were not imported">
       <table><thead><tr><th scope="col">Line</th><th scope="col">Why it was not imported</th></tr></thead>
-        <tbody>${job.lines.map(({ line, why }) => html`<tr><td class="mono">${line}</td><td><bdi>${why}</bdi></td></tr>`)}</tbody></table>
+        <tbody>${job.lines.map(({ line, why }) => html`<tr><td class="mono">${line}</td><td><bdi>${marked(why)}</bdi></td></tr>`)}</tbody></table>
     </div>`}
     ${job.bad > job.lines.length && html`<p class="note">The first ${job.lines.length.toLocaleString('en')} are listed.</p>`}
   </section>`;
