@@ -6,8 +6,9 @@
 import { Failure, nextCursor, readId } from './api.js';
 import { may, send, session } from './session.js';
 import { changed, countOf, plantCount } from './count.js';
-import { mayLeave } from './unsaved.js';
+import { isEditing, mayLeave } from './unsaved.js';
 import { Patient } from './wait.js';
+import { activity } from './activity.js';
 import { observable } from './observable.js';
 
 export const ROWS = [10, 20, 50, 100];
@@ -30,6 +31,7 @@ const start = {
   loading: false,
   loaded: false,
   failure: null,
+  away: false, // the failure is temporary: plants are those of the previous load, until the next one succeeds
   waiting: null, // the Failure after which the service asked to wait
   problems: null, // plants that a job could not change: { title, lines }
   changed: false, // somebody has created plants since the list was loaded
@@ -63,7 +65,7 @@ function writeLocation(write) {
 window.addEventListener('popstate', async () => {
   if (!may('read')) return;
   if (await mayLeave()) {
-    list.update(readLocation());
+    list.update({ ...readLocation(), problems: null });
     load();
   } else {
     writeLocation('pushState');
@@ -73,6 +75,7 @@ window.addEventListener('popstate', async () => {
 // ---- Loading ----
 
 let controller = new AbortController(); // of the newest load; an older one is cancelled
+let notBefore = 0; // when a load that failed may be repeated
 
 async function fetchPage(after, wanted, request, { count = false } = {}) {
   const { q } = list.get();
@@ -119,11 +122,13 @@ async function run(work) {
   });
   try {
     const result = await work((path, headers) => patient.send(() => send('GET', path, { signal, headers })));
-    if (current === controller) list.update({ ...result, loading: false, loaded: true, failure: null });
+    if (current === controller) list.update({ failure: null, ...result, loading: false, loaded: true, away: false });
   } catch (failure) {
     if (!(failure instanceof Failure)) throw failure;
     if (current === controller && !failure.aborted) {
-      list.update({ loading: false, loaded: true, failure, plants: [], next: null, first: null });
+      const away = failure.status === 0 || failure.status === 429 || failure.status >= 500;
+      notBefore = performance.now() + 5000;
+      list.update({ loading: false, loaded: true, failure, away, next: null, ...(away ? {} : { plants: [], first: null }) });
     }
   }
 }
@@ -131,10 +136,18 @@ async function run(work) {
 export function load() {
   return run(async (request) => {
     const { q, rows, cursors, generation } = list.get();
-    if (q.length > LONGEST_SEARCH) throw new Failure(`The search is too long. Shorten it to ${LONGEST_SEARCH} characters.`);
+    if (q.length > LONGEST_SEARCH) {
+      return { plants: [], next: null, first: null, failure: new Failure(`The search is too long. Shorten it to ${LONGEST_SEARCH} characters.`) };
+    }
     const after = cursors.at(-1);
     const first = await fetchFirst(request);
     const page = await fetchPage(after, rows, request, { count: !q && after === null });
+    if (after !== null && page.plants.length === 0 && page.next === null) {
+      // The plants of this page and after it are removed, so the page before it is the last.
+      list.update({ cursors: cursors.slice(0, -1) });
+      writeLocation('replaceState');
+      return load();
+    }
     if (plantCount.get() === null) changed(0);
     const others = page.plants.filter(({ id }) => id !== first?.id);
     return {
@@ -143,11 +156,18 @@ export function load() {
       next: page.next,
       generation: generation + 1,
       fresh: null,
-      problems: null,
       changed: false,
     };
   });
 }
+
+// A list that could not be loaded is loaded again once the requests of the chart succeed.
+activity.watch(({ stopped }) => {
+  const { away, loading } = list.get();
+  if (!away || loading || stopped || performance.now() < notBefore) return;
+  if (isEditing()) list.update({ failure: null, away: false, changed: true });
+  else load();
+});
 
 // searchFurther continues a search that has not filled the page.
 export function searchFurther() {
@@ -165,7 +185,7 @@ export const isUnfinished = ({ q, next, plants, rows }) => q !== '' && next !== 
 // be lost, and reports whether it went on.
 export async function show(change, { replace = false } = {}) {
   if (!(await mayLeave())) return false;
-  list.update({ cursors: [null], ...change });
+  list.update({ cursors: [null], problems: null, ...change });
   writeLocation(replace ? 'replaceState' : 'pushState');
   load();
   return true;
@@ -196,9 +216,13 @@ export function put(plant) {
   return true;
 }
 
-// drop removes plants from the page.
+// drop removes plants from the page. A page that is empty then is loaded again, since
+// there may be more plants.
 export function drop(ids) {
   list.update({ plants: list.get().plants.filter(({ id }) => !ids.has(id)) });
+  if (list.get().plants.length > 0) return;
+  list.update({ loaded: false });
+  load();
 }
 
 // A new token starts with an empty list.

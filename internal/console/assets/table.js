@@ -7,6 +7,7 @@ import { Row } from './row.js';
 import { Search } from './search.js';
 import { counted, marked } from './text.js';
 import { focusSoon } from './form.js';
+import { plantCount } from './count.js';
 import { may } from './session.js';
 import { removePlants } from './removal.js';
 import { ExportButton, offerSamples } from './transfer.js';
@@ -14,7 +15,8 @@ import { use } from './observable.js';
 
 export function PlantList() {
   const state = use(list);
-  const { q, plants, failure, waiting, loaded, changed, first } = state;
+  const { q, plants, failure, away, waiting, loaded, changed, first } = state;
+  const unreachable = away && failure?.status === 0;
   return html`<section class="card list" aria-labelledby="list-title">
     <div class="tools">
       <div class="heading"><h2 id="list-title" tabindex="-1">${q ? 'Plants found' : 'All plants'}</h2>
@@ -25,7 +27,9 @@ export function PlantList() {
     </div>
     <div id="list-error" role="alert">
       ${waiting && html`<${FailureView} failure=${waiting} continues />`}
-      ${failure && !waiting && html`<${FailureView} failure=${failure}>
+      ${unreachable && html`<p id="away" class="away">The service cannot be reached. Reconnecting…${
+        plants.length > 0 && ' The list shows the plants that were loaded before.'}</p>`}
+      ${failure && !unreachable && !waiting && html`<${FailureView} failure=${failure}>
         <button type="button" onClick=${load}>Try again</button>
         ${q && html`<button type="button" onClick=${showAll}>Show all plants</button>`}<//>`}
       <${Problems} />
@@ -92,22 +96,26 @@ function useSelection(plants) {
 
 // Rest tells what a page without plants, or with only a part of a search, means.
 function Rest(state) {
-  const { q, plants, cursors, next, loading } = state;
+  const { q, plants, next, loading, changed } = state;
+  const count = use(plantCount);
   if (isUnfinished(state)) {
     return html`<div class="rest"><p class="note">${plants.length ? 'More plants may match.' : 'Nothing found yet.'} Searched up to id ${next}.</p>
       <button type="button" id="further" onClick=${searchFurther}>${loading ? 'Searching…' : 'Continue searching'}</button></div>`;
   }
   if (plants.length > 0) return null;
   if (q) {
-    return html`<div class="empty" id="empty"><p>${cursors.length > 1 ? 'No more plants match ' : 'No plant matches '}<bdi class="quoted">${marked(q)}</bdi>.</p>
+    return html`<div class="empty" id="empty"><p>No plant matches <bdi class="quoted">${marked(q)}</bdi>.</p>
       <button type="button" id="show-all" onClick=${() => showAll().then(() => focusSoon('#search-text'))}>Show all plants</button></div>`;
   }
-  if (cursors.length > 1) return html`<div class="empty" id="empty"><p>No more plants after this point.</p></div>`;
+  if (count === null ? changed : count > 0) {
+    return html`<div class="empty" id="empty"><p>The store has plants that are not in this list yet.</p>
+      <button type="button" onClick=${refresh}>Show them</button></div>`;
+  }
   return html`<div class="empty" id="empty"><p>No plants yet.${may('create') && ' The first one you add appears here.'}</p>
     ${may('create') && html`<button type="button" id="samples" onClick=${offerSamples}>Add ten sample plants</button>`}</div>`;
 }
 
-function Pages({ plants, cursors, next, rows, q, first }) {
+function Pages({ plants, cursors, next, rows, first, failure }) {
   const sorted = plants.filter(({ id }) => id !== first);
   // The disabled attribute would lose the keyboard focus.
   const button = (id, text, possible, act) => html`<button type="button" id=${id} aria-disabled=${String(!possible)}
@@ -115,7 +123,9 @@ function Pages({ plants, cursors, next, rows, q, first }) {
   return html`<nav class="pages" aria-label="Pages of the list" id="pages">
     ${button('first', 'First', cursors.length > 1, () => show({}))}
     ${button('previous', 'Previous', cursors.length > 1, previousPage)}
-    <span id="position" class="note" role="status">Page ${cursors.length}${sorted.length > 0 && ` · ids ${sorted[0].id} to ${sorted.at(-1).id}`}</span>
+    <span id="position" class="note" role="status">${[
+      !failure && `Page ${cursors.length}`, // the plants may be those of another page
+      sorted.length > 0 && `ids ${sorted[0].id} to ${sorted.at(-1).id}`].filter(Boolean).join(' · ')}</span>
     <label for="limit" class="note">Rows</label>
     <select id="limit" onChange=${(event) => show({ rows: Number(event.target.value) })}>
       ${ROWS.map((n) => html`<option value=${n} selected=${n === rows}>${n}</option>`)}</select>
