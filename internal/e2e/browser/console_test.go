@@ -139,6 +139,7 @@ func TestNamesAreText(t *testing.T) {
 		p.click(row(id) + " .edit")
 		p.wantValue(row(id)+" .f-name textarea", name)
 		p.click(row(id)+" button", "Cancel")
+		p.wantVisible(row(id) + " .edit:focus") // Keys that are typed earlier would go there.
 	}
 	p.typeIn("#search-text", names[0]+"!")
 	p.wantText("#empty p", "No plant matches "+names[0]+"!.")
