@@ -60,7 +60,11 @@ func TestStarvation(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			hostile, lasts, args := test.hostileClients, *hostileFor, []string{"--access-log", "off"}
 			if lasts == 0 {
-				hostile.conns, lasts = 300, 2*time.Second
+				// The addresses open more than 200 slots would take if each were free again after 100 ms.
+				hostile.conns, lasts = 1000, 2*time.Second
+				if test.token {
+					hostile.conns = 300
+				}
 				hostile.addresses = min(hostile.addresses, 16)
 				args = append(args, "--max-conns", "200")
 			}
@@ -87,7 +91,7 @@ func TestStarvation(t *testing.T) {
 				"%.0f requests/s; %.2f processors", served, served+refused, 100*float64(served)/float64(served+refused),
 				latencies.Quantile(0.5).Round(time.Microsecond), latencies.Quantile(0.99).Round(time.Microsecond),
 				latencies.Max().Round(time.Millisecond), hostile.conns, float64(sent)/(1.25*lasts.Seconds()), cpu)
-			want := 50 // percent: on a busy machine some are refused, because connections close more slowly
+			want := 75 // percent: on a busy machine some are refused, because connections close more slowly
 			if *hostileFor > 0 {
 				want = 99
 			}
