@@ -20,7 +20,6 @@ type backupOptions struct {
 func (o *backupOptions) declare(f *flags) {
 	f.database(&o.db)
 	f.StringVar(&o.to, "to", "", "`path` of the backup, a new file")
-	f.variable("to", "PLANTSTORE_BACKUP_TO")
 	f.StringVar(&o.verify, "verify", "", "`path` of a backup to verify, instead of writing one")
 	f.BoolVar(&o.json, "json", false, "print a JSON object, and errors as JSON")
 }

@@ -69,7 +69,7 @@ func TestBackupIsRefused(t *testing.T) {
 		{"restore " + to + " --db " + db, 1, "--db: " + db + " exists; name another file, or move it away\n"},
 		{"restore " + to + " --db " + wal, 1, "--db: " + wal + "-wal exists; name another file, or move it away\n"},
 	} {
-		got := plantstore(t, variables{"PLANTSTORE_TO": "postgres://of-copy"}, strings.Fields(test.args)...)
+		got := plantstore(t, nil, strings.Fields(test.args)...)
 		name, _, _ := strings.Cut(test.args, " ")
 		if got.code != test.code || got.stdout != "" || !strings.HasPrefix(got.stderr, "plantstore "+name+": "+test.want) ||
 			strings.Count(got.stderr, "\n") != 1 {

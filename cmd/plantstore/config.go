@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/internal/server"
+	"plantstore/internal/telemetry"
 )
 
 type configOptions struct {
@@ -149,9 +150,10 @@ var otherVariables = regexp.MustCompile(`^PLANTSTORE_(TEST_.*|NOT_TESTED=.*|` +
 	`([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=.*|` +
 	`PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*))$`)
 
-// checkVariables returns an error that names the nearest known variable if one is unknown, probably a mistyped one.
-func (env environment) checkVariables(root *cobra.Command) error {
-	known := map[string]bool{"PLANTSTORE_TOKEN": true, fixedTokenVariable: true}
+// checkVariables reports an unknown variable, probably a mistyped one: as an error to serve, which would not have the
+// settings that the operator wanted, and as a warning to other commands.
+func (env environment) checkVariables(cmd *cobra.Command) error {
+	known := map[string]bool{tokenVariable: true, fixedTokenVariable: true}
 	var add func(*cobra.Command)
 	add = func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(fl *pflag.Flag) {
@@ -163,25 +165,38 @@ func (env environment) checkVariables(root *cobra.Command) error {
 			add(child)
 		}
 	}
-	add(root)
+	add(cmd.Root())
 	for _, variable := range env.environ {
 		name, value, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "PLANTSTORE_") && value != "" && !known[name] && !otherVariables.MatchString(variable) {
-			return usagef("unknown environment variable %s; did you mean %s?", name, nearest(name, known))
+		isKnown := known[name] || otherVariables.MatchString(variable)
+		if !strings.HasPrefix(name, "PLANTSTORE_") || value == "" || isKnown {
+			continue
 		}
+		err := usagef("unknown environment variable %s", name)
+		if similar := nearest(name, slices.Sorted(maps.Keys(known))); similar != "" {
+			err = usagef("%w; did you mean %s?", err, similar)
+		}
+		if cmd.Name() == "serve" || cmd.Name() == "config" {
+			return err
+		}
+		fmt.Fprintf(env.stderr, "%s: warning: %s\n", cmd.CommandPath(), telemetry.Escape(err.Error()))
 	}
 	return nil
 }
 
-// nearest returns the known name that a command of this name would be suggested for.
-func nearest(name string, known map[string]bool) string {
-	var names cobra.Command
-	for _, k := range slices.Sorted(maps.Keys(known)) {
-		names.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+// nearest returns the first of the names that are the most similar to name, or "" if none is similar. The names are
+// those of commands only to use the distance of cobra.
+func nearest(name string, names []string) string {
+	var parent cobra.Command
+	for _, n := range names {
+		parent.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
 	}
-	for ; ; names.SuggestionsMinimumDistance++ {
-		if similar := names.SuggestionsFor(name); len(similar) > 0 {
-			return similar[0]
+	for parent.SuggestionsMinimumDistance = range 3 {
+		for _, similar := range parent.SuggestionsFor(name) {
+			if strings.HasPrefix(strings.ToLower(name), strings.ToLower(similar[:1])) {
+				return similar
+			}
 		}
 	}
+	return ""
 }

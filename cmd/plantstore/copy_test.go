@@ -46,7 +46,7 @@ func TestCopy(t *testing.T) {
 			t.Errorf("copy %d: %+v", i+1, got)
 		}
 	}
-	got := plantstore(t, variables{"PLANTSTORE_FROM": from, "PLANTSTORE_TO": to}, "copy", "--check", "--json")
+	got := plantstore(t, nil, "copy", "--from", from, "--to", to, "--check", "--json")
 	const summary = `{
   "stores": [
     {

@@ -23,7 +23,6 @@ func (o *exportOptions) declare(f *flags) {
 	f.StringVar(&o.format, "format", "ndjson", "`format`: ndjson, csv or json")
 	f.values("format", "ndjson", "csv", "json")
 	f.StringVar(&o.to, "to", "", "`path` of a new file to write (default: standard output)")
-	f.variable("to", "PLANTSTORE_EXPORT_TO")
 	o.serviceOptions.declare(f)
 }
 

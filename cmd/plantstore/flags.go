@@ -19,7 +19,8 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// flags declares the flags and the argument of a command. Every flag can also be set by an environment variable.
+// flags declares the flags and the argument of a command. Flags for connections and for the server can also be set by
+// an environment variable: see variable. Others can't, because a forgotten variable would change what a command does.
 type flags struct {
 	*pflag.FlagSet
 	cmd      *cobra.Command
@@ -41,7 +42,7 @@ func leaf[O any, P interface {
 		o.declare(f)
 		f.VisitAll(f.finish)
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(env.checkVariables(cmd.Root()), f.readVariables()); err != nil {
+			if err := cmp.Or(env.checkVariables(cmd), f.readVariables()); err != nil {
 				return err
 			}
 			if f.argument == "" && len(args) > 0 || f.argument != "" && len(args) != 1 {
@@ -63,17 +64,26 @@ func (f *flags) takes(name string, set func(string) error) { f.argument, f.set =
 
 const variableKey = "variable"
 
-// variable sets the environment variable of a flag whose name means something else in other commands, and optionally
-// another that names a file with the value.
+// variable sets the environment variable of a flag, and optionally another that names a file with the value.
 func (f *flags) variable(flag string, names ...string) { f.SetAnnotation(flag, variableKey, names) }
+
+// sameVariable sets the environment variable of a flag to its name, unless it has another: --base-url is
+// PLANTSTORE_BASE_URL.
+func (f *flags) sameVariable(fl *pflag.Flag) {
+	if fl.Annotations[variableKey] == nil {
+		f.variable(fl.Name, "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_")))
+	}
+}
 
 // finish adds the environment variable of a flag to its help text, and disables the completion of file names unless the
 // value is one.
 func (f *flags) finish(fl *pflag.Flag) {
-	if fl.Annotations[variableKey] == nil {
-		f.variable(fl.Name, "PLANTSTORE_"+strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_")))
+	if fl.Name == "json" { // it means the same in every command
+		f.sameVariable(fl)
 	}
-	fl.Usage += "\n(" + strings.Join(fl.Annotations[variableKey], " or ") + ")"
+	if names := fl.Annotations[variableKey]; names != nil {
+		fl.Usage += "\n(" + strings.Join(names, " or ") + ")"
+	}
 	value, _ := pflag.UnquoteUsage(fl)
 	if _, ok := f.cmd.GetFlagCompletionFunc(fl.Name); !ok && value != "path" && value != "database" {
 		f.cmd.RegisterFlagCompletionFunc(fl.Name, cobra.NoFileCompletions)
@@ -129,6 +139,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		if cmd.Flags().Lookup(name) != nil {
 			return usagef("unknown flag: -%s; use --%s", name, name)
 		}
+		var names []string
+		cmd.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
+		if similar := nearest(e.GetSpecifiedName(), names); similar != "" {
+			return usagef("%w; did you mean --%s?", err, similar)
+		}
 	}
 	return usagef("%w; see %s --help", err, cmd.CommandPath())
 }
@@ -142,12 +157,12 @@ func invalidValue(name, value string, fl *pflag.Flag, err error) error {
 }
 
 func unknownCommand(parent *cobra.Command, name string) error {
-	for parent.SuggestionsMinimumDistance = range 3 { // the closest first
-		for _, similar := range parent.SuggestionsFor(name) {
-			if strings.HasPrefix(strings.ToLower(name), similar[:1]) {
-				return usagef("unknown command %q; did you mean %q?", name, similar)
-			}
-		}
+	var names []string
+	for _, cmd := range parent.Commands() {
+		names = append(names, cmd.Name())
+	}
+	if similar := nearest(name, names); similar != "" {
+		return usagef("unknown command %q; did you mean %q?", name, similar)
 	}
 	return usagef("unknown command %q; see %s --help", name, parent.CommandPath())
 }

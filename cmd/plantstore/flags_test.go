@@ -45,6 +45,8 @@ func (o *testOptions) declare(f *flags) {
 	f.StringVar(&o.name, "name", "default", "")
 	f.BoolVar(&o.switched, "switch", false, "")
 	f.Duration("wait", 0, "")
+	f.VisitAll(f.sameVariable)
+	f.String("none", "", "")
 	f.String("renamed", "", "")
 	f.variable("renamed", "PLANTSTORE_OTHER")
 }
@@ -159,7 +161,9 @@ func TestParse(t *testing.T) {
 		{"", "ONE", nil, testOptions{}, "expected arguments: ONE; got: []" + help},
 		{"a b", "ONE", nil, testOptions{}, "expected arguments: ONE; got: [\"a\" \"b\"]" + help},
 		{"bad", "ONE", nil, testOptions{}, "ONE is bad"},
-		{"--nope", "", nil, testOptions{}, "unknown flag: --nope" + help},
+		{"--other", "", nil, testOptions{}, "unknown flag: --other" + help},
+		{"--swich", "", nil, testOptions{}, "unknown flag: --swich; did you mean --switch?"},
+		{"--maxcount=3", "", nil, testOptions{}, "unknown flag: --maxcount; did you mean --max-count?"},
 		{"-x", "", nil, testOptions{}, "unknown shorthand flag: 'x' in -x" + help},
 		{"-name x", "", nil, testOptions{}, "unknown flag: -name; use --name"},
 		{"-name=x", "", nil, testOptions{}, "unknown flag: -name; use --name"},
@@ -193,6 +197,9 @@ func TestVariables(t *testing.T) {
 		if usage := cmd.Flag(name).Usage; !strings.HasSuffix(usage, "\n("+want+")") {
 			t.Errorf("the help of --%s is %q, want the variable %s", name, usage, want)
 		}
+	}
+	if usage := cmd.Flag("none").Usage; usage != "" {
+		t.Errorf("the help of a flag without a variable is %q", usage)
 	}
 }
 

@@ -22,7 +22,6 @@ type healthOptions struct {
 func (o *healthOptions) declare(f *flags) {
 	f.StringVar(&o.url, "url", "", "`URL` of the health checks\n"+
 		"(default: the address in PLANTSTORE_OPS_LISTEN, or http://127.0.0.1:8081)")
-	f.variable("url", "PLANTSTORE_HEALTH_URL") // PLANTSTORE_URL is the address of the API
 	f.DurationVar(&o.timeout, "timeout", 5*time.Second, "how long to wait for the response")
 }
 

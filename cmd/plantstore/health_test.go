@@ -26,7 +26,6 @@ func TestHealth(t *testing.T) {
 	}{
 		{nil, "--url " + s.URL},
 		{nil, "--url " + s.URL + "/"},
-		{variables{"PLANTSTORE_HEALTH_URL": s.URL}, ""},
 		{variables{"PLANTSTORE_OPS_LISTEN": listen}, ""},
 		{variables{"PLANTSTORE_OPS_LISTEN": "0.0.0.0:" + port}, ""},
 		{variables{"PLANTSTORE_OPS_LISTEN": ":" + port}, ""},

@@ -90,7 +90,9 @@ func checkPage(t *testing.T, page string, cmd *cobra.Command) {
 	text := strings.Join(strings.Fields(plain.String()), " ")
 	var want []string
 	want = append(want, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+" - "+cmd.Short, "SYNOPSIS "+cmd.UseLine())
-	cmd.Flags().VisitAll(func(fl *pflag.Flag) { want = append(want, "--"+fl.Name, fl.Annotations[variableKey][0]) })
+	cmd.Flags().VisitAll(func(fl *pflag.Flag) {
+		want = append(append(want, "--"+fl.Name), fl.Annotations[variableKey]...)
+	})
 	for line := range strings.Lines(cmd.Example) {
 		want = append(want, strings.Join(strings.Fields(line), " "))
 	}

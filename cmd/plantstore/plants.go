@@ -147,6 +147,9 @@ func (o *serviceOptions) declare(f *flags) {
 	f.StringVar(&o.token, "token", "", "the `token`; other users of the machine can read a command\n"+
 		"line, so prefer the variable or --token-file")
 	f.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with the token,\ninstead of "+tokenVariable)
+	for _, flag := range []string{"url", "token", "token-file"} {
+		f.sameVariable(f.Lookup(flag))
+	}
 	f.BoolVar(&o.json, "json", false, "print JSON, and errors as JSON")
 }
 

@@ -44,8 +44,8 @@ func flagReference() string {
 	eachCommand(func(cmd *cobra.Command) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "plantstore ")
 		cmd.LocalNonPersistentFlags().VisitAll(func(fl *pflag.Flag) {
-			if fl.Annotations[variableKey] == nil {
-				return // help and version
+			if name == "config" && fl.Name != "json" || fl.Name == "help" || fl.Name == "version" {
+				return // config has the flags of serve
 			}
 			row := flagRow(fl)
 			if name == "serve" {
@@ -72,9 +72,12 @@ func flagReference() string {
 }
 
 func flagRow(fl *pflag.Flag) string {
-	variable := fl.Annotations[variableKey][0]
+	var variables []string
 	value, usage := pflag.UnquoteUsage(fl)
-	usage = strings.TrimSuffix(usage, "\n("+variable+")")
+	if names := fl.Annotations[variableKey]; names != nil {
+		usage = strings.TrimSuffix(usage, "\n("+strings.Join(names, " or ")+")")
+		variables = append(variables, "`"+strings.Join(names, "` or `")+"`")
+	}
 	usage = strings.ReplaceAll(strings.ReplaceAll(usage, "\n", " "), "|", `\|`)
 	initial := fl.DefValue
 	if before, after, ok := strings.Cut(usage, "(default: "); ok {
@@ -88,5 +91,5 @@ func flagRow(fl *pflag.Flag) string {
 	if value != "" {
 		name = "`--" + fl.Name + " " + strings.ToUpper(value) + "`"
 	}
-	return strings.Join([]string{name, "`" + variable + "`", initial, usage}, " | ")
+	return strings.Join([]string{name, strings.Join(variables, ""), initial, usage}, " | ")
 }

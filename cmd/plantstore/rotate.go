@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"plantstore/internal/rate"
@@ -29,9 +28,6 @@ func (o *updateOptions) declare(f *flags) {
 		"--burst, for as many as the\nrate allows in a second",
 		func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
 	optional(f, &o.expires, "expires", "new `lifetime` from now on, such as 90d or 12h, or never", verbatim)
-	for _, flag := range []string{"scopes", "rate", "burst", "expires"} { // those of token issue must not change a token
-		f.variable(flag, "PLANTSTORE_UPDATE_"+strings.ToUpper(flag))
-	}
 }
 
 func tokenUpdate(ctx context.Context, o *updateOptions, env environment) error {
@@ -80,7 +76,6 @@ func (o *rotateOptions) declare(f *flags) {
 		"`time` for which the old token stays valid, such as 7d;\n0s ends it at once")
 	f.StringVar(&o.expires, "expires", "",
 		"`lifetime` of the new token, such as 90d, or never\n(default: expires when the old one would have)")
-	f.variable("expires", "PLANTSTORE_ROTATE_EXPIRES")
 }
 
 func tokenRotate(ctx context.Context, o *rotateOptions, env environment) error {

@@ -162,36 +162,6 @@ func TestTokenRotateKeepsExpiry(t *testing.T) {
 	}
 }
 
-// Variables of token issue do not change a token that exists.
-func TestTokenChangeVariables(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "plants.db")
-	issue(t, db, "--name", "ci")
-	v := variables{
-		"PLANTSTORE_EXPIRES": "1h", "PLANTSTORE_SCOPES": "plants:read", "PLANTSTORE_RATE": "1/s", "PLANTSTORE_BURST": "9",
-	}
-	if got := plantstore(t, v, "token", "update", "--db", db, "ci"); got.code != 2 {
-		t.Errorf("update without a flag: %+v", got)
-	}
-	plantstore(t, v, "token", "update", "--db", db, "ci", "--rate", "5/s").want(t, "update", 0, "", "")
-	if got := plantstore(t, v, "token", "rotate", "--db", db, "ci"); got.code != 0 {
-		t.Errorf("rotate: %+v", got)
-	}
-	limit := rate.Limit{Count: 5, Per: time.Second, Burst: 5}
-	got := tokensOf(t, db)[1]
-	if !got.Expires.IsZero() || got.Scopes != token.AllScopes || got.Rate != limit {
-		t.Errorf("the token is %+v", got)
-	}
-	v = variables{
-		"PLANTSTORE_UPDATE_EXPIRES": "1h", "PLANTSTORE_UPDATE_SCOPES": "plants:read",
-		"PLANTSTORE_UPDATE_RATE": "1/s", "PLANTSTORE_UPDATE_BURST": "9",
-	}
-	plantstore(t, v, "token", "update", "--db", db, "ci").want(t, "its own variables", 0, "", "")
-	got = tokensOf(t, db)[1]
-	if got.Expires.IsZero() || got.Scopes != token.Read || got.Rate != (rate.Limit{Count: 1, Per: time.Second, Burst: 9}) {
-		t.Errorf("after its own variables, the token is %+v", got)
-	}
-}
-
 // A credential that cannot be printed is lost, and the error says how to get another.
 func TestTokenNotPrinted(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "plants.db")

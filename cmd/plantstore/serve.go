@@ -127,6 +127,7 @@ func (o *serveOptions) declare(f *flags) {
 	f.variable("token-file", fixedTokenVariable+"_FILE")
 	o.tls.declare(f)
 	o.oidc.declare(f)
+	f.VisitAll(f.sameVariable)
 }
 
 // config returns what the options configure.

@@ -28,13 +28,16 @@ func (o *issueOptions) declare(f *flags) {
 	f.StringVar(&o.store, "store", token.DefaultStore, "the one `store` that the token gives access to")
 	f.cmd.RegisterFlagCompletionFunc("store", f.fromTokens(func(t token.Token) string { return t.Store }))
 	f.StringVar(&o.scopes, "scopes", strings.Join(token.AllScopes.Names(), ","),
-		"`scopes` of the token, separated by commas")
+		"its `scopes`, separated by commas")
 	f.cmd.RegisterFlagCompletionFunc("scopes", completeScopes)
 	o.rate.declare(f, "rate", "burst", "of the token", "--default-rate of serve")
 	f.StringVar(&o.expires, "expires", "", "`lifetime`, such as 90d or 12h (default: no expiry)")
 }
 
 func tokenIssue(ctx context.Context, o *issueOptions, env environment) error {
+	if o.name == "" {
+		return usagef("--name is required")
+	}
 	granted, err := token.ParseScopes(o.scopes)
 	allowed, rateErr := rate.Parse(o.rate.limit, o.rate.burst)
 	err = errors.Join(token.CheckName("token", o.name), token.CheckName("store", o.store), err, rateErr)
