@@ -103,7 +103,8 @@ func (o *serveOptions) declare(f *flags) {
 	f.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:8081",
 		"`address` of /livez, /readyz, /metrics and\n/debug/pprof/, or off")
 	f.StringVar(&o.BaseURL, "base-url", "",
-		"public `URL`; its path is the prefix of every route\n(default: http:// or https:// and the address)")
+		"public `URL`; its path is the prefix of every route\n"+
+			"(default: http:// or https:// and the address, with localhost\nfor 0.0.0.0 and [::])")
 	f.DurationVar(&o.Drain, "drain", 10*time.Second, "time for requests in flight to complete\nafter a signal to stop")
 	f.Int64Var(&o.MaxBody, "max-body", 64<<10, "largest request body in `bytes`")
 	f.IntVar(&o.Commit.Queue, "queue", 4096,

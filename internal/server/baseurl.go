@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -15,12 +16,12 @@ func CheckBaseURL(text string) error {
 }
 
 // baseURL parses the public address and removes a slash at the end of its path. If text is empty, it is the address
-// that the service listens on.
+// that the service listens on, or localhost if it listens on every address of the machine.
 func baseURL(text string, listening net.Addr, secure bool) (*url.URL, error) {
 	if text == "" && secure {
-		text = "https://" + listening.String()
+		text = "https://" + hostPort(listening, "localhost")
 	} else if text == "" {
-		text = "http://" + listening.String()
+		text = "http://" + hostPort(listening, "localhost")
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -34,4 +35,13 @@ func baseURL(text string, listening net.Addr, secure bool) (*url.URL, error) {
 		return nil, fmt.Errorf("base URL %q must have a path of plain segments", text)
 	}
 	return u, nil
+}
+
+// hostPort returns an address that the service listens on, with another host if that means every address of the machine
+// ([::] or 0.0.0.0): no client can use it.
+func hostPort(listening net.Addr, every string) string {
+	if tcp, ok := listening.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return every + ":" + strconv.Itoa(tcp.Port)
+	}
+	return listening.String()
 }

@@ -152,7 +152,8 @@ func (s *service) start(ctx context.Context) error {
 		return err
 	}
 	s.serve(s.conns, s.traced(handler))
-	s.cfg.Log.Info("serving", "address", base.String(), "listening", public.Addr().String(), "connections", s.cfg.MaxConns)
+	s.cfg.Log.Info("serving", "address", base.String(), "listening", hostPort(public.Addr(), ""),
+		"connections", s.cfg.MaxConns)
 	s.background.Go(func() {
 		if err := s.store.Check(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Warn("the service was started but is not ready", "reason", err.Error())
@@ -199,9 +200,8 @@ func (s *service) startOps() error {
 	}
 	limited := s.limit(l, netlimit.Config{Max: netlimit.HealthMax(machine.Read().Files), Setting: "the health port"}, nil)
 	s.serve(limited, only(s.opsPaths(), s.logRequest()))
-	address := "http://" + l.Addr().String()
-	s.livez = address + "/livez"
-	s.cfg.Log.Info("health", "address", address)
+	s.livez = "http://" + l.Addr().String() + "/livez"
+	s.cfg.Log.Info("health", "address", "http://"+hostPort(l.Addr(), "localhost"))
 	return nil
 }
 

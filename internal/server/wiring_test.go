@@ -108,7 +108,8 @@ func TestWelcome(t *testing.T) {
 		if err := welcome(t.Context(), Config{Out: out}, st, base, hasFixed); err != nil {
 			t.Error(err)
 		}
-		text, ok := strings.CutPrefix(out.String(), "Plant Store serves http://plants.example\n")
+		text, ok := strings.CutPrefix(out.String(), "Plant Store serves http://plants.example\n"+
+			"Console: http://plants.example/\nReference: http://plants.example/docs\n")
 		if !ok {
 			t.Errorf("printed %q", out)
 		}

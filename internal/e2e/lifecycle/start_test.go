@@ -2,8 +2,10 @@ package lifecycle
 
 import (
 	"debug/elf"
+	"encoding/json"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -102,6 +104,59 @@ func TestStartFails(t *testing.T) {
 	t.Setenv("PLANTSTORE_DRAIN", "never")
 	if _, errs, code := testkit.Run(t, nil, "serve"); code != 2 || !strings.Contains(errs, "PLANTSTORE_DRAIN") {
 		t.Errorf("an invalid value in the environment: exit %d, %q", code, errs)
+	}
+}
+
+// A server on every address of its machine prints, logs and publishes one that a client on the machine can use, and
+// says how to set the public one.
+func TestEveryAddress(t *testing.T) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	serve := func(args ...string) *exec.Cmd {
+		return testkit.Serve(filepath.Join(t.TempDir(), "plants.db"), append(args, "--ops-listen", ":0")...)
+	}
+	for what, test := range map[string]struct {
+		cmd  *exec.Cmd
+		want string
+	}{
+		"0.0.0.0":  {serve("--listen", "0.0.0.0:0"), "http://localhost:"},
+		"[::]":     {serve("--listen", "[::]:0"), "http://localhost:"},
+		"no host":  {serve("--listen", ":0"), "http://localhost:"},
+		"TLS":      {serve(append(testkit.TLS(t), "--listen", "0.0.0.0:0")...), "https://localhost:"},
+		"a socket": {passing("LISTEN_FDS=1", []*os.File{file}, serve().Args[1:]...), "http://localhost:"},
+		"a URL":    {serve("--listen", ":0", "--base-url", "http://localhost/x"), "http://localhost/x"},
+	} {
+		s := testkit.Launch(t, test.cmd)
+		s.WaitServing()
+		printed := s.Stdout.String()
+		for _, line := range []string{
+			"Console: " + s.URL + "/\n", "Reference: " + s.URL + "/docs\n", "curl -i " + s.URL + "/plants ",
+		} {
+			if !strings.Contains(printed, line) {
+				t.Errorf("%s: printed %q, want %q", what, printed, line)
+			}
+		}
+		hint := "Clients see " + s.URL + " in the API description. To change it, set --base-url.\n"
+		if !strings.HasPrefix(s.URL, test.want) || strings.Contains(printed, hint) != (what != "a URL") ||
+			strings.Contains(printed+s.Stderr.String(), "[::]") || !strings.HasPrefix(s.Ops, "http://localhost:") {
+			t.Errorf("%s: printed %q, logged %s", what, printed, s.Stderr)
+		}
+		if what == "a URL" || what == "TLS" {
+			continue // another port than that of the server, and a certificate for another name
+		}
+		var description struct{ Servers []struct{ URL string } }
+		err := json.Unmarshal([]byte(s.Do(t, "GET", "/openapi.json", "").Body), &description)
+		if err != nil || len(description.Servers) != 1 || description.Servers[0].URL != s.URL {
+			t.Errorf("%s: the servers of the description are %v, %v, want %s", what, description.Servers, err, s.URL)
+		}
 	}
 }
 
