@@ -61,7 +61,7 @@ var storeNames = map[string]func(name string) bool{
 // libraries is which packages may use what is not the standard library. The domain uses one, for JSON, until that is
 // in the standard library.
 var libraries = map[string]string{
-	"github.com/go-json-experiment/json":  "internal/plant internal/httpapi cmd/plantstore",
+	"github.com/go-json-experiment/json":  "internal/plant internal/httpapi internal/token/oidc cmd/plantstore",
 	"zombiezen.com/go/sqlite":             "internal/store/sqlite",
 	"modernc.org/sqlite":                  "internal/store/sqlite",
 	"modernc.org/libc":                    "internal/store/sqlite",

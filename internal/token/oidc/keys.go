@@ -36,18 +36,6 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// signature verifies the signature of one JWT and keeps the error.
-type signature struct {
-	*Verifier
-	err error
-}
-
-// VerifySignature implements oidc.KeySet.
-func (s *signature) VerifySignature(_ context.Context, jwt string) (payload []byte, err error) {
-	payload, s.err = s.verifySignature(jwt)
-	return payload, s.err
-}
-
 // verifySignature returns the payload of a JWT whose algorithm is supported. It does not wait for keys: a JWT with an
 // unknown key would wait at the expense of others.
 func (v *Verifier) verifySignature(jwt string) ([]byte, error) {

@@ -96,10 +96,10 @@ func TestClaims(t *testing.T) {
 		{map[string]any{"aud": []string{"other", "plants2"}}, "it is for another audience (aud)"},
 		{map[string]any{"aud": []string{"other", "plants"}}, ""},
 		{map[string]any{"aud": nil}, "it is for another audience (aud)"},
-		{map[string]any{"aud": 7}, malformed},
+		{map[string]any{"aud": 7}, "it is for another audience (aud)"},
 		{map[string]any{"sub": nil}, "its subject (sub) is missing"},
 		{map[string]any{"exp": nil}, "its expiry (exp) is missing"},
-		{map[string]any{"exp": "tomorrow"}, malformed},
+		{map[string]any{"exp": "tomorrow"}, "its expiry (exp) is not a number"},
 		{map[string]any{"exp": strconv.FormatInt(at(time.Hour), 10)}, "its expiry (exp) is not a number"},
 		{map[string]any{"exp": 0}, "its expiry (exp) is out of range"},
 		{map[string]any{"exp": -62135596860}, "its expiry (exp) is out of range"}, // 60 s later is the zero time
@@ -126,6 +126,51 @@ func TestClaims(t *testing.T) {
 	got, err := v.Verify(i.Token(t, map[string]any{"exp": at(-90 * time.Second)}))
 	if left := time.Until(got.Expires); err != nil || left > -29*time.Second || left < -33*time.Second {
 		t.Errorf("a token that has expired = %v, %v, want an expiry 60 s later than in the token", got.Expires, err)
+	}
+}
+
+// A claim has exactly its name, and is there once. No reason has a text of the JWT.
+func TestExactClaims(t *testing.T) {
+	i := issuer.Start(t)
+	v := start(t, i, Config{StoreClaim: "tenant"})
+	const audience = "it is for another audience (aud)"
+	valid := map[string]string{"iss": strconv.Quote(i.URL), "aud": `"plants"`, "sub": `"alice"`, "tenant": `"shop"`,
+		"exp": strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10), "scope": `"plants:read"`}
+	for _, test := range []struct{ claim, text, reason string }{
+		{"aud", `"aud":"plants"`, ""},
+		{"aud", `"\u0061ud":["plants"]`, ""},
+		{"aud", `"AUD":"plants"`, audience},
+		{"aud", `"Aud":["plants"]`, audience},
+		{"aud", `"aud":"other","AUD":"plants"`, audience},
+		{"aud", `"AUD":"plants","aud":"other"`, audience},
+		{"aud", `"aud":"plants","AUD":"other"`, ""},
+		{"aud", `"aud":["other",["plants"],{"plants":"plants"}]`, audience},
+		{"aud", `"aud":"other","aud":"plants"`, malformed},
+		{"aud", `"aud":"plants","\u0061ud":"plants"`, malformed},
+		{"iss", `"ISS":` + valid["iss"], "another issuer (iss) has signed it"},
+		{"iss", `"iss":` + valid["iss"] + `,"iss":` + valid["iss"], malformed},
+		{"sub", `"Sub":"alice"`, "its subject (sub) is missing"},
+		{"sub", `"sub":"alice","sub":"secret-subject"`, malformed},
+		{"exp", `"EXP":` + valid["exp"], "its expiry (exp) is missing"},
+		{"exp", `"exp":1,"exp":` + valid["exp"], malformed},
+		{"tenant", `"Tenant":"shop"`, "its claim tenant is not the name of a store"},
+		{"tenant", `"tenant":"secret-store","tenant":"shop"`, malformed},
+		{"scope", `"scope":"plants:read","scope":"plants:write"`, malformed},
+		{"scope", `"scope":"plants:read","deep":{"a":1,"a":2}`, malformed},
+		{"", `"secret-name":1,"secret-name":2`, malformed},
+	} {
+		text := test.text
+		for name, value := range valid {
+			if name != test.claim {
+				text += "," + strconv.Quote(name) + ":" + value
+			}
+		}
+		jwt := issuer.Sign(t, i.Key(), json.RawMessage("{"+text+"}"))
+		if test.reason != "" {
+			wantRejected(t, test.text, v, jwt, test.reason)
+		} else if got, err := v.Verify(jwt); err != nil || got.Name != "oidc:alice" || got.Store != "shop" {
+			t.Errorf("%s: Verify() = %+v, %v", test.text, got, err)
+		}
 	}
 }
 
