@@ -69,7 +69,7 @@ func Backup(
 		_, err := fmt.Fprintf(w, checksumFormat, sum.Sum(nil))
 		return err
 	}, func(temporary string) error {
-		report, err = verify(ctx, temporary, engine, verifyRest)
+		report, _, _, err = verify(ctx, temporary, engine, verifyRest)
 		if err != nil && ctx.Err() == nil { // the temporary name is of no use: the file is removed
 			err = fmt.Errorf("%w: %s", ErrCopy, strings.ReplaceAll(err.Error(), temporary, "the copy"))
 		}
@@ -83,22 +83,26 @@ func Backup(
 
 // Verify reads a whole backup, reports what it contains, and returns an error if a bit of it has changed.
 func Verify(ctx context.Context, path string, engine Engine) (report Report, err error) {
-	return verify(ctx, path, engine, 0)
+	report, _, _, err = verify(ctx, path, engine, 0)
+	return report, err
 }
 
-func verify(ctx context.Context, path string, engine Engine, rest time.Duration) (report Report, err error) {
-	if _, _, err := checksum(ctx, path, rest); err != nil {
-		return report, err
+// verify also returns the checksum of the backup and the size of its database.
+func verify(
+	ctx context.Context, path string, engine Engine, rest time.Duration,
+) (report Report, sum []byte, size int64, err error) {
+	if sum, size, err = checksum(ctx, path, rest); err != nil {
+		return report, nil, 0, err
 	}
 	db, err := engine.Open(path)
 	if err != nil {
-		return report, fmt.Errorf("open %s: %w", path, err)
+		return report, nil, 0, fmt.Errorf("open %s: %w", path, err)
 	}
 	report, err = inspect(ctx, db, rest)
 	if err = errors.Join(err, db.Close()); err != nil {
 		err = fmt.Errorf("read %s: %w", path, cmp.Or(context.Cause(ctx), err))
 	}
-	return report, err
+	return report, sum, size, err
 }
 
 // inspect checks the integrity of a database and reports what it contains.
@@ -129,10 +133,7 @@ func inspect(ctx context.Context, db Database, rest time.Duration) (report Repor
 
 // Restore verifies a backup and writes its database to a new file. Unless Restore returns nil, there is no new file.
 func Restore(ctx context.Context, path, to string, engine Engine) (report Report, err error) {
-	if report, err = Verify(ctx, path, engine); err != nil {
-		return report, err
-	}
-	sum, size, err := checksum(ctx, path, 0)
+	report, sum, size, err := verify(ctx, path, engine, 0)
 	if err != nil {
 		return report, err
 	}
@@ -140,7 +141,7 @@ func Restore(ctx context.Context, path, to string, engine Engine) (report Report
 		return copyBytes(w, path, size)
 	}, func(temporary string) error {
 		copied := sha256.New()
-		err := copyBytes(copied, temporary, size)
+		err := copyBytes(&syncer{ctx: ctx, Writer: copied}, temporary, size)
 		if err == nil && !bytes.Equal(copied.Sum(nil), sum) {
 			err = errors.New("the disk does not return what was written; check it")
 		}
@@ -154,21 +155,24 @@ func Restore(ctx context.Context, path, to string, engine Engine) (report Report
 
 // checksum returns the checksum of a backup and the size of its database, or an error if the checksum is wrong.
 func checksum(ctx context.Context, path string, rest time.Duration) (sum []byte, size int64, err error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // opening a FIFO would block, and a device may have no end
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
 	size = max(0, info.Size()-checksumSize)
 	h := sha256.New()
 	if _, err := io.CopyN(&pacer{Writer: &syncer{ctx: ctx, Writer: h}, rest: rest}, f, size); err != nil {
 		return nil, 0, err
 	}
-	line, err := io.ReadAll(f)
+	line, err := io.ReadAll(io.LimitReader(f, checksumSize+1))
 	prefix, _, _ := strings.Cut(checksumFormat, "%")
 	switch sum = h.Sum(nil); {
 	case err != nil:

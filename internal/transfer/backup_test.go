@@ -52,6 +52,22 @@ func pagesOf(db string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error { return sqlite.CopyPages(ctx, db, w) }
 }
 
+// A restore that is interrupted while it reads its own file again leaves none.
+func TestRestoreIsInterrupted(t *testing.T) {
+	_, backup := backUp(t, 2000)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	engine := files
+	engine.DropCache = func(string) { cancel(interrupted) }
+	to := filepath.Join(t.TempDir(), "restored.db")
+	if _, err := transfer.Restore(ctx, backup, to, engine); !errors.Is(err, interrupted) {
+		t.Errorf("Restore() = %v, want that it was interrupted", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(to)); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
 // Every changed bit, and every missing or additional byte, is found.
 func TestVerify(t *testing.T) {
 	_, backup := backUp(t, 2000)

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -233,6 +234,30 @@ func TestBackupIsInterrupted(t *testing.T) {
 	names = slices.DeleteFunc(filesIn(t, volume.Folder), func(name string) bool { return name == "lost+found" })
 	if code != 1 || stdout != "" || !strings.HasSuffix(stderr, ": no space left on device\n") || len(names) > 0 {
 		t.Errorf("restore to a full disk: exit %d, %s%s, left %q", code, stdout, stderr, names)
+	}
+}
+
+// A verification and a restore end at a signal while they read a file that would take hours.
+func TestVerifyIsInterrupted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "backup")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 8<<40)); err != nil {
+		t.Fatal(err)
+	}
+	for signal, args := range map[syscall.Signal][]string{
+		syscall.SIGINT:  {"backup", "--verify", file},
+		syscall.SIGTERM: {"restore", file, "--db", filepath.Join(t.TempDir(), "restored.db")},
+	} {
+		run := testkit.Launch(t, exec.Command(testkit.Binary, args...))
+		testkit.WaitFor(t, "the command to read the file", func() bool {
+			counters, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", run.Cmd.Process.Pid))
+			var read int64
+			fmt.Sscanf(string(counters), "rchar: %d", &read)
+			return err == nil && read > 32<<20
+		})
+		run.Signal(signal)
+		if code := run.WaitExit(); code != 1 || !strings.Contains(run.Stderr.String(), "signal received") {
+			t.Errorf("%q after %v: exit %d, %s", args, signal, code, run.Stderr)
+		}
 	}
 }
 
