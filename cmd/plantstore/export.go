@@ -24,6 +24,7 @@ func (o *exportOptions) declare(f *flags) {
 	f.values("format", "ndjson", "csv", "json")
 	f.StringVar(&o.to, "to", "", "`path` of a new file to write (default: standard output)")
 	o.serviceOptions.declare(f)
+	f.Lookup("json").Usage = "print errors as JSON; the plants are in the --format"
 }
 
 func plantsExport(ctx context.Context, c *client.Client, o *exportOptions, env environment) error {
@@ -49,6 +50,10 @@ func plantsExport(ctx context.Context, c *client.Client, o *exportOptions, env e
 
 // export writes all plants. It requests the next page while it writes one.
 func (o *exportOptions) export(ctx context.Context, c *client.Client, f transfer.Format, w io.Writer) (err error) {
+	escape := escapeJSON
+	if f.Name == "csv" { // it has no escapes
+		escape = func(text []byte) []byte { return text }
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	pages := make(chan []byte, 1)
 	go func() {
@@ -62,11 +67,11 @@ func (o *exportOptions) export(ctx context.Context, c *client.Client, f transfer
 			page = f.Append(append(page, separator...), plant.New{ID: p.ID, Plant: plant.Plant(p.Plant)})
 			separator, end = f.Between, f.After
 			if o.written.Add(1)%listPage == 0 {
-				pages <- page
+				pages <- escape(page)
 				page = nil
 			}
 		}
-		pages <- append(page, end...)
+		pages <- escape(append(page, end...))
 	}()
 	var writeErr error
 	for page := range pages {

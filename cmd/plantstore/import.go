@@ -148,12 +148,15 @@ func (im *importer) one(ctx context.Context, row transfer.Row) error {
 		}
 	}
 	im.bad.Add(1)
-	text := telemetry.Escape(oneLine(fmt.Sprintf("line %d: %v", row.Line, err)))
+	text := telemetry.Escape(oneLine(err.Error()))
 	if im.json {
-		quoted, _ := json.Marshal(map[string]any{"line": row.Line, "message": err.Error()}, json.Deterministic(true))
-		text = string(quoted)
+		refused := newJSONError(err, text)
+		refused.Line = row.Line
+		quoted, _ := json.Marshal(refused)
+		im.env.printAbove(string(quoted))
+	} else {
+		im.env.printAbove(fmt.Sprintf("line %d: %s", row.Line, text))
 	}
-	im.env.printAbove(text)
 	return nil
 }
 

@@ -59,7 +59,10 @@ func (env environment) run(ctx context.Context, args []string) int {
 		text += "; check --url, and that the service is running"
 	}
 	if cmd.Flags().Lookup("json") != nil && env.wantsJSON(args) {
-		printJSONError(env.stderr, err, text, code)
+		line := newJSONError(err, text)
+		line.Exit = code
+		json.MarshalWrite(env.stderr, line)
+		fmt.Fprintln(env.stderr)
 	} else {
 		fmt.Fprintf(env.stderr, "%s: %s\n", cmd.CommandPath(), text)
 	}
@@ -104,18 +107,21 @@ func exitCode(err error) int {
 	return 1
 }
 
-func printJSONError(w io.Writer, err error, text string, code int) {
-	line := struct {
-		Error   int32  `json:"error,omitzero"`
-		Message string `json:"message"`
-		Exit    int    `json:"exit"`
-	}{Message: text, Exit: code}
-	if e, ok := errors.AsType[*client.Error](err); ok && !errors.Is(err, client.ErrUnknown) {
-		line.Error = e.Number
-		line.Message = strings.TrimPrefix(text, fmt.Sprintf("%d: ", e.Number))
+// jsonError is an error as --json prints it.
+type jsonError struct {
+	Line    int64  `json:"line,omitzero"`  // of a file
+	Error   int32  `json:"error,omitzero"` // the error code of the response
+	Message string `json:"message"`
+	Exit    int    `json:"exit,omitzero"`
+}
+
+// newJSONError returns an error whose text may start with the error code of the response.
+func newJSONError(err error, text string) jsonError {
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok || errors.Is(err, client.ErrUnknown) {
+		return jsonError{Message: text}
 	}
-	json.MarshalWrite(w, line)
-	fmt.Fprintln(w)
+	return jsonError{Error: e.Number, Message: strings.TrimPrefix(text, fmt.Sprintf("%d: ", e.Number))}
 }
 
 // oneLine returns the text of joined errors in one line.

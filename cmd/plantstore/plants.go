@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"plantstore/client"
@@ -235,11 +236,7 @@ func (o *serviceOptions) print(env environment, p client.Stored, err error) erro
 		return err
 	}
 	if o.json {
-		if err := json.MarshalWrite(env.stdout, p); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintln(env.stdout)
-		return err
+		return env.printJSON(p, jsontext.Multiline(false))
 	}
 	header, cells := "ID\tNAME\tTAG", row(p.NewPlant)
 	if p.ETag != "" {
@@ -289,7 +286,7 @@ func printArray(w io.Writer, plants iter.Seq2[client.NewPlant, error]) error {
 		if err != nil {
 			return err
 		}
-		if _, err := out.WriteString(separator + string(text)); err != nil {
+		if _, err := out.WriteString(separator + string(escapeJSON(text))); err != nil {
 			return err
 		}
 		open, separator = "", ",\n"

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -87,6 +88,38 @@ func TestPlants(t *testing.T) {
 		if json.Unmarshal([]byte(got.stdout), &printed, json.MatchCaseInsensitiveNames(true)) == nil && printed.ETag != "" {
 			etag = strings.Trim(printed.ETag, `"`) // a shell removes the quotes
 		}
+	}
+}
+
+// All JSON that a command prints escapes what a terminal would interpret or not display, and has the same value.
+func TestHiddenCharacters(t *testing.T) {
+	url, _, _ := startService(t, filepath.Join(t.TempDir(), "plants.db"))
+	v := variables{"PLANTSTORE_URL": url, "PLANTSTORE_TOKEN": fixedToken}
+	const name = "\x1b[31m\x7f\u0085\u009b\u061c\u200e\u2028\u202e\u2066\u2069\ufeff\U000e0041 é 🌵 \\u009b \"\\"
+	printed := func(args ...string) string {
+		got := plantstore(t, v, append([]string{"plants"}, args...)...)
+		if got.code != 0 || strings.ContainsFunc(got.stdout, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }) {
+			t.Errorf("plants %q: %+v, want no hidden character", args, got)
+		}
+		return got.stdout
+	}
+	one := printed("create", "--id", "1", "--name", name, "--tag", name, "--json")
+	if !strings.Contains(one, `\u009b`) || !strings.Contains(one, `\udb40\udc41 é 🌵 \\u009b \"\\"`) {
+		t.Errorf("printed %s", one)
+	}
+	for _, text := range []string{
+		"[" + one + "]", "[" + printed("get", "1", "--json") + "]", printed("list", "--json"),
+		"[" + printed("export") + "]", printed("export", "--format", "json"),
+	} {
+		var plants []client.NewPlant
+		err := json.Unmarshal([]byte(text), &plants)
+		if err != nil || len(plants) != 1 || plants[0].Name != name || *plants[0].Tag != name {
+			t.Errorf("%s: %+v, %v", text, plants, err)
+		}
+	}
+	printed("list")
+	if got := plantstore(t, v, "plants", "export", "--format", "csv"); !strings.Contains(got.stdout, "\u009b") {
+		t.Errorf("CSV: %+v, want the characters as they are", got)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -128,11 +130,32 @@ func cell(text string) string {
 	return text
 }
 
-// printJSON prints a value over several lines.
-func (env environment) printJSON(v any) error {
-	if err := json.MarshalWrite(env.stdout, v, jsontext.WithIndent("  ")); err != nil {
+// printJSON prints a value over several lines, unless options change that.
+func (env environment) printJSON(v any, options ...json.Options) error {
+	text, err := json.Marshal(v, append([]json.Options{jsontext.WithIndent("  ")}, options...)...)
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(env.stdout)
+	_, err = fmt.Fprintf(env.stdout, "%s\n", escapeJSON(text))
 	return err
+}
+
+// escapeJSON returns JSON with the same value, in which characters that a terminal would interpret or not display, such
+// as U+009B and U+202E, are escaped. JSON has characters above ASCII only in strings.
+func escapeJSON(text []byte) []byte {
+	hidden := func(r rune) bool { return r >= 0x7f && !strconv.IsPrint(r) }
+	if !bytes.ContainsFunc(text, hidden) {
+		return text
+	}
+	var b []byte
+	for _, r := range string(text) {
+		if !hidden(r) {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+	}
+	return b
 }

@@ -144,6 +144,11 @@ func TestImportReports(t *testing.T) {
 			`{"line":5,"message":"the id must be a 64-bit integer, but is \"\""}`+"\n{\"message\":\"plants of ") {
 		t.Errorf("import --json: exit %d, %s%s", code, out, errs)
 	}
+	_, errs, _ = runPlants(t, s, "import", "--json", writeTemp(t, "id,name\n1,x\n"))
+	want := `{"line":2,"error":40009,"message":"id 1 already belongs to a plant with a different name or tag"}` + "\n"
+	if !strings.HasPrefix(errs, want) {
+		t.Errorf("import --json of another plant: %s, want %s", errs, want)
+	}
 	garbage := writeTemp(t, "\x1f\x8b\x08"+strings.Repeat("\xff\x00\n,\"", 10_000))
 	wantRun(t, s, 1, "line 1: this is not a JSON array, NDJSON or CSV in UTF-8: "+
 		"the first line of a CSV file must name the columns id, name and, optionally, tag\n"+
