@@ -35,7 +35,7 @@ func doctor(ctx context.Context, o *doctorOptions, env environment) (err error) 
 	} else {
 		w := env.table(env.stdout)
 		for _, f := range found {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, cell(f.Text))
+			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, cell(oneLine(f.Text)))
 		}
 		err = w.Flush()
 	}

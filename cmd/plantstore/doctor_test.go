@@ -147,6 +147,13 @@ func TestDoctorOfDamage(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, found, want)
 		}
 	}
+	if _, of := examine(t, 1, "--db", at("none")); of("permissions") != "" {
+		t.Errorf("permissions of a file that does not exist: %s", of("permissions"))
+	}
+	if got := plantstore(t, nil, "doctor", "--db", at("damaged"), "--integrity"); strings.Contains(got.stdout, `\n`) ||
+		!strings.Contains(got.stdout, " the database is damaged, restore a backup: ") {
+		t.Errorf("doctor --integrity prints %s", got.stdout)
+	}
 	found, of := examine(t, 1, "--db", folder)
 	if len(found) != 1 || !strings.HasPrefix(of("file"), "problem: "+folder+": it is not a regular file") {
 		t.Errorf("doctor of a folder: %v", found)
@@ -159,7 +166,7 @@ func TestDoctorOfDamage(t *testing.T) {
 		t.Errorf("doctor of an empty file: %v", found)
 	}
 	got := plantstore(t, nil, "doctor", "--db", "mysql://x")
-	if got.code != 1 || !strings.Contains(got.stderr, "scheme") {
+	if got.code != 2 || !strings.Contains(got.stderr, "scheme") {
 		t.Errorf("doctor of another URL: %+v", got)
 	}
 	_, of = examine(t, 1, "--db", "postgres://u:Secret@127.0.0.1:1/x")

@@ -44,7 +44,9 @@ func Diagnose(ctx context.Context, path string, integrity bool) (found store.Fin
 	}
 	diagnoseFiles(&found, target)
 	diagnoseDisk(&found, filepath.Dir(target))
-	found.Passed("permissions", "only the owner can access the files")
+	if err == nil {
+		found.Passed("permissions", "only the owner can access the files")
+	}
 	if now := time.Now(); now.Year() < firstYear {
 		found.Add("clock", "problem", "the clock of this machine shows %s; set it", now.Format(time.DateTime))
 	}
