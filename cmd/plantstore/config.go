@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"plantstore/internal/server"
 	"plantstore/internal/telemetry"
 )
 
@@ -32,10 +31,8 @@ func (o *configOptions) declare(f *flags) {
 // printConfig prints the settings that serve would have with the same flags and variables.
 func printConfig(_ context.Context, o *configOptions, env environment) error {
 	cfg, err := o.config(env)
-	if err == nil {
-		err = o.check(cfg)
-	}
-	if err != nil {
+	_, oidcErr := o.oidc.config()
+	if err = cmp.Or(err, o.tls.check(), oidcErr); err != nil {
 		return err
 	}
 	type setting struct {
@@ -69,30 +66,6 @@ func printConfig(_ context.Context, o *configOptions, env environment) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, cell(s.Value), s.Source)
 	}
 	return w.Flush()
-}
-
-// check makes the checks of serve after those of config that need neither a file nor the network.
-func (o *configOptions) check(cfg server.Config) error {
-	if err := o.tls.check(); err != nil {
-		return err
-	}
-	if _, err := o.oidc.config(); err != nil {
-		return err
-	}
-	if err := checkDatabase(o.db); err != nil {
-		return err
-	}
-	for i, address := range []string{cfg.Listen, cfg.OpsListen} {
-		flag := []string{"--listen", "--ops-listen"}[i]
-		_, port, err := net.SplitHostPort(address)
-		if err == nil {
-			_, err = net.LookupPort("tcp", port)
-		}
-		if err != nil && (flag != "--ops-listen" || address != "off") {
-			return fmt.Errorf("%s %s: %w", flag, address, err)
-		}
-	}
-	return server.CheckBaseURL(cfg.BaseURL)
 }
 
 // source returns where the value of a flag is from.

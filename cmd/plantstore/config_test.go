@@ -58,16 +58,16 @@ func TestConfig(t *testing.T) {
 		"--listen off":                                     "--listen off: ",
 		"--listen :99999":                                  "--listen :99999: ",
 		"--ops-listen nonsense":                            "--ops-listen nonsense: ",
-		"--base-url nonsense":                              "base URL ",
+		"--base-url nonsense":                              "--base-url: base URL ",
 	} {
 		got := plantstore(t, nil, append([]string{"config"}, strings.Fields(args)...)...)
-		if got.code == 0 || !strings.HasPrefix(got.stderr, "plantstore config: "+want) ||
+		if got.code != 2 || !strings.HasPrefix(got.stderr, "plantstore config: "+want) ||
 			strings.Contains(got.stderr, "Secret") {
 			t.Errorf("config %s: %+v, want %q", args, got, want)
 		}
 	}
 	got = plantstore(t, nil, "doctor", "--db", "user=u password=Secret")
-	if got.code != 1 || !strings.Contains(got.stderr, "--db is the address of a server") ||
+	if got.code != 2 || !strings.Contains(got.stderr, "--db is the address of a server") ||
 		strings.Contains(got.stdout+got.stderr, "Secret") {
 		t.Errorf("doctor of an address that is not a URL: %+v", got)
 	}

@@ -39,16 +39,16 @@ var mistypedURL = regexp.MustCompile(`(?i)^postgres(ql)?:|password\s*=`)
 func checkDatabase(db string) error {
 	switch {
 	case db == "":
-		return errors.New("--db is empty: use the path of a file or a postgres:// URL")
+		return usagef("--db is empty: use the path of a file or a postgres:// URL")
 	case postgres.IsURL(db):
 		if err := postgres.CheckURL(db); err != nil {
-			return fmt.Errorf("--db: %w", err)
+			return usagef("--db: %w", err)
 		}
 	case isURL(db):
 		scheme, _, _ := strings.Cut(db, "://")
-		return fmt.Errorf("--db has the scheme %q: use the path of a file or a postgres:// URL", scheme)
+		return usagef("--db has the scheme %q: use the path of a file or a postgres:// URL", scheme)
 	case mistypedURL.MatchString(db):
-		return errors.New("--db is the address of a server: use a URL such as postgres://user:password@host:port/database")
+		return usagef("--db is the address of a server: use a URL such as postgres://user:password@host:port/database")
 	}
 	return nil
 }

@@ -63,8 +63,10 @@ func TestStatusOfFile(t *testing.T) {
 	if r.code != want || !strings.Contains(r.stdout, `"tokens": 1,`) || !strings.Contains(r.stdout, `"engine": "sqlite"`) {
 		t.Errorf("db status --json: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
+	if r := plantstore(t, nil, "db", "status", "--db", "mysql://x"); r.code != 2 || !strings.Contains(r.stderr, "scheme") {
+		t.Errorf("db status of another URL: %+v", r)
+	}
 	for db, text := range map[string]string{
-		"mysql://x":                `--db has the scheme "mysql"`,
 		t.TempDir():                "it is not a regular file",
 		tempFile(t, "not a file"):  "file is not a database",
 		"postgres://127.0.0.1:1/x": "no server listens at its address",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -142,10 +143,16 @@ func (o *serveOptions) config(env environment) (server.Config, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return cfg, usageError{err}
 	}
-	if err := checkLimits(cfg); err != nil {
+	err := cmp.Or(checkLimits(cfg), checkDatabase(o.db), checkAddress("--listen", cfg.Listen))
+	if cfg.OpsListen != "off" {
+		err = cmp.Or(err, checkAddress("--ops-listen", cfg.OpsListen))
+	}
+	if err != nil {
 		return cfg, err
 	}
-	var err error
+	if err := server.CheckBaseURL(cfg.BaseURL); err != nil {
+		return cfg, usagef("--base-url: %w", err)
+	}
 	if cfg.Token, cfg.TokenFrom, err = env.secret(fixedTokenVariable, o.tokenFile); err != nil {
 		return cfg, err
 	}
@@ -170,6 +177,17 @@ func checkLimits(cfg server.Config) error {
 		return usagef("--ops-listen is empty: use an address such as 127.0.0.1:8081, or off")
 	case cfg.Drain < 0:
 		return usagef("--drain is %v: use 0 or more", cfg.Drain)
+	}
+	return nil
+}
+
+func checkAddress(flag, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return usagef("%s %s: %w", flag, address, err)
 	}
 	return nil
 }

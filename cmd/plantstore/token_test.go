@@ -193,7 +193,7 @@ func TestMistypedDatabase(t *testing.T) {
 		"":            "--db is empty: use the path of a file or a postgres:// URL",
 	} {
 		got := plantstore(t, nil, "token", "issue", "--name", "x", "--db", db)
-		got.want(t, "--db "+db, 1, "", "plantstore token issue: "+want+"\n")
+		got.want(t, "--db "+db, 2, "", "plantstore token issue: "+want+"\n")
 	}
 	if err := mustExist("postgres://nowhere/x"); err != nil {
 		t.Errorf("a URL is checked as a path: %v", err)
