@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -167,6 +168,9 @@ func (req request) retryable(err error) bool {
 			return true
 		}
 		return req.idempotent && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return false
 	}
 	return isUnsent(err) || req.idempotent && !errors.Is(err, errTooLarge)
 }

@@ -196,6 +196,9 @@ func TestNoConnection(t *testing.T) {
 	untrusted.StartTLS()
 	defer untrusted.Close()
 	wantNotSent(t, "an untrusted certificate", t.Context(), dial(t, untrusted.URL), "certificate")
+	if err := create(t.Context(), dial(t, untrusted.URL)); strings.Contains(err.Error(), "tried") {
+		t.Errorf("an untrusted certificate is retried: %v", err)
+	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	wantNotSent(t, "a context that has ended", ended, dial(t, untrusted.URL), "canceled")

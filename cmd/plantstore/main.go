@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +56,9 @@ func (env environment) run(ctx context.Context, args []string) int {
 	}
 	code := exitCode(err)
 	text := telemetry.Escape(oneLine(err.Error()))
-	if code == unreachable {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		text += "; to trust another authority, set SSL_CERT_FILE to its certificate"
+	} else if code == unreachable {
 		text += "; check --url, and that the service is running"
 	}
 	if cmd.Flags().Lookup("json") != nil && env.wantsJSON(args) {

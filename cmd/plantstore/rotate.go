@@ -100,7 +100,7 @@ func tokenRotate(ctx context.Context, o *rotateOptions, env environment) error {
 			return nil, usagef("token %q expires at %s UTC, before the overlap ends: use --expires for the lifetime of "+
 				"the new token", t.Name, timestamp(t.Expires))
 		}
-		t.Name = fmt.Sprintf("%.59s.%s", t.Name, t.Tail)
+		t.Name = rotatedName(t.Name, t.Tail)
 		if end := now.Add(overlap); t.Expires.IsZero() || end.Before(t.Expires) {
 			t.Expires = end
 		}
@@ -117,6 +117,9 @@ func tokenRotate(ctx context.Context, o *rotateOptions, env environment) error {
 	fmt.Fprintln(env.stderr, ends)
 	return env.printCredential("rotated", o.name, credential)
 }
+
+// rotatedName returns the name of a token after a new one has got its name.
+func rotatedName(name, tail string) string { return fmt.Sprintf("%.59s.%s", name, tail) }
 
 // printCredential prints a new credential, which is lost if that fails.
 func (env environment) printCredential(done, name, credential string) error {

@@ -124,6 +124,8 @@ func untilExpiry(t token.Token, now time.Time) string {
 		return " (expired)"
 	case !t.ExpiresWithin(token.ExpiresSoon, now):
 		return ""
+	case left < 2*time.Hour:
+		return fmt.Sprintf(" (in %d min)", (left+time.Minute-1)/time.Minute)
 	case left < 48*time.Hour:
 		return fmt.Sprintf(" (in %d h)", left/time.Hour)
 	}
@@ -184,9 +186,21 @@ func tokenRevoke(ctx context.Context, o *revokeOptions, env environment) error {
 	if err := mustExist(o.db); err != nil {
 		return err
 	}
-	err := env.withStore(ctx, o.db, func(st store.Store) error { return st.RevokeToken(ctx, o.name, time.Now()) })
+	var all []token.Token
+	err := env.withStore(ctx, o.db, func(st store.Store) (err error) {
+		if err = st.RevokeToken(ctx, o.name, time.Now()); err == nil {
+			all, err = st.Tokens(ctx)
+		}
+		return err
+	})
 	if errors.Is(err, token.ErrUnknown) {
 		return errUnknownToken(o.name)
+	}
+	for _, t := range all {
+		if t.Name == rotatedName(o.name, t.Tail) && t.Revoked.IsZero() && t.Expires.After(time.Now()) {
+			fmt.Fprintf(env.stderr, "%s, which token rotate has replaced, is still valid until %s UTC.\n", t.Name,
+				timestamp(t.Expires))
+		}
 	}
 	return err
 }

@@ -170,6 +170,14 @@ func TestTokenRevoke(t *testing.T) {
 	if all := tokensOf(t, db); all[0].Revoked.Before(start) || all[0].Revoked.After(time.Now()) {
 		t.Errorf("revoked at %v, want now", all[0].Revoked)
 	}
+	old := issue(t, db, "--name", "rotated")
+	plantstore(t, nil, "token", "rotate", "--db", db, "rotated")
+	got := plantstore(t, nil, "token", "revoke", "--db", db, "rotated")
+	want := "rotated." + old[len(old)-4:] + ", which token rotate has replaced, is still valid until 2"
+	if got.code != 0 || !strings.HasPrefix(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("revoke a token that was rotated: %+v, want %q", got, want)
+	}
+	plantstore(t, nil, "token", "revoke", "--db", db, "rotated."+old[len(old)-4:]).want(t, "revoke the old one", 0, "", "")
 	plantstore(t, nil, "token", "revoke", "--db", db, "cd").want(t, "revoke an unknown token", 3, "",
 		"plantstore token revoke: "+token.ErrUnknown.Error()+": \"cd\"; see plantstore token list\n")
 	plantstore(t, nil, "token", "revoke", "--db", db).want(t, "revoke nothing", 2, "",
