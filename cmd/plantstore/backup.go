@@ -19,6 +19,7 @@ type backupOptions struct {
 
 func (o *backupOptions) declare(f *flags) {
 	f.database(&o.db)
+	f.Lookup("db").Usage = "`path` of the database, a file"
 	f.StringVar(&o.to, "to", "", "`path` of the backup, a new file")
 	f.StringVar(&o.verify, "verify", "", "`path` of a backup to verify, instead of writing one")
 	f.BoolVar(&o.json, "json", false, "print a JSON object, and errors as JSON")
@@ -69,6 +70,7 @@ type restoreOptions struct {
 
 func (o *restoreOptions) declare(f *flags) {
 	f.database(&o.db)
+	f.Lookup("db").Usage = "`path` of the database, a new file"
 	f.takes("FILE", func(file string) error { o.file = file; return nil })
 	f.BoolVar(&o.json, "json", false, "print a JSON object, and errors as JSON")
 }

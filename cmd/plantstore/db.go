@@ -18,6 +18,7 @@ type distributeOptions struct {
 
 func (o *distributeOptions) declare(f *flags) {
 	f.database(&o.db)
+	f.Lookup("db").Usage, f.Lookup("db").DefValue = "`URL` of the coordinator: postgres://…", ""
 	f.StringVar(&o.By, "by", "", "`column` that determines the shard of a plant: id for a few\nlarge stores, store for "+
 		"many\n(default: unchanged, or id if plants is not distributed)")
 	f.values("by", "id", "store")
@@ -129,8 +130,8 @@ func printSQLite(w io.Writer, s *sqlite.Status) {
 	}
 	printTables(w, s.Schema, plants, s.Tokens)
 	fmt.Fprintf(w, "journal mode\t%s\nsynchronous\t%s\n", s.JournalMode, s.Synchronous)
-	fmt.Fprintf(w, "file\t%s: %d pages of %d bytes, %d of them free\n", size(s.Bytes), s.Pages, s.PageSize, s.FreePages)
-	fmt.Fprintf(w, "write-ahead log\t%s\n", size(s.WALBytes))
+	fmt.Fprintf(w, "file\t%s\nwrite-ahead log\t%s\n", size(s.Bytes), size(s.WALBytes))
+	fmt.Fprintf(w, "pages in both\t%d of %d bytes, %d of them free\n", s.Pages, s.PageSize, s.FreePages)
 }
 
 func printTables(w io.Writer, schema int, plants string, tokens int64) {

@@ -37,8 +37,9 @@ plants           0
 tokens           1
 journal mode     wal
 synchronous      FULL
-file             \d+\.\d KiB: \d+ pages of \d+ bytes, 0 of them free
+file             \d+\.\d KiB
 write-ahead log  0 B
+pages in both    \d+ of \d+ bytes, 0 of them free
 `
 
 func TestStatusOfFile(t *testing.T) {
