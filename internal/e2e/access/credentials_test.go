@@ -177,7 +177,7 @@ func TestTokenCommands(t *testing.T) {
 				want string
 			}{
 				{[]string{"issue", "--name", "ci"}, 4, "exists"},
-				{[]string{"issue"}, 2, "1 to 64"},
+				{[]string{"issue"}, 2, "--name is required"},
 				{[]string{"issue", "--name", "a b"}, 2, `' '`},
 				{[]string{"issue", "--name", "x", "--scopes", "all"}, 2, "plants:create"},
 				{[]string{"issue", "--name", "x", "--expires", "soon"}, 2, "90d"},
