@@ -169,10 +169,8 @@ func (req request) retryable(err error) bool {
 		}
 		return req.idempotent && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
 	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return false
-	}
-	return isUnsent(err) || req.idempotent && !errors.Is(err, errTooLarge)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return !untrusted && (isUnsent(err) || req.idempotent && !errors.Is(err, errTooLarge))
 }
 
 // pause waits before the next attempt. It returns an error if the context ends first, and does so

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -126,27 +125,17 @@ var otherVariables = regexp.MustCompile(`^PLANTSTORE_(TEST_.*|NOT_TESTED=.*|` +
 // checkVariables reports an unknown variable, probably a mistyped one: as an error to serve, which would not have the
 // settings that the operator wanted, and as a warning to other commands.
 func (env environment) checkVariables(cmd *cobra.Command) error {
-	known := map[string]bool{tokenVariable: true, fixedTokenVariable: true}
-	var add func(*cobra.Command)
-	add = func(cmd *cobra.Command) {
-		cmd.Flags().VisitAll(func(fl *pflag.Flag) {
-			for _, name := range fl.Annotations[variableKey] {
-				known[name] = true
-			}
-		})
-		for _, child := range cmd.Commands() {
-			add(child)
-		}
-	}
-	add(cmd.Root())
+	known := []string{fixedTokenVariable, tokenVariable, tokenVariable + "_FILE", "PLANTSTORE_URL", "PLANTSTORE_JSON"}
+	serve, _, _ := cmd.Root().Find([]string{"serve"})
+	serve.Flags().VisitAll(func(fl *pflag.Flag) { known = append(known, fl.Annotations[variableKey]...) })
 	for _, variable := range env.environ {
 		name, value, _ := strings.Cut(variable, "=")
-		isKnown := known[name] || otherVariables.MatchString(variable)
+		isKnown := slices.Contains(known, name) || otherVariables.MatchString(variable)
 		if !strings.HasPrefix(name, "PLANTSTORE_") || value == "" || isKnown {
 			continue
 		}
 		err := usagef("unknown environment variable %s", name)
-		if similar := nearest(name, slices.Sorted(maps.Keys(known))); similar != "" {
+		if similar := nearest(name, new(cobra.Command), known...); similar != "" {
 			err = usagef("%w; did you mean %s?", err, similar)
 		}
 		if cmd.Name() == "serve" || cmd.Name() == "config" {
@@ -157,10 +146,9 @@ func (env environment) checkVariables(cmd *cobra.Command) error {
 	return nil
 }
 
-// nearest returns the first of the names that are the most similar to name, or "" if none is similar. The names are
-// those of commands only to use the distance of cobra.
-func nearest(name string, names []string) string {
-	var parent cobra.Command
+// nearest returns the command of parent that is the most similar to a name, or "" if none is. Names of other things are
+// added to it as commands, to use the distance of cobra.
+func nearest(name string, parent *cobra.Command, names ...string) string {
 	for _, n := range names {
 		parent.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
 	}

@@ -54,11 +54,11 @@ func TestConfig(t *testing.T) {
 		"--db mysql://a/b":                                 "--db has the scheme ",
 		"--db postgres://u:Secret@Secret@h/d":              "--db: the URL is invalid",
 		"--db postgres:u:Secret@h/d":                       "--db is the address of a server",
-		"--listen nonsense":                                "--listen nonsense: ",
-		"--listen off":                                     "--listen off: ",
-		"--listen :99999":                                  "--listen :99999: ",
-		"--ops-listen nonsense":                            "--ops-listen nonsense: ",
-		"--base-url nonsense":                              "--base-url: base URL ",
+		"--listen nonsense":                                `--listen is "nonsense": use an address `,
+		"--listen off":                                     "--listen is ",
+		"--listen :99999":                                  "--listen is ",
+		"--ops-listen nonsense":                            "--ops-listen is ",
+		"--base-url nonsense":                              "base URL ",
 	} {
 		got := plantstore(t, nil, append([]string{"config"}, strings.Fields(args)...)...)
 		if got.code != 2 || !strings.HasPrefix(got.stderr, "plantstore config: "+want) ||

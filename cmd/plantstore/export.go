@@ -50,10 +50,6 @@ func plantsExport(ctx context.Context, c *client.Client, o *exportOptions, env e
 
 // export writes all plants. It requests the next page while it writes one.
 func (o *exportOptions) export(ctx context.Context, c *client.Client, f transfer.Format, w io.Writer) (err error) {
-	escape := escapeJSON
-	if f.Name == "csv" { // it has no escapes
-		escape = func(text []byte) []byte { return text }
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	pages := make(chan []byte, 1)
 	go func() {
@@ -67,14 +63,17 @@ func (o *exportOptions) export(ctx context.Context, c *client.Client, f transfer
 			page = f.Append(append(page, separator...), plant.New{ID: p.ID, Plant: plant.Plant(p.Plant)})
 			separator, end = f.Between, f.After
 			if o.written.Add(1)%listPage == 0 {
-				pages <- escape(page)
+				pages <- page
 				page = nil
 			}
 		}
-		pages <- escape(append(page, end...))
+		pages <- append(page, end...)
 	}()
 	var writeErr error
 	for page := range pages {
+		if f.Name != "csv" { // which has no escapes
+			page = escapeJSON(page)
+		}
 		if writeErr == nil {
 			if _, writeErr = w.Write(page); writeErr != nil {
 				cancel()

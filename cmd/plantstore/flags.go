@@ -141,7 +141,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		var names []string
 		cmd.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
-		if similar := nearest(e.GetSpecifiedName(), names); similar != "" {
+		if similar := nearest(e.GetSpecifiedName(), new(cobra.Command), names...); similar != "" {
 			return usagef("%w; did you mean --%s?", err, similar)
 		}
 	}
@@ -157,11 +157,7 @@ func invalidValue(name, value string, fl *pflag.Flag, err error) error {
 }
 
 func unknownCommand(parent *cobra.Command, name string) error {
-	var names []string
-	for _, cmd := range parent.Commands() {
-		names = append(names, cmd.Name())
-	}
-	if similar := nearest(name, names); similar != "" {
+	if similar := nearest(name, parent); similar != "" {
 		return usagef("unknown command %q; did you mean %q?", name, similar)
 	}
 	return usagef("unknown command %q; see %s --help", name, parent.CommandPath())

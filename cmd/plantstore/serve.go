@@ -135,11 +135,12 @@ func (o *serveOptions) declare(f *flags) {
 // config returns what the options configure.
 func (o *serveOptions) config(env environment) (server.Config, error) {
 	cfg := o.Config
-	var errs [4]error
+	var errs [5]error
 	cfg.AccessLog, errs[0] = httpapi.ParseAccessLog(o.access)
 	cfg.Origins, errs[1] = httpapi.ParseOrigins(o.cors)
 	cfg.Proxies, errs[2] = httpapi.ParseProxies(o.proxies)
 	cfg.Rate, errs[3] = rate.Parse(o.defaultRate.limit, o.defaultRate.burst)
+	errs[4] = server.CheckBaseURL(cfg.BaseURL)
 	if err := errors.Join(errs[:]...); err != nil {
 		return cfg, usageError{err}
 	}
@@ -149,9 +150,6 @@ func (o *serveOptions) config(env environment) (server.Config, error) {
 	}
 	if err != nil {
 		return cfg, err
-	}
-	if err := server.CheckBaseURL(cfg.BaseURL); err != nil {
-		return cfg, usagef("--base-url: %w", err)
 	}
 	if cfg.Token, cfg.TokenFrom, err = env.secret(fixedTokenVariable, o.tokenFile); err != nil {
 		return cfg, err
@@ -171,10 +169,6 @@ func checkLimits(cfg server.Config) error {
 		return usagef("--max-conns is %d: use 0 to %d", cfg.MaxConns, maxConns)
 	case cfg.PerAddr < 0 || cfg.PerAddr > maxConns || cfg.MaxConns > 0 && cfg.PerAddr > cfg.MaxConns:
 		return usagef("--conns-per-address is %d: use 0 to %d", cfg.PerAddr, cmp.Or(cfg.MaxConns, maxConns))
-	case cfg.Listen == "":
-		return usagef("--listen is empty: use an address such as 127.0.0.1:8080")
-	case cfg.OpsListen == "":
-		return usagef("--ops-listen is empty: use an address such as 127.0.0.1:8081, or off")
 	case cfg.Drain < 0:
 		return usagef("--drain is %v: use 0 or more", cfg.Drain)
 	}
@@ -187,7 +181,7 @@ func checkAddress(flag, address string) error {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return usagef("%s %s: %w", flag, address, err)
+		return usagef("%s is %q: use an address such as 127.0.0.1:8080", flag, address)
 	}
 	return nil
 }
