@@ -237,11 +237,19 @@ func TestBackupIsInterrupted(t *testing.T) {
 	}
 }
 
-// A verification and a restore end at a signal while they read a file that would take hours.
+// A verification and a restore refuse a FIFO at once, and end at a signal while they read a file that would take hours.
 func TestVerifyIsInterrupted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "backup")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 8<<40)); err != nil {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 8<<40), syscall.Mkfifo(fifo, 0o600))
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"backup", "--verify", fifo}, {"restore", fifo, "--db", fifo + ".db"}} {
+		run := testkit.Launch(t, exec.Command(testkit.Binary, args...))
+		if code := run.WaitExit(); code != 1 || !strings.HasSuffix(run.Stderr.String(), fifo+" is not a regular file\n") {
+			t.Errorf("%q: exit %d, %s", args, code, run.Stderr)
+		}
 	}
 	for signal, args := range map[syscall.Signal][]string{
 		syscall.SIGINT:  {"backup", "--verify", file},
