@@ -92,7 +92,7 @@ func (l *Listener) evictFirst(candidates []candidate, a arrival, mark, force boo
 			continue
 		}
 		l.counters.evicted[c.rank].Add(1)
-		if freed++; c.rank == overShare {
+		if freed++; c.rank <= anonymous && c.peers > 1 && c.address.IsValid() {
 			l.report.evicted++
 			l.report.from = c.address
 		}
