@@ -63,7 +63,7 @@ func serve(ctx context.Context, o *serveOptions, env environment) error {
 	}
 	cfg.BaseURL = cmp.Or(cfg.BaseURL, o.tls.baseURL(cfg.Listen))
 	warnAboutToken(env.getenv, cfg)
-	if cfg.Tracer, err = telemetry.NewTracer(ctx, env.getenv, cfg.Version, cfg.Log); err != nil {
+	if cfg.Tracer, err = telemetry.NewTracer(ctx, cfg.Version, cfg.Log); err != nil {
 		return usageError{err}
 	}
 	return endHungStart(ctx, started, func() error { return openAndServe(ctx, env, cfg, o.db, o.unsafe) })

@@ -33,15 +33,22 @@ func BenchmarkCreate(b *testing.B) {
 	b.Run("metrics=off", func(b *testing.B) { benchmarkCreate(b, nil, nil, nil) })
 	b.Run("metrics=on", func(b *testing.B) { benchmarkCreate(b, metrics(), nil, nil) })
 	b.Run("traces=on", func(b *testing.B) {
-		collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		var received atomic.Int64
+		collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			n, _ := io.Copy(io.Discard, r.Body)
+			received.Add(n)
+		}))
 		defer collector.Close()
-		tracer, err := telemetry.NewTracer(b.Context(), func(name string) string {
-			return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL}[name]
-		}, "", slog.New(slog.DiscardHandler))
+		b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+		tracer, err := telemetry.NewTracer(b.Context(), "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer tracer.Close(context.Background())
+		defer func() {
+			if err := tracer.Close(); err != nil || received.Load() == 0 {
+				b.Errorf("the collector received %d bytes of spans: %v", received.Load(), err)
+			}
+		}()
 		benchmarkCreate(b, metrics(), tracer, nil)
 	})
 	b.Run("token=jwt", func(b *testing.B) { benchmarkCreate(b, nil, nil, issuer.Start(b)) })

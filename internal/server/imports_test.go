@@ -78,7 +78,6 @@ var libraries = map[string]string{
 	"github.com/go-jose/go-jose/v4":       "internal/token/oidc",
 	"github.com/prometheus/client_golang": "internal/telemetry",
 	"go.opentelemetry.io":                 "internal/telemetry",
-	"google.golang.org/protobuf":          "internal/telemetry",
 }
 
 func TestImports(t *testing.T) {

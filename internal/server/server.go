@@ -101,7 +101,9 @@ type service struct {
 }
 
 func (s *service) start(ctx context.Context) error {
-	s.startTracer(ctx)
+	if s.cfg.Tracer != nil {
+		s.cfg.Log = s.cfg.Tracer.Logger(s.cfg.Log)
+	}
 	public, err := listen(s.cfg.Public, "--listen", s.cfg.Listen)
 	if err != nil {
 		return err
@@ -258,6 +260,7 @@ func (s *service) close() {
 		s.cleanup[len(s.cleanup)-1-i]()
 	}
 	s.background.Wait()
+	s.closeTracer()
 }
 
 // listen opens the address of a flag unless a listener was inherited.

@@ -3,27 +3,19 @@ package server
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"plantstore/internal/commit"
 	"plantstore/internal/telemetry"
 )
 
-// closeTracer is how long a stop waits at most for a collector that does not respond.
-const closeTracer = 2 * time.Second
-
-// startTracer adds the ids of traces to the log. The last spans are sent after everything else has ended.
-func (s *service) startTracer(ctx context.Context) {
-	tracer := s.cfg.Tracer
-	if tracer == nil {
+// closeTracer sends the last spans, also those of writes that the drain has cut off: their commits have ended.
+func (s *service) closeTracer() {
+	if s.cfg.Tracer == nil {
 		return
 	}
-	s.cfg.Log = tracer.Logger(s.cfg.Log)
-	s.cleanup = append(s.cleanup, func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTracer)
-		defer cancel()
-		tracer.Close(ctx) // the error was logged
-	})
+	if err := s.cfg.Tracer.Close(); err != nil {
+		s.cfg.Log.Warn("the last spans were not sent: the collector did not accept them in time", "reason", err.Error())
+	}
 }
 
 // traced returns h with a span for each request, or h if there are no traces.

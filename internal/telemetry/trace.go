@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -29,45 +31,89 @@ import (
 type Tracer struct {
 	tracer   trace.Tracer
 	provider *sdktrace.TracerProvider
+	requests atomic.Int64 // whose spans have not ended
 }
 
-// NewTracer returns a Tracer as the environment variables of OpenTelemetry configure it. It returns nil if they name
-// no collector, or disable traces.
-func NewTracer(ctx context.Context, getenv func(string) string, version string, log *slog.Logger) (*Tracer, error) {
-	client, err := newCollector(getenv)
-	if client == nil || err != nil {
+// NewTracer returns a Tracer as the environment variables of OpenTelemetry configure it. Its libraries read them from
+// the environment of the process. NewTracer returns nil if they name no collector, or disable traces.
+func NewTracer(ctx context.Context, version string, log *slog.Logger) (*Tracer, error) {
+	disabled := strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none"
+	if disabled || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")+os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+		return nil, nil
+	}
+	if err := checkVariables(); err != nil {
 		return nil, err
 	}
-	exporter, err := otlptrace.New(ctx, client)
+	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP: %w", err)
 	}
-	service := resource.NewSchemaless(attribute.String("service.name", "plantstore"),
-		attribute.String("service.version", version))
-	res, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
-	if err == nil {
-		res, err = resource.Merge(service, res)
-	}
+	res, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "plantstore"),
+		attribute.String("service.version", version)), resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	var last atomic.Int64
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		now := time.Now().Unix()
-		if then := last.Load(); now-then >= 60 && last.CompareAndSwap(then, now) {
-			log.Warn("a problem with traces; further ones are logged once a minute", "reason", err.Error())
-		}
-	}))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
-	return &Tracer{provider.Tracer("plantstore"), provider}, nil
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&loggedExporter{SpanExporter: exporter, log: log}),
+		sdktrace.WithResource(res))
+	return &Tracer{tracer: provider.Tracer("plantstore"), provider: provider}, nil
 }
 
-// Close sends the last spans.
-func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+// checkVariables returns an error for values that the libraries would ignore, most of them silently, or panic on.
+func checkVariables() error {
+	const number, header = `[1-9]\d{0,6}`, `[^=,]+=[^,]*`
+	patterns := map[string]string{
+		"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_MAX_QUEUE_SIZE": number, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": number,
+		"OTEL_BSP_SCHEDULE_DELAY": number, "OTEL_BSP_EXPORT_TIMEOUT": number,
+		"OTEL_TRACES_SAMPLER":     `(parentbased_)?(always_on|always_off|traceidratio)`,
+		"OTEL_TRACES_SAMPLER_ARG": `0|0?\.\d+|1(\.0*)?`,
+	}
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"} {
+		patterns[prefix+"ENDPOINT"], patterns[prefix+"HEADERS"] = `https?://[^/]+(/.*)?`, header+"(,"+header+")*"
+		patterns[prefix+"PROTOCOL"], patterns[prefix+"COMPRESSION"] = "http/(protobuf|json)", "gzip|none"
+		patterns[prefix+"TIMEOUT"] = number
+	}
+	for variable, pattern := range patterns {
+		value := os.Getenv(variable) // not in the message, because it may be a secret
+		if ok, _ := regexp.MatchString("^("+pattern+")$", value); value != "" && !ok {
+			return fmt.Errorf("%s must match %s", variable, pattern)
+		}
+	}
+	return nil
+}
+
+// loggedExporter logs exports that fail, at most one a minute.
+type loggedExporter struct {
+	sdktrace.SpanExporter
+	log  *slog.Logger
+	last time.Time
+}
+
+// ExportSpans returns no error, which the library would print to standard error.
+func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	if err != nil && time.Since(e.last) >= time.Minute {
+		e.last = time.Now()
+		e.log.Warn("spans were not sent; further failures are logged once a minute", "reason", err.Error())
+	}
+	return nil
+}
+
+// Close waits up to a second for requests that have not ended, and up to two for a collector that does not respond.
+func (t *Tracer) Close() error {
+	for start := time.Now(); t.requests.Load() > 0 && time.Since(start) < time.Second; {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return t.provider.Shutdown(ctx)
+}
 
 // Handler makes a span for each request, which continues the trace of the header traceparent.
 func (t *Tracer) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.requests.Add(1)
+		defer t.requests.Add(-1)
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := t.tracer.Start(ctx, "HTTP", trace.WithSpanKind(trace.SpanKindServer))
 		defer span.End()

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -25,13 +26,14 @@ func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 // collector receives spans by OTLP over HTTP.
 type collector struct {
 	*httptest.Server
-	t        *testing.T
-	mu       sync.Mutex
-	received []*tracepb.ResourceSpans
+	t         *testing.T
+	path, key string // that it expects
+	mu        sync.Mutex
+	received  []*tracepb.ResourceSpans
 }
 
-func newCollector(t *testing.T) *collector {
-	c := &collector{t: t}
+func newCollector(t *testing.T, path, key string) *collector {
+	c := &collector{t: t, path: path, key: key}
 	c.Server = httptest.NewServer(c)
 	t.Cleanup(c.Close)
 	return c
@@ -43,7 +45,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = proto.Unmarshal(body, &data)
 	}
-	if err != nil || r.Method != "POST" || r.URL.Path != "/prefix/v1/traces" || r.Header.Get("X-Key") != "a b" ||
+	if err != nil || r.Method != "POST" || r.URL.Path != c.path || r.Header.Get("X-Key") != c.key ||
 		r.Header.Get("Content-Type") != "application/x-protobuf" {
 		c.t.Errorf("%s %s with %v: %v", r.Method, r.URL, r.Header, err)
 	}
@@ -102,7 +104,7 @@ func TestSpans(t *testing.T) {
 }
 
 func testSpans(t *testing.T, db string) {
-	c := newCollector(t)
+	c := newCollector(t, "/prefix/v1/traces", "a b")
 	s := start(t, db, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL+"/prefix/", "OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b",
 		"OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")
 	s.Do(t, "POST", "/plants", `{"id":71345,"name":"secret name","tag":"secret tag"}`, testkit.ContentJSON,
@@ -194,27 +196,68 @@ func want(t *testing.T, span *tracepb.Span, wanted map[string]string) {
 	}
 }
 
-// A collector that hangs, fails or does not exist delays neither a request nor, by more than seconds, a stop.
+// The documented command sends the spans of a create, with no other variable of OpenTelemetry.
+func TestDocumentedCommand(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^\$ (OTEL_\S+) plantstore serve$`).FindStringSubmatch(string(page))
+	if command == nil {
+		t.Fatal("docs/operations.md has no command that sends traces")
+	}
+	c := newCollector(t, "/v1/traces", "")
+	cmd := testkit.Serve(filepath.Join(t.TempDir(), "plants.db"))
+	cmd.Env = []string{testkit.ReplaceOnce(t, command[1], "http://127.0.0.1:4318", c.URL)}
+	s := testkit.Launch(t, cmd)
+	s.WaitServing()
+	s.Create(t, `{"id":1,"name":"Fern"}`)
+	if code := s.Stop(); code != 0 || strings.Contains(s.Stderr.String(), "spans") {
+		t.Errorf("exit code %d", code)
+	}
+	spans := c.spans()
+	if len(spans["POST /plants"]) != 1 || len(spans["queue"]) != 1 || len(spans["commit"]) != 1 {
+		t.Fatalf("spans: %v", spans)
+	}
+	want(t, spans["POST /plants"][0], map[string]string{
+		"http.request.method": "POST", "http.route": "/plants", "http.response.status_code": "200",
+	})
+}
+
+// A collector that hangs, fails or does not exist delays neither a request nor, by more than seconds, a stop. The log
+// has the reason once.
 func TestCollectorFails(t *testing.T) {
 	end := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	defer hanging.Close()
 	defer close(end)
-	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "out of memory", http.StatusInternalServerError)
+	}))
 	defer failing.Close()
-	for name, url := range map[string]string{"hangs": hanging.URL, "fails": failing.URL, "absent": "http://127.0.0.1:1"} {
+	for name, test := range map[string]struct{ url, reason string }{
+		"hangs":  {hanging.URL, "Client.Timeout exceeded while awaiting headers"},
+		"fails":  {failing.URL, "500 Internal Server Error (body: out of memory)"},
+		"absent": {"http://127.0.0.1:1", "connection refused"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, filepath.Join(t.TempDir(), "plants.db"), "OTEL_EXPORTER_OTLP_ENDPOINT="+url,
-				"OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
-			for range 100 {
+			s := start(t, filepath.Join(t.TempDir(), "plants.db"), "OTEL_EXPORTER_OTLP_ENDPOINT="+test.url,
+				"OTEL_EXPORTER_OTLP_TIMEOUT=100", "OTEL_BSP_EXPORT_TIMEOUT=1000", "OTEL_BSP_MAX_QUEUE_SIZE=16",
+				"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
+			create := func() {
 				if a := s.Create(t, `{"id":1,"name":"Fern"}`); a.Status != 200 {
 					t.Fatalf("%d %s", a.Status, a.Body)
 				}
 			}
+			for range 100 {
+				create()
+			}
+			s.WaitLogged(t, test.reason)
+			create()
 			if code := s.Stop(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			if log := s.Stderr.String(); strings.Count(log, "a problem with traces") != 1 {
+			if log := s.Stderr.String(); strings.Count(log, `"spans were not sent`) != 1 {
 				t.Errorf("the failure must be logged once:\n%.3000s", log)
 			}
 		})
@@ -224,16 +267,17 @@ func TestCollectorFails(t *testing.T) {
 // A wrong variable is an error that names it, and without an address there are no traces.
 func TestVariables(t *testing.T) {
 	for variable, message := range map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318": "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL",
-		"OTEL_EXPORTER_OTLP_PROTOCOL=grpc":           `OTEL_EXPORTER_OTLP_PROTOCOL is \"grpc\": only http/protobuf`,
-		"OTEL_EXPORTER_OTLP_HEADERS=key":             "OTEL_EXPORTER_OTLP_HEADERS must have the form",
-		"OTEL_BSP_MAX_QUEUE_SIZE=-5":                 `OTEL_BSP_MAX_QUEUE_SIZE is \"-5\"`,
-		"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT=10s":      `OTEL_EXPORTER_OTLP_TRACES_TIMEOUT is \"10s\"`,
+		"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318": "OTEL_EXPORTER_OTLP_ENDPOINT must match https?://",
+		"OTEL_EXPORTER_OTLP_PROTOCOL=grpc":           "OTEL_EXPORTER_OTLP_PROTOCOL must match http/",
+		"OTEL_EXPORTER_OTLP_HEADERS=key":             "OTEL_EXPORTER_OTLP_HEADERS must match [^=,]+=",
+		"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT=10s":      "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT must match [1-9]",
+		"OTEL_BSP_MAX_QUEUE_SIZE=-5":                 "OTEL_BSP_MAX_QUEUE_SIZE must match [1-9]",
+		"OTEL_TRACES_SAMPLER=half":                   "OTEL_TRACES_SAMPLER must match (parentbased_)?(always_on|",
+		"OTEL_TRACES_SAMPLER_ARG=2":                  "OTEL_TRACES_SAMPLER_ARG must match 0|",
 	} {
 		cmd := testkit.Serve(filepath.Join(t.TempDir(), "plants.db"))
 		cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", variable)
 		s := testkit.Launch(t, cmd)
-		message = strings.ReplaceAll(message, `\"`, `"`)
 		if code := s.WaitExit(); code != 2 || !strings.Contains(s.Stderr.String(), message) {
 			t.Errorf("with %s: exit code %d, %s", variable, code, s.Stderr)
 		}
@@ -242,7 +286,7 @@ func TestVariables(t *testing.T) {
 		s := start(t, filepath.Join(t.TempDir(), "plants.db"), "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", off)
 		s.Create(t, `{"id":1,"name":"Fern"}`)
 		s.Stop()
-		if log := s.Stderr.String(); strings.Contains(log, "trace_id") || strings.Contains(log, "traces") {
+		if log := s.Stderr.String(); strings.Contains(log, "trace_id") || strings.Contains(log, "spans") {
 			t.Errorf("with %s:\n%s", off, log)
 		}
 	}
