@@ -9,7 +9,7 @@ import (
 )
 
 // Programs, settings and files of the system that the runbook names.
-var system = strings.Fields("curl df dmesg docker fuser go iostat journalctl kill max_connections on pg_hba.conf " +
+var system = strings.Fields("curl df dmesg docker du fuser go iostat journalctl kill max_connections on pg_hba.conf " +
 	"pg_isready psql SELECT ss")
 
 // program is what the runbook may name.
@@ -26,7 +26,7 @@ func newProgram(t *testing.T) *program {
 	p := &program{flags: map[string]map[string]bool{"": {}}}
 	p.source = regexp.MustCompile(`" ?\+\s*"`).ReplaceAllString(sourceFiles(t, false), "")
 	p.rules = read(t, "../deploy/prometheus/plantstore.rules.yml")
-	heading := regexp.MustCompile(`(?m)^## plantstore ([a-z-]+(?: [a-z-]+)?)`)
+	heading := regexp.MustCompile(`(?m)^## plantstore ([a-z][a-z-]*(?: [a-z]+)?)`)
 	for _, m := range heading.FindAllStringSubmatch(read(t, "../cmd/plantstore/commands.md"), -1) {
 		p.commands = append(p.commands, m[1])
 		p.flags[m[1]] = map[string]bool{}
@@ -83,7 +83,7 @@ func (p *program) problem(text string) string {
 	return ""
 }
 
-// Everything that the runbook quotes is one of the program, or of the system, and it has an anchor for every alert.
+// Everything that the runbook quotes is one of the program, or of the system, and it has every alert.
 func TestRunbook(t *testing.T) {
 	page, p := read(t, "runbook.md"), newProgram(t)
 	var texts []string
@@ -98,9 +98,11 @@ func TestRunbook(t *testing.T) {
 			t.Errorf("runbook.md quotes %q: %s", text, problem)
 		}
 	}
-	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(p.rules, -1) {
-		if !slices.Contains(anchors(page), "#"+strings.ToLower(m[1])) {
-			t.Errorf("runbook.md has no anchor for the alert %s", m[1])
+	alert := regexp.MustCompile(`(?s)- alert: (\w+)\n.*?runbook_url: docs/runbook\.md(#\S+)\n`)
+	for _, m := range alert.FindAllStringSubmatch(p.rules, -1) {
+		row := regexp.MustCompile("(?m)^\\|.*`" + m[1] + "`.*\\(" + m[2] + "\\) \\|$")
+		if !row.MatchString(page) || !slices.Contains(anchors(page), m[2]) {
+			t.Errorf("runbook.md does not have the alert %s with its section %s", m[1], m[2])
 		}
 	}
 }

@@ -58,6 +58,9 @@ func backup(ctx context.Context, o *backupOptions, env environment) (err error) 
 		if err != nil {
 			return err
 		}
+		if err := sqlite.RecordBackup(o.db, o.to, start); err != nil {
+			fmt.Fprintf(env.stderr, "The metric of the last backup is not updated: %v.\n", err)
+		}
 	}
 	return printReport(env, report, nil, time.Since(start), o.json,
 		fmt.Sprintf("The backup was verified (plants: %d, tokens: %d)", report.Plants(), report.Tokens))

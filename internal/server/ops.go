@@ -107,6 +107,12 @@ func (s *service) sample(set telemetry.Set) {
 	if database.WALBytes >= 0 {
 		set("plantstore_wal_bytes", float64(database.WALBytes))
 	}
+	if database.Free >= 0 {
+		set("plantstore_database_disk_free_bytes", float64(database.Free))
+	}
+	if database.Backup > 0 {
+		set("plantstore_last_backup_timestamp_seconds", float64(database.Backup))
+	}
 	set("plantstore_writes_stopped", number(database.Stopped))
 	set("db_client_connection_count", float64(database.UsedConns), database.Engine, "used")
 	set("db_client_connection_count", float64(database.IdleConns), database.Engine, "idle")

@@ -36,6 +36,8 @@ type Stats struct {
 	Engine   string // sqlite or postgresql
 	Bytes    int64  // size of the database; 0 if it is unknown
 	WALBytes int64  // size of the WAL; -1 if it is unknown
+	Free     int64  // bytes on the disk of the database; -1 if they are unknown
+	Backup   int64  // Unix time of the last backup; 0 if none is known
 	Stopped  bool   // nothing is written until the service is started again
 
 	UsedConns, IdleConns, MaxConns int // connections to the database; SQLite: those that read

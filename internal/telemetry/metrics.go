@@ -70,6 +70,8 @@ var sampled = []struct {
 	{"plantstore_accept_errors_total", "Connections that could not be accepted.", prometheus.CounterValue, nil},
 	{"plantstore_database_bytes", "Size of the database.", prometheus.GaugeValue, nil},
 	{"plantstore_wal_bytes", "Size of the write-ahead log of SQLite.", prometheus.GaugeValue, nil},
+	{"plantstore_database_disk_free_bytes", "Free bytes on the disk of the SQLite file.", prometheus.GaugeValue, nil},
+	{"plantstore_last_backup_timestamp_seconds", "When the last plantstore backup started.", prometheus.GaugeValue, nil},
 	{"plantstore_writes_stopped", "1 if nothing is written until a restart, such as after a failed sync.",
 		prometheus.GaugeValue, nil},
 	{"plantstore_nodes", "Nodes of the Citus cluster.", prometheus.GaugeValue, []string{"state"}},

@@ -29,7 +29,7 @@ func (s *Store) Stats() store.Stats {
 	}
 	pool := s.pool.Stat()
 	return store.Stats{
-		Engine: "postgresql", Bytes: s.size.bytes.Load(), WALBytes: -1, UsedConns: int(pool.AcquiredConns()),
+		Engine: "postgresql", Bytes: s.size.bytes.Load(), WALBytes: -1, Free: -1, UsedConns: int(pool.AcquiredConns()),
 		IdleConns: int(pool.IdleConns()), MaxConns: s.conns, Nodes: s.nodes.states(),
 	}
 }

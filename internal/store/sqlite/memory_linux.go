@@ -9,3 +9,12 @@ func InMemory(path string) bool {
 	err := syscall.Statfs(path, &fs)
 	return err == nil && (int64(fs.Type) == tmpfs || int64(fs.Type) == ramfs)
 }
+
+// freeBytes returns how much this user can still write to the disk of a file, or -1 if that is unknown.
+func freeBytes(path string) int64 {
+	var fs syscall.Statfs_t
+	if syscall.Statfs(path, &fs) != nil {
+		return -1
+	}
+	return int64(fs.Bavail) * int64(fs.Bsize)
+}

@@ -58,6 +58,7 @@ type Store struct {
 	readers *pool
 	lookups *pool // of tokens, so that long reads do not delay authentication
 	damage  store.Damage
+	disk    diskStats
 }
 
 var _ store.Store = (*Store)(nil)
@@ -97,6 +98,7 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	if err := s.connect(); err != nil {
 		return nil, err
 	}
+	s.disk.read(s.writer.target)
 	if _, err := s.Tokens(ctx); err != nil { // report a damaged file now, not to the first client
 		return nil, err
 	}
@@ -108,6 +110,7 @@ func (s *Store) Lanes() int { return 1 }
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
+	s.disk.read(s.writer.target)
 	if err := s.damage.Err(); err != nil {
 		return err
 	}
@@ -124,11 +127,12 @@ func (s *Store) checkRead(ctx context.Context) error {
 	return nil
 }
 
-// Stats implements store.Store. The sizes are those at the last write or check.
+// Stats implements store.Store. It makes no system call: the sizes are those at the last write or check.
 func (s *Store) Stats() store.Stats {
 	conns, idle := cap(s.readers.idle), len(s.readers.idle)
 	return store.Stats{
 		Engine: "sqlite", Bytes: s.writer.fileSize.Load(), WALBytes: s.writer.walSize.Load(),
+		Free: s.disk.free.Load(), Backup: s.disk.backup.Load(),
 		Stopped: s.writer.needsRestart.Load(), UsedConns: conns - idle, IdleConns: idle, MaxConns: conns,
 	}
 }
