@@ -1,11 +1,9 @@
 package httpapi
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -22,6 +20,7 @@ const (
 const (
 	slowRequest = time.Second // a request that takes as long is logged like a failure
 	maxMethod   = 16          // bytes of the method in the log; a client can send any text
+	maxName     = 200         // bytes of the path, and of the names of the token and its store
 	maxReason   = 4 << 10     // bytes of the reason in the log: enough for a stack trace
 )
 
@@ -38,11 +37,12 @@ func ParseAccessLog(text string) (AccessLog, error) {
 	return 0, fmt.Errorf("--access-log is %q: use errors, all or off", text)
 }
 
-// log writes the log record of a request: its route and method, its id and the address of the client, and nothing else
-// of the request. A client error is logged with its meaning in the catalogue, not with the message that the client
-// gets. The detail of a server error is only here; the request id in the response leads an operator to it.
-func (a *API) log(x *exchange, f Failure, err error, took time.Duration) {
-	abandoned := errors.Is(err, context.Canceled) // a page that searches as its user types does so often
+// log writes the log record of a request: its route and method, its id, the client, if nothing was found also the path,
+// and nothing else of the request. A client error is logged with its meaning in the catalogue, not with the message
+// that the client gets. The detail of a server error is only here; the request id in the response leads an operator to
+// it.
+func (a *API) log(x *exchange, route string, f Failure, err error, took time.Duration) {
+	abandoned := x.status == statusAbandoned // a page that searches as its user types does so often
 	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && (err == nil || abandoned) && took < slowRequest {
 		return
 	}
@@ -51,10 +51,21 @@ func (a *API) log(x *exchange, f Failure, err error, took time.Duration) {
 		level = slog.LevelError
 	}
 	attrs := []slog.Attr{
-		slog.String("id", x.id), slog.String("route", cmp.Or(x.request.Pattern, "unmatched")),
+		slog.String("request_id", a.deps.Mask.Hide(x.id)), slog.String("route", route),
 		slog.String("method", a.loggable(x.request.Method, maxMethod)),
 		slog.Int("status", x.status), slog.Float64("ms", float64(took.Microseconds())/1000),
 		slog.String("from", a.cfg.Proxies.name(x.request)),
+	}
+	t := x.token
+	if t == nil { // the route needs none, or does not exist
+		t = a.deps.Auth.Cached(x.request.Header["Authorization"])
+	}
+	if t != nil {
+		attrs = append(attrs, slog.String("token", a.loggable(t.Name, maxName)),
+			slog.String("store", a.loggable(t.Store, maxName)))
+	}
+	if x.status == http.StatusNotFound {
+		attrs = append(attrs, slog.String("path", a.loggable(x.request.URL.Path, maxName)))
 	}
 	if f.Number != 0 {
 		attrs = append(attrs, slog.Int("error", int(f.Number)))

@@ -101,7 +101,8 @@ var failures = []struct {
 		"Send the ETag of the plant, or omit the header to change the plant whatever its content is."}},
 	{invalid(plant.OtherID), Failure{40032, "The id in the body differs from the id in the path.",
 		"Omit it, or send the id of the path."}},
-	{errParameter, Failure{40033, "The query parameter is unknown.", "Use limit, after, tag or q."}},
+	{errParameter, Failure{40033, "The query parameter is unknown.",
+		"Omit it. A list of plants has limit, after, tag and q; other operations have none."}},
 
 	{token.ErrMissing, Failure{40101, "The token is missing.", "Send Authorization: Bearer <ACCESS_TOKEN>."}},
 	{token.ErrMalformed, Failure{40102, "The Authorization header is repeated or has no bearer token.",

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +34,10 @@ type exchange struct {
 }
 
 var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0, 1024)} }}
+
+// statusAbandoned is the status, for metrics, traces and the log, of a request whose client has closed its connection
+// before there was a response. nginx uses it too.
+const statusAbandoned = 499
 
 // maxKept is the capacity of the largest buffer that is used again.
 const maxKept = 64 << 10
@@ -61,22 +68,19 @@ func (a *API) adapt(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchanges.Get().(*exchange)
 		x.ResponseWriter, x.request, x.api, x.start, x.status = w, r, a, time.Now(), 0
-		x.id = a.requestID(r.Header["X-Request-Id"])
-		w.Header()["X-Request-Id"] = []string{x.id}
+		x.setID(NewRequestID())
 
 		err := a.call(x, route)
 		var f Failure
-		if err != nil {
-			if x.status != 0 { // closing the connection shows the client that the response is incomplete
-				a.finish(x, route, f, err)
-				x.memory.Release()
-				panic(http.ErrAbortHandler)
-			}
-			f = x.writeFailure(err)
+		complete := err == nil
+		if err != nil && x.status == 0 {
+			f, complete = x.writeFailure(err)
 		}
 		a.finish(x, route, f, err)
-
 		x.memory.Release()
+		if !complete { // closing the connection shows the client that the response is incomplete
+			panic(http.ErrAbortHandler)
+		}
 		x.ResponseWriter, x.request, x.token = nil, nil, nil
 		if cap(x.buf) <= maxKept {
 			exchanges.Put(x)
@@ -90,7 +94,7 @@ func (a *API) finish(x *exchange, route Route, f Failure, err error) {
 	if a.deps.Observe != nil {
 		a.deps.Observe(Request{x.context(), route.Path, x.request.Method, x.status, f.Number, x.start, took})
 	}
-	a.log(x, f, err, took)
+	a.log(x, route.Path, f, err, took)
 }
 
 // observed reports the requests of a page, which has no credential and no errors, and is not logged.
@@ -118,6 +122,9 @@ func (a *API) call(x *exchange, route Route) (err error) {
 			return err
 		}
 	}
+	if err := route.checkQuery(x.request.URL.RawQuery); err != nil {
+		return err
+	}
 	return route.handle(x)
 }
 
@@ -128,6 +135,9 @@ func (a *API) authorize(x *exchange, route Route) error {
 		return err
 	}
 	x.token, x.memory = t, a.memory.Claim(t.Hash)
+	if sent := x.request.Header["X-Request-Id"]; isRequestID(sent) {
+		x.setID(sent[0])
+	}
 	if err := a.limitRate(x, route.unmetered); err != nil {
 		return err
 	}
@@ -141,19 +151,38 @@ func (a *API) authorize(x *exchange, route Route) error {
 	return nil
 }
 
-// requestID returns the id that the client sent if it is safe in a log and a header, and otherwise a new one.
-func (a *API) requestID(sent []string) string {
-	if len(sent) == 1 && len(sent[0]) > 0 && len(sent[0]) <= 64 && strings.IndexFunc(sent[0], isUnsafe) < 0 &&
-		a.deps.Mask.Hide(sent[0]) == sent[0] {
-		return sent[0]
+// checkQuery refuses a parameter that the operation does not have: a mistyped dry_run must not remove a plant.
+func (route Route) checkQuery(query string) error {
+	if query == "" || route.Method == "" { // "": the path or the method is wrong
+		return nil
 	}
-	return NewRequestID()
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return errBadQuery
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch all := route.parameters; {
+		case len(all) == 0: // the client may have no token, so its text is not repeated
+			return failf(errParameter, "the operation has no query parameters; omit the query string")
+		case !slices.Contains(all, name):
+			return failf(errParameter, "the query parameter %.32q is unknown; use %s or %s", name,
+				strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
+		}
+	}
+	return nil
 }
 
-func isUnsafe(r rune) bool {
-	return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||
-		strings.ContainsRune("-_.:/+=", r))
+func (x *exchange) setID(id string) {
+	x.id = id
+	x.Header()["X-Request-Id"] = []string{id}
 }
+
+// isRequestID reports whether a client with a valid token has sent one id that is safe in a log and a header.
+func isRequestID(sent []string) bool {
+	return len(sent) == 1 && len(sent[0]) > 0 && len(sent[0]) <= 64 && strings.Trim(sent[0], idCharacters) == ""
+}
+
+const idCharacters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.:/+="
 
 // NewRequestID returns a random id of an exchange.
 func NewRequestID() string { return strconv.FormatUint(rand.Uint64()|1<<63, 32) }

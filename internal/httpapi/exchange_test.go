@@ -42,6 +42,62 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+// Every operation refuses a parameter that it does not have, after it has checked the token, and does nothing.
+func TestUnknownParameters(t *testing.T) {
+	const none = "the operation has no query parameters; omit the query string"
+	auth := authenticator(func(header string) (*token.Token, error) {
+		switch header {
+		case "":
+			return nil, token.ErrMissing
+		case "none":
+			return &token.Token{Store: "main"}, nil
+		}
+		return bearers(header)
+	})
+	for _, route := range Routes() {
+		for query, want := range map[string]string{
+			"dry_run=true": `the query parameter "dry_run" is unknown; use limit, after, tag or q`,
+			"limit=1&Tag":  `the query parameter "Tag" is unknown; use limit, after, tag or q`,
+			"limit=0&=":    `the query parameter "" is unknown; use limit, after, tag or q`,
+			"&":            "",
+			"":             "",
+			"%zz":          "the query string is not well-formed",
+			strings.Repeat("x", 33): `the query parameter "` + strings.Repeat("x", 32) +
+				`" is unknown; use limit, after, tag or q`,
+		} {
+			if route.parameters == nil && strings.Contains(want, "unknown") {
+				want = none
+			}
+			s := ferns(1)
+			a, _ := newAPI(Config{}, Dependencies{Auth: auth, Create: s.Create, Edit: s.Edit, Reader: s})
+			ask := func(credential string) *httptest.ResponseRecorder {
+				target := strings.Replace(route.Path, "{id}", "1", 1) + "?" + query
+				body := strings.NewReader(`{"id":1,"name":"x"}`)
+				return send(a, route.Method, target, body, "Authorization", credential)
+			}
+			w := ask("valid")
+			switch {
+			case want == "":
+				if w.Code >= 300 {
+					t.Errorf("%s %s?%s: %d %s", route.Method, route.Path, query, w.Code, w.Body)
+				}
+				continue
+			case query == "%zz":
+				wantError(t, w, 40029, want)
+			default:
+				wantError(t, w, 40033, want)
+			}
+			if got := ask("").Code; route.Scope != 0 && got != 401 {
+				t.Errorf("%s %s?%s without a token: %d", route.Method, route.Path, query, got)
+			}
+			if got := ask("none").Code; route.Scope != 0 && route.Scope != AnyScope && got != 403 {
+				t.Errorf("%s %s?%s without the scope: %d", route.Method, route.Path, query, got)
+			}
+			wantCalls(t, s)
+		}
+	}
+}
+
 func TestCredentialFailures(t *testing.T) {
 	const realm = `Bearer realm="plantstore"`
 	invalid := func(err error) string {
@@ -132,26 +188,52 @@ func TestLastDuringRequest(t *testing.T) {
 	wantHeaders(t, send(a, "GET", "/plants", nil), "Connection", "close")
 }
 
+// A client chooses the id of its request only with a valid token, on a route that needs one.
 func TestRequestID(t *testing.T) {
 	generated := regexp.MustCompile(`^[0-9a-v]{13}$`)
-	a, _ := newAPI(Config{}, Dependencies{Mask: token.NewMask("a-fixed-token-of-a-test")})
+	auth := authenticator(func(header string) (*token.Token, error) {
+		if header != "valid" {
+			return nil, token.ErrInvalid
+		}
+		return &token.Token{Store: "main", Scopes: token.Create}, nil
+	})
+	a, log := newAPI(Config{}, Dependencies{Auth: auth, Mask: token.NewMask("a-fixed-token-of-a-test")})
 	seen := map[string]bool{}
-	for _, sent := range [][]string{
-		nil, {""}, {"a", "b"}, {strings.Repeat("x", 65)}, {"a b"}, {"a\n"}, {"é"}, {"a;b"}, {"a,b"},
-		{"plant_0123456789abcdefghij"}, {"a-fixed-token-of-a-test"}, {"x-token-of-y"},
-	} {
-		got := a.requestID(sent)
-		if !generated.MatchString(got) || seen[got] {
-			t.Errorf("requestID(%q) = %q", sent, got)
+	get := func(path, credential string, sent ...string) string {
+		headers := []string{"Authorization", credential}
+		for _, id := range sent {
+			headers = append(headers, "X-Request-Id", id)
+		}
+		return send(a, "GET", path, nil, headers...).Header().Get("X-Request-Id")
+	}
+	wantNew := func(got string) {
+		t.Helper()
+		if !generated.MatchString(got) || seen[got] || !strings.Contains(log.String(), `"request_id":"`+got+`"`) {
+			t.Errorf("id %q; log %s", got, log)
 		}
 		seen[got] = true
 	}
-	for _, sent := range []string{"a", strings.Repeat("x", 64), "azAZ09-_.:/+=", "plant_short"} {
-		if got := a.requestID([]string{sent}); got != sent {
-			t.Errorf("requestID(%q) = %q", sent, got)
+	for _, sent := range [][]string{
+		nil, {""}, {"a", "b"}, {strings.Repeat("x", 65)}, {"a b"}, {"a\n"}, {"é"}, {"a;b"}, {"a,b"},
+	} {
+		wantNew(get("/token?x", "valid", sent...))
+	}
+	for _, sent := range []string{
+		"a", strings.Repeat("x", 64), "azAZ09-_.:/+=", "plant_0123456789abcdefghij", "a-fixed-token-of-a-test",
+	} {
+		for _, path := range []string{"/token?x", "/plants"} { // 400 and 403, after authentication
+			if got := get(path, "valid", sent); got != sent {
+				t.Errorf("the id of %s with %q is %q", path, sent, got)
+			}
+		}
+		wantNew(get("/token", "invalid", sent))
+		for _, path := range []string{"/nowhere", "/openapi.json?x"} {
+			wantNew(get(path, "valid", sent))
 		}
 	}
-	wantHeaders(t, send(a, "GET", "/x", nil, "X-Request-Id", "mine"), "X-Request-Id", "mine")
+	if strings.Contains(log.String(), "a-fixed-token") || strings.Contains(log.String(), "0123456789abcdefghij") {
+		t.Errorf("the log has a credential: %s", log)
+	}
 }
 
 func TestPanic(t *testing.T) {

@@ -29,7 +29,8 @@ func failf(kind error, format string, args ...any) error {
 	return &clientError{kind, fmt.Sprintf(format, args...)}
 }
 
-// classify returns the entry of the catalogue for an error, and the message for the client.
+// classify returns the entry of the catalogue for an error, and the message for the client. The entry of a request that
+// its client has abandoned is zero: nobody gets a response.
 func classify(err error) (Failure, string) {
 	body, isBody := errors.AsType[*plant.Invalid](err)
 	for _, f := range failures {
@@ -53,18 +54,23 @@ func classify(err error) (Failure, string) {
 		}
 	}
 	switch {
-	case errors.Is(err, context.Canceled):
-		return classify(errBroken)
+	case errors.Is(err, context.Canceled): // the client has closed its connection
+		return Failure{}, ""
 	case errors.Is(err, context.DeadlineExceeded):
 		return classify(store.ErrUnavailable)
 	}
 	return classify(errInternal)
 }
 
-// writeFailure writes an Error response and returns its entry in the catalogue.
-func (x *exchange) writeFailure(err error) Failure {
+// writeFailure writes an Error response and returns its entry in the catalogue. It reports false if it wrote nothing,
+// because the client has closed its connection. The message does not depend on whether a text of the client is part of
+// a secret: a difference would let clients guess the secret piece by piece.
+func (x *exchange) writeFailure(err error) (f Failure, written bool) {
 	f, message := classify(err)
-	message = x.api.deps.Mask.Hide(message)
+	if f.Number == 0 {
+		x.status = statusAbandoned
+		return f, false
+	}
 	h := x.Header()
 	switch f.Status() {
 	case http.StatusUnauthorized:
@@ -82,7 +88,7 @@ func (x *exchange) writeFailure(err error) Failure {
 	}
 	h.Set("Cache-Control", "no-store")
 	writeJSON(x, f.Status(), appendError(nil, f.Number, message))
-	return f
+	return f, true
 }
 
 func appendError(b []byte, number int32, message string) []byte {

@@ -38,6 +38,8 @@ func (a authenticator) Authenticate(_ context.Context, headers []string, _ token
 	return a(strings.Join(headers, "|"))
 }
 
+func (a authenticator) Cached([]string) *token.Token { return nil }
+
 // bearers takes every Authorization header for a token of its own, with every scope on the store "main".
 func bearers(header string) (*token.Token, error) {
 	return &token.Token{Hash: token.HashOf(header), Store: "main", Scopes: token.AllScopes}, nil
@@ -158,6 +160,18 @@ func send(a http.Handler, method, target string, body io.Reader, headers ...stri
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, r)
 	return w
+}
+
+// wantAbandoned sends a request whose client leaves, and checks that its connection is closed.
+func wantAbandoned(t *testing.T, a http.Handler, method, target string) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != http.ErrAbortHandler {
+			t.Errorf("recover() = %v, want %v", p, http.ErrAbortHandler)
+		}
+	}()
+	w := send(a, method, target, nil)
+	t.Errorf("response %d %s to a client that has left", w.Code, w.Body)
 }
 
 // wantResponse checks the whole body of a response, and that its length is announced.

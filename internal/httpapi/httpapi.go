@@ -21,6 +21,8 @@ import (
 // Authenticator finds the token that the Authorization headers of a request identify.
 type Authenticator interface {
 	Authenticate(ctx context.Context, headers []string, from token.Source) (*token.Token, error)
+	// Cached returns the token if it is known without a lookup, and otherwise nil. It names a client in the log.
+	Cached(headers []string) *token.Token
 }
 
 // Reader reads plants; store.Plants has its promises.
@@ -60,7 +62,7 @@ type Dependencies struct {
 	Reader      Reader
 	Connections Connections
 	Log         *slog.Logger
-	Mask        token.Mask    // hides credentials in the log and in responses
+	Mask        token.Mask    // hides credentials in the log
 	Observe     func(Request) // called at the end of every request; may be nil
 
 	// Create and Edit return once a plant is stored, or changed, in a way that would survive power loss.
@@ -118,7 +120,8 @@ type Route struct {
 	Method, Path string
 	Scope        token.Scope // zero: needs no credential
 	handle       handler
-	unmetered    bool // does not count against the rate of the token, but against statusRate
+	unmetered    bool     // does not count against the rate of the token, but against statusRate
+	parameters   []string // of the query string; others are refused
 }
 
 // AnyScope is the Scope of a route that needs a token, whatever its scopes are.
@@ -130,15 +133,15 @@ type handler func(x *exchange) error
 // routes is the whole API; nothing registers itself elsewhere.
 func (a *API) routes() []Route {
 	return []Route{
-		{"POST", "/plants", token.Create, a.createPlant, false},
-		{"GET", "/plants", token.Read, a.listPlants, false},
-		{"GET", "/plants/{id}", token.Read, a.getPlant, false},
-		{"PUT", "/plants/{id}", token.Write, a.replacePlant, false},
-		{"DELETE", "/plants/{id}", token.Write, a.removePlant, false},
-		{"GET", "/token", AnyScope, a.getToken, true},
-		{"GET", "/activity", token.Read, a.getActivity, true},
-		{"GET", "/openapi.json", 0, static("application/json", a.deps.DescriptionJSON), false},
-		{"GET", "/openapi.yaml", 0, static("application/yaml", a.deps.DescriptionYAML), false},
+		{"POST", "/plants", token.Create, a.createPlant, false, nil},
+		{"GET", "/plants", token.Read, a.listPlants, false, []string{"limit", "after", "tag", "q"}},
+		{"GET", "/plants/{id}", token.Read, a.getPlant, false, nil},
+		{"PUT", "/plants/{id}", token.Write, a.replacePlant, false, nil},
+		{"DELETE", "/plants/{id}", token.Write, a.removePlant, false, nil},
+		{"GET", "/token", AnyScope, a.getToken, true, nil},
+		{"GET", "/activity", token.Read, a.getActivity, true, nil},
+		{"GET", "/openapi.json", 0, static("application/json", a.deps.DescriptionJSON), false, nil},
+		{"GET", "/openapi.yaml", 0, static("application/yaml", a.deps.DescriptionYAML), false, nil},
 	}
 }
 
@@ -218,14 +221,13 @@ func isClean(path string) bool {
 		!strings.Contains(path, "/../") && !strings.HasSuffix(path, "/.") && !strings.HasSuffix(path, "/..")
 }
 
-func notFound(x *exchange) error {
-	return failf(errNoRoute, "the path %.100q does not exist", x.request.URL.Path)
-}
+// notFound and notAllowed, like every response to a client without a valid token, repeat nothing of the request.
+func notFound(*exchange) error { return errNoRoute }
 
 func notAllowed(allow string) handler {
 	return func(x *exchange) error {
 		x.Header().Set("Allow", allow)
-		return failf(errMethod, "the path does not support the method %.16q; use %s", x.request.Method, allow)
+		return failf(errMethod, "the path does not support this method; use %s", allow)
 	}
 }
 

@@ -74,21 +74,21 @@ func TestRouting(t *testing.T) {
 		{"GET", "/v/console", 200, "page", ""},
 		{"GET", "/v/openapi.json", 200, "{}", ""},
 		{"GET", "/v/openapi.yaml", 200, "a: 1", ""},
-		{"GET", "/plants", 404, `{"error":40402,"message":"the path \"/plants\" does not exist"}`, ""},
-		{"GET", "/v/plants/", 404, `{"error":40402,"message":"the path \"/v/plants/\" does not exist"}`, ""},
-		{"GET", "/v//plants", 404, `{"error":40402,"message":"the path \"/v//plants\" does not exist"}`, ""},
-		{"GET", "/v/./plants", 404, `{"error":40402,"message":"the path \"/v/./plants\" does not exist"}`, ""},
-		{"GET", "/v/../plants", 404, `{"error":40402,"message":"the path \"/v/../plants\" does not exist"}`, ""},
-		{"GET", "/v/plants/.", 404, `{"error":40402,"message":"the path \"/v/plants/.\" does not exist"}`, ""},
-		{"GET", "/v/plants/..", 404, `{"error":40402,"message":"the path \"/v/plants/..\" does not exist"}`, ""},
+		{"GET", "/plants", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
+		{"GET", "/v/plants/", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
+		{"GET", "/v//plants", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
+		{"GET", "/v/./plants", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
+		{"GET", "/v/../plants", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
+		{"GET", "/v/plants/.", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
+		{"GET", "/v/plants/..", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
 		{"PATCH", "/v/plants", 405,
-			`{"error":40501,"message":"the path does not support the method \"PATCH\"; use GET, HEAD, POST"}`,
+			`{"error":40501,"message":"the path does not support this method; use GET, HEAD, POST"}`,
 			"GET, HEAD, POST"},
 		{"POST", "/v/plants/1", 405,
-			`{"error":40501,"message":"the path does not support the method \"POST\"; use DELETE, GET, HEAD, PUT"}`,
+			`{"error":40501,"message":"the path does not support this method; use DELETE, GET, HEAD, PUT"}`,
 			"DELETE, GET, HEAD, PUT"},
 		{"PUT", "/v/console", 405,
-			`{"error":40501,"message":"the path does not support the method \"PUT\"; use GET, HEAD"}`, "GET, HEAD"},
+			`{"error":40501,"message":"the path does not support this method; use GET, HEAD"}`, "GET, HEAD"},
 	} {
 		w := send(a, test.method, test.target, nil)
 		if w.Code != test.status || w.Body.String() != test.body {
@@ -106,7 +106,7 @@ func TestAsteriskTarget(t *testing.T) {
 	r.URL.Path = "*"
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, r)
-	wantError(t, w, 40402, `the path "*" does not exist`)
+	wantError(t, w, 40402, "the path does not exist")
 }
 
 // HEAD has the headers of GET. net/http drops the body, so this needs a real server.

@@ -54,8 +54,6 @@ func parsePage(query string) (page, error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values[name][0]
 		switch {
-		case !slices.Contains([]string{"limit", "after", "tag", "q"}, name):
-			return p, failf(errParameter, "the query parameter %.32q is unknown; use limit, after, tag or q", name)
 		case len(values[name]) > 1:
 			return p, failf(errBadQuery, "%s appears more than once in the query string; send it once", name)
 		case !utf8.ValidString(value) || strings.Contains(value, "\x00"):

@@ -315,7 +315,7 @@ func TestStoreFailures(t *testing.T) {
 		{store.ErrFull, 50304, "the disk of the database is full"},
 		{store.ErrStopping, 50305, "the service is stopping"},
 		{context.DeadlineExceeded, 50303, "the database is unavailable"},
-		{context.Canceled, 40022, "the body ended early or its framing is invalid"},
+		{fmt.Errorf("%w: %w", store.ErrUnknown, context.Canceled), 50302, "the outcome is unknown"},
 		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrFull), 50302, "the outcome is unknown"},
 		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrUnavailable), 50302, "the outcome is unknown"},
 		{errors.New("something else"), 50001, failed},

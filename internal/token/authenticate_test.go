@@ -88,6 +88,35 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
+// Cached knows only what Authenticate has found, and looks nothing up.
+func TestCached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		l.token.Expires = time.Now().Add(time.Minute)
+		fixed := token.Token{Hash: token.HashOf("a-fixed-credential")}
+		a := token.NewAuthenticator(l, &fixed, time.Now)
+		want := func(when string, headers []string, want bool) {
+			t.Helper()
+			if got := a.Cached(headers); (got != nil) != want {
+				t.Errorf("%s: %v, want a token: %v", when, got, want)
+			}
+		}
+		want("fixed", bearer("a-fixed-credential"), true)
+		want("none", nil, false)
+		want("not looked up", header, false)
+		go a.Authenticate(t.Context(), header, here)
+		synctest.Wait()
+		want("being looked up", header, false)
+		time.Sleep(time.Second)
+		want("looked up", header, true)
+		time.Sleep(time.Minute)
+		want("expired", header, false)
+		if n := l.asked.Load(); n != 1 {
+			t.Errorf("%d lookups, want 1", n)
+		}
+	})
+}
+
 func TestIsBearer(t *testing.T) {
 	for text, want := range map[string]bool{
 		"x": true, "x==": true, "aZ9-._~+/": true, "": false, "=": false, "x=x": false, "x y": false, "ü": false,

@@ -131,6 +131,7 @@ func TestList(t *testing.T) {
 	}
 	testkit.WantResponse(t, "an unknown parameter", all.Do(t, "GET", "/plants?colour=green", ""), 400,
 		`{"error":40033,"message":"the query parameter \"colour\" is unknown; use limit, after, tag or q"}`)
+	testkit.WantError(t, "a remove with a parameter", all.Do(t, "DELETE", "/plants/7?dry_run=true", ""), 40033)
 	for _, limit := range []string{"5", "1000", "1001", "9223372036854775808", "99999999999999999999999999"} {
 		a := all.Do(t, "GET", "/plants?limit="+limit, "")
 		if strings.Count(a.Body, `"id"`) != 5 || a.Header.Get("Link") != "" {

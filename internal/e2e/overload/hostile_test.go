@@ -197,9 +197,9 @@ func testHostileRequests(t *testing.T, args []string) {
 // wantRefusedAlone sends a request and another on the same connection, which must get its own response.
 func wantRefusedAlone(t *testing.T, p *testkit.Server, what, request string, number int) {
 	t.Helper()
-	const next = "GET /canary HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	next := "GET /plants/canary HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + p.Token + "\r\n\r\n"
 	responses := exchange(t, p, what, request+next, false)
-	if len(responses) != 2 || responses[1].Number() != 40402 || !strings.Contains(responses[1].Body, "canary") {
+	if len(responses) != 2 || responses[1].Number() != 40025 || !strings.Contains(responses[1].Body, "canary") {
 		t.Errorf("%s: %d responses, want two, the second about the canary: %v", what, len(responses), responses)
 		return
 	}
