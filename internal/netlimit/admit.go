@@ -143,7 +143,7 @@ func (l *Listener) pollBacklog(now time.Time) {
 			"reason", "all connections that "+l.cfg.Setting+" allows are in use")
 	}
 	if r.evicted > 0 {
-		l.cfg.Log("closed connections", "connections", r.evicted, "limit", l.cfg.Max, "address", r.from.String(),
+		l.cfg.Log("closed connections", "connections", r.evicted, "limit", l.cfg.Max, "from", r.from.String(),
 			"reason", "all connections that "+l.cfg.Setting+" allows are in use, and this address has the most without a token")
 	}
 }

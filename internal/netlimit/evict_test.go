@@ -258,7 +258,7 @@ func TestEvictionIsLogged(t *testing.T) {
 	}
 	l.evict(time.Now().Add(time.Second-1), netip.Addr{}, true)
 	l.pollBacklog(time.Now())
-	if got := messages.String(); !strings.HasPrefix(got, "closed connections connections 1 limit 4 address 10.0.0.") {
+	if got := messages.String(); !strings.HasPrefix(got, "closed connections connections 1 limit 4 from 10.0.0.") {
 		t.Errorf("log: %q", got)
 	}
 }

@@ -4,11 +4,18 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 
 	"plantstore/internal/httpapi"
 )
 
 type logFunc func(message string, attrs ...any)
+
+// Write logs an error of net/http. Its text contains an address, so it is the reason of a message that can repeat.
+func (log logFunc) Write(text []byte) (int, error) {
+	log("HTTP server", "reason", strings.TrimSpace(string(text)))
+	return len(text), nil
+}
 
 // errorResponse is what a client gets in place of a response with this status that net/http sends by itself, such as
 // 400 for a request that it can't parse: every response that is not a success is an Error. It is nil for a status that
@@ -20,13 +27,14 @@ func errorResponse(status int, client net.Addr, log logFunc) (httpapi.Failure, [
 	}
 	id := logFailure(f, client.String(), log)
 	return f, fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
-		"X-Request-Id: %s\r\nConnection: close\r\n\r\n%s", f.Status(), http.StatusText(f.Status()), len(body), id, body)
+		"X-Request-Id: %s\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n%s",
+		f.Status(), http.StatusText(f.Status()), len(body), id, body)
 }
 
 // logFailure logs a request that does not reach the API or a path of the ops port, and returns the id that it gets.
 func logFailure(f httpapi.Failure, client string, log logFunc) (id string) {
 	id = httpapi.NewRequestID()
-	log("request", "id", id, "route", "unmatched", "status", f.Status(), "error", f.Number, "from", client,
+	log("request", "request_id", id, "route", "unmatched", "status", f.Status(), "error", f.Number, "from", client,
 		"reason", f.Meaning)
 	return id
 }

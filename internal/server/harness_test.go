@@ -63,7 +63,7 @@ func start(t *testing.T, cfg server.Config, st store.Store) *running {
 	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 	s.url = address.FindString(s.logged(t, `"serving"`))
 	if cfg.OpsListen != "off" {
-		s.health = address.FindString(s.logged(t, `"health"`))
+		s.health = address.FindString(s.logged(t, `"ops port"`))
 	}
 	return s
 }

@@ -62,7 +62,7 @@ func TestHealthWhileTheDatabaseHangs(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	line := s.logged(t, `"closed connections"`)
-	if !strings.Contains(line, `"address":"127.0.0.1","reason":"all connections that the health port allows`) {
+	if !strings.Contains(line, `"from":"127.0.0.1","reason":"all connections that the ops port allows`) {
 		t.Errorf("the log has %s", line)
 	}
 	deadline := time.Now().Add(waitLimit)

@@ -3,7 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
-	"log/slog"
+	"log"
 	"net/http"
 	"net/http/pprof"
 	profiles "runtime/pprof"
@@ -35,7 +35,7 @@ func (s *service) observeCheckpoints() {
 	}
 	st.ObserveCheckpoints(func(took time.Duration, err error) {
 		if err != nil {
-			s.cfg.Log.Error("a checkpoint failed", "error", err)
+			s.cfg.Log.Error("a checkpoint failed", "reason", err.Error())
 		}
 		if s.metrics != nil {
 			s.metrics.Checkpoint(result(err), took)
@@ -142,7 +142,7 @@ func number(b bool) float64 {
 // opsPaths returns the handlers of the ops port by their paths. /debug/pprof/cmdline is not served, because the command
 // line can have the password of a database.
 func (s *service) opsPaths() map[string]http.Handler {
-	health, log := s.health.Handler(), slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn)
+	health, log := s.health.Handler(), log.New(logFunc(s.log.Warn), "", 0)
 	paths := map[string]http.Handler{
 		"/livez": health, "/readyz": health, "/metrics": s.metrics.Handler(log),
 		"/debug/pprof/": http.HandlerFunc(pprof.Index), "/debug/pprof/symbol": http.HandlerFunc(pprof.Symbol),
@@ -194,6 +194,7 @@ func only(paths map[string]http.Handler, log logFunc) http.Handler {
 		}
 		f, body, _ := httpapi.LibraryFailure(status)
 		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "no-store")
 		h.Set("X-Request-Id", logFailure(f, r.RemoteAddr, log))
 		w.WriteHeader(f.Status())
 		w.Write(body)

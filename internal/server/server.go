@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -38,7 +39,7 @@ type Config struct {
 	Token     string         // one fixed credential with every scope on the store "main"; "" for none
 	TokenFrom string         // the file or variable that Token is from, for the log
 	JWTs      token.Verifier // of tokens of an identity provider; nil for none
-	Version   string         // of the program, for metrics
+	Version   string         // of the program, for metrics and the log
 	Commit    commit.Options
 	httpapi.Config
 	TLS               *tls.Config      // of the service; nil for plain HTTP
@@ -91,7 +92,8 @@ type service struct {
 	metrics *telemetry.Metrics // nil if there is no port for them
 	health  *telemetry.Health
 	conns   *netlimit.Listener
-	livez   string // its URL, or ""
+	log     *slog.Logger // of what clients cause
+	livez   string       // its URL, or ""
 	creates *commit.Committer[plant.Record]
 	edits   *commit.Committer[plant.Edit]
 
@@ -104,6 +106,7 @@ func (s *service) start(ctx context.Context) error {
 	if s.cfg.Tracer != nil {
 		s.cfg.Log = s.cfg.Tracer.Logger(s.cfg.Log)
 	}
+	s.startLog()
 	public, err := listen(s.cfg.Public, "--listen", s.cfg.Listen)
 	if err != nil {
 		return err
@@ -137,7 +140,7 @@ func (s *service) start(ctx context.Context) error {
 		Edit:            s.edits.Commit,
 		Reader:          s.store,
 		Connections:     s.conns,
-		Log:             s.cfg.Log,
+		Log:             s.log,
 		Observe:         observeRequests(s.metrics, s.cfg.Tracer),
 		Mask:            token.NewMask(s.cfg.Token),
 		Prefix:          base.Path,
@@ -145,7 +148,7 @@ func (s *service) start(ctx context.Context) error {
 		MaxMemory:       bodies,
 		DescriptionJSON: api.JSON(base.String()),
 		DescriptionYAML: api.YAML(base.String()),
-		Pages:           console.Routes(base.Path),
+		Pages:           s.pages(base.Path),
 	})
 	if err := s.startOps(); err != nil {
 		return err
@@ -154,14 +157,39 @@ func (s *service) start(ctx context.Context) error {
 		return err
 	}
 	s.serve(s.conns, s.traced(handler))
-	s.cfg.Log.Info("serving", "address", base.String(), "listening", hostPort(public.Addr(), ""),
-		"connections", s.cfg.MaxConns)
-	s.background.Go(func() {
-		if err := s.store.Check(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Warn("the service was started but is not ready", "reason", err.Error())
-		}
-	})
+	database := s.store.Stats()
+	s.cfg.Log.Info("serving", "address", base.String(), "listening", hostPort(public.Addr(), ""), "version", s.cfg.Version,
+		"engine", database.Engine, "schema", database.Schema, "max_conns", s.cfg.MaxConns, "max_body", s.cfg.MaxBody,
+		"memory_for_bodies", bodies, "queue", s.creates.Queue(), "default_rate", s.cfg.Rate.String(),
+		"drain", s.cfg.Drain.String())
+	ctx, cancel := context.WithCancel(ctx)
+	s.cleanup = append(s.cleanup, cancel)
+	s.background.Go(func() { s.health.Watch(ctx) })
 	return nil
+}
+
+// startLog bounds the log of what clients cause, unless all requests are to be logged.
+func (s *service) startLog() {
+	if s.log = s.cfg.Log; s.cfg.AccessLog != httpapi.LogAll {
+		repeats := telemetry.NewRepeats(s.log.Handler())
+		s.log = slog.New(repeats)
+		s.cleanup = append(s.cleanup, repeats.Flush)
+	}
+}
+
+// pages returns the console, and /healthz for a container that publishes one port. It says nothing about the database.
+func (s *service) pages(prefix string) map[string]http.Handler {
+	pages := console.Routes(prefix)
+	pages["GET "+prefix+"/healthz"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		if s.conns.Draining() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		io.WriteString(w, "ok\n")
+	})
+	return pages
 }
 
 // startCommitters starts group commit of creates and of edits. They outlive ctx: requests in flight at the signal to
@@ -192,7 +220,7 @@ func (s *service) startAuthenticator(ctx context.Context, fixed *token.Token) *t
 }
 
 func (s *service) startOps() error {
-	s.health = telemetry.NewHealth(s.store.Check)
+	s.health = telemetry.NewHealth(s.store.Check, s.cfg.Log)
 	if s.cfg.OpsListen == "off" {
 		return nil
 	}
@@ -200,10 +228,10 @@ func (s *service) startOps() error {
 	if err != nil {
 		return err
 	}
-	limited := s.limit(l, netlimit.Config{Max: netlimit.HealthMax(machine.Read().Files), Setting: "the health port"}, nil)
+	limited := s.limit(l, netlimit.Config{Max: netlimit.HealthMax(machine.Read().Files), Setting: "the ops port"}, nil)
 	s.serve(limited, only(s.opsPaths(), s.logRequest()))
 	s.livez = "http://" + l.Addr().String() + "/livez"
-	s.cfg.Log.Info("health", "address", "http://"+hostPort(l.Addr(), "localhost"))
+	s.cfg.Log.Info("ops port", "address", "http://"+hostPort(l.Addr(), "localhost"))
 	return nil
 }
 
@@ -227,14 +255,14 @@ func (s *service) logRequest() logFunc {
 	if s.cfg.AccessLog == httpapi.LogNone {
 		return func(string, ...any) {}
 	}
-	return s.cfg.Log.Info
+	return s.log.Info
 }
 
 func (s *service) serve(l *netlimit.Listener, h http.Handler) {
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: readTimeout, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
-		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn),
+		ErrorLog: log.New(logFunc(s.log.Warn), "", 0),
 	}
 	s.cleanup = append(s.cleanup, func() { server.Close() })
 	s.background.Go(func() { s.failed <- l.Serve(server) })

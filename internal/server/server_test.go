@@ -218,7 +218,29 @@ func TestAbandonedReads(t *testing.T) {
 	}
 	counts, lists := newStore(), slowLists{newStore()}
 	t.Run("count", func(t *testing.T) { abandon(t, start(t, server.Config{}, counts), counts, "/plants") })
-	t.Run("search", func(t *testing.T) { abandon(t, start(t, server.Config{}, lists), lists.slowStore, "/plants?q=x") })
+	t.Run("search", func(t *testing.T) {
+		s := start(t, server.Config{}, lists)
+		abandon(t, s, lists.slowStore, "/plants?q=x")
+		wantCounted(t, s, `error_type="",http_request_method="GET",http_response_status_code="499",http_route="/plants"} 1`)
+	})
+}
+
+// wantCounted waits until a series of the metric of requests is counted.
+func wantCounted(t *testing.T, s *running, series string) {
+	t.Helper()
+	metrics := ""
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		response, err := http.Get(s.health + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if metrics = string(body); strings.Contains(metrics, "http_server_request_duration_seconds_count{"+series) {
+			return
+		}
+	}
+	t.Errorf("no series %s in %s", series, metrics)
 }
 
 // abandon sends two slow reads to a server and disconnects one of the clients.
@@ -295,7 +317,7 @@ var protocolErrors = []struct {
 
 // Responses that net/http sends by itself are Errors, and they are logged as requests unless the access log is off.
 func TestProtocolErrors(t *testing.T) {
-	for _, access := range []httpapi.AccessLog{httpapi.LogErrors, httpapi.LogNone} {
+	for _, access := range []httpapi.AccessLog{httpapi.LogAll, httpapi.LogNone} {
 		s := start(t, server.Config{Config: httpapi.Config{AccessLog: access}}, openStore(t))
 		for _, e := range protocolErrors {
 			wantProtocolError(t, s, s.url, e.sent, e.public, access)
@@ -324,7 +346,8 @@ func wantProtocolError(t *testing.T, s *running, url, sent string, want int, acc
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != want/100 ||
 		!strings.HasPrefix(string(body), fmt.Sprintf(`{"error":%d,`, want)) ||
-		response.Header.Get("Content-Type") != "application/json" || !response.Close && want/100 != 404 && want/100 != 405 {
+		response.Header.Get("Content-Type") != "application/json" ||
+		response.Header.Get("Cache-Control") != "no-store" || !response.Close && want/100 != 404 && want/100 != 405 {
 		t.Errorf("%.100q: %d %s %v, %v", sent, response.StatusCode, body, response.Header, err)
 	}
 	id := response.Header.Get("X-Request-Id")

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"plantstore/internal/machine"
+	"plantstore/internal/netlimit"
 	"plantstore/internal/store"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/token"
@@ -230,5 +231,34 @@ func TestListenInUse(t *testing.T) {
 	example, parseErr := netip.ParseAddrPort(text[strings.LastIndexByte(text, ' ')+1:])
 	if parseErr != nil || example.Port() == 0 || example == netip.MustParseAddrPort(taken.Addr().String()) {
 		t.Errorf("%s: %v", text, parseErr)
+	}
+}
+
+// /healthz is for a load balancer: it fails from the signal to stop on.
+func TestHealthz(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{conns: netlimit.New(l, netlimit.Config{Max: 1})}
+	want := func(status int, body string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		s.pages("/v")["GET /v/healthz"].ServeHTTP(w, httptest.NewRequest("GET", "/v/healthz", nil))
+		if w.Code != status || w.Body.String() != body || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("/healthz = %d %q %v, want %d %q", w.Code, w.Body, w.Header(), status, body)
+		}
+	}
+	want(200, "ok\n")
+	s.conns.Close()
+	want(503, "")
+}
+
+// Errors of net/http have one message, whatever addresses are in their texts.
+func TestErrorLog(t *testing.T) {
+	got := ""
+	log := logFunc(func(message string, attrs ...any) { got = fmt.Sprint(message, attrs) })
+	if fmt.Fprintln(log, "http: from 192.0.2.1:1"); got != "HTTP server[reason http: from 192.0.2.1:1]" {
+		t.Errorf("logged %q", got)
 	}
 }

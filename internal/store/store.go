@@ -34,6 +34,7 @@ type Store interface {
 // Stats is the state of an open database, for metrics.
 type Stats struct {
 	Engine   string // sqlite or postgresql
+	Schema   int    // version of the schema
 	Bytes    int64  // size of the database; 0 if it is unknown
 	WALBytes int64  // size of the WAL; -1 if it is unknown
 	Free     int64  // bytes on the disk of the database; -1 if they are unknown

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -12,16 +13,19 @@ import (
 const (
 	readyTimeout = time.Second     // a database that takes longer is not ready
 	checkTimeout = 5 * time.Second // longer than a store takes to return a specific error
+	watchPeriod  = 5 * time.Second // between checks that nobody has requested
 )
 
 // Health serves /livez and /readyz.
 type Health struct {
 	check    func(context.Context) error
+	log      *slog.Logger
 	stopping atomic.Bool
 
-	mu      sync.Mutex
-	current *checkRun // the check in progress, or nil
-	lastErr error     // the result of the previous check
+	mu       sync.Mutex
+	current  *checkRun // the check in progress, or nil
+	lastErr  error     // the result of the previous check
+	notReady bool      // according to the log
 }
 
 // checkRun is one check, shared by all requests that arrive while it is in progress, so that a database
@@ -33,8 +37,21 @@ type checkRun struct {
 }
 
 // NewHealth returns a Health that is ready while check returns nil within a second. Calls of check never
-// overlap.
-func NewHealth(check func(context.Context) error) *Health { return &Health{check: check} }
+// overlap. The log gets every change of the result.
+func NewHealth(check func(context.Context) error, log *slog.Logger) *Health {
+	return &Health{check: check, log: log}
+}
+
+// Watch checks from time to time until ctx ends, so that the log has every change even if nobody calls Ready.
+func (h *Health) Watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		h.Ready()
+		select {
+		case <-time.After(watchPeriod):
+		case <-ctx.Done():
+		}
+	}
+}
 
 // Stopping makes the service permanently not ready.
 func (h *Health) Stopping() { h.stopping.Store(true) }
@@ -68,6 +85,20 @@ func (h *Health) Handler() http.Handler {
 // Ready returns the result of the check in progress, or of a new one. It does not wait longer than
 // readyTimeout after the start of the check: waiting requests would use up the connections that /livez needs.
 func (h *Health) Ready() error {
+	err := h.wait()
+	h.mu.Lock()
+	changed := h.notReady != (err != nil)
+	h.notReady = err != nil
+	h.mu.Unlock()
+	if changed && err != nil {
+		h.log.Warn("not ready", "reason", err.Error())
+	} else if changed {
+		h.log.Info("ready again")
+	}
+	return err
+}
+
+func (h *Health) wait() error {
 	run, lastErr := h.startOrJoin()
 	select {
 	case <-run.done:

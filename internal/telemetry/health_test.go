@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ func TestCheckHangs(t *testing.T) {
 			}
 			defer running.Add(-1)
 			return <-results
-		})
+		}, slog.New(slog.DiscardHandler))
 		started := time.Now()
 		want := func(status int, body string, after time.Duration) {
 			t.Helper()
@@ -75,7 +76,7 @@ func TestCheckIsShared(t *testing.T) {
 		h := telemetry.NewHealth(func(context.Context) error {
 			checks.Add(1)
 			return <-results
-		})
+		}, slog.New(slog.DiscardHandler))
 		for body, err := range map[string]error{"ready\n": nil, "not ready: no disk\n": errors.New("no disk")} {
 			before := checks.Load()
 			var probes sync.WaitGroup
@@ -107,7 +108,7 @@ func TestChecksEnd(t *testing.T) {
 			}
 			<-ctx.Done()
 			return ctx.Err()
-		})
+		}, slog.New(slog.DiscardHandler))
 		if status, body, _ := get(h, "/readyz"); status != 503 || !strings.Contains(body, "has not responded") {
 			t.Errorf("/readyz = %d %q", status, body)
 		}
@@ -124,7 +125,7 @@ func TestChecksEnd(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	var failure error
-	h := telemetry.NewHealth(func(context.Context) error { return failure })
+	h := telemetry.NewHealth(func(context.Context) error { return failure }, slog.New(slog.DiscardHandler))
 	want := func(status int, body string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -141,4 +142,40 @@ func TestReadiness(t *testing.T) {
 	want(503, "not ready: the service is stopping\nnot ready: the disk is full\n")
 	failure = nil
 	want(503, "not ready: the service is stopping\n")
+}
+
+// Each change is logged once with its reason, also while nobody requests /readyz.
+func TestChangesAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failure atomic.Pointer[error]
+		log := new(lines)
+		h := telemetry.NewHealth(func(ctx context.Context) error {
+			err := *failure.Load()
+			if err == context.DeadlineExceeded {
+				<-ctx.Done()
+			}
+			return err
+		}, slog.New(newText(log)))
+		ctx, stop := context.WithCancel(t.Context())
+		var watch sync.WaitGroup
+		for i, step := range []struct {
+			failure error
+			line    string
+		}{
+			{nil, ""},
+			{errors.New("no disk"), `level=WARN msg="not ready" reason="no disk"`},
+			{nil, `level=INFO msg="ready again"`},
+			{context.DeadlineExceeded, `level=WARN msg="not ready" reason="the database has not responded for 1 s"`},
+			{nil, `level=INFO msg="ready again"`},
+		} {
+			failure.Store(&step.failure)
+			if i == 0 {
+				watch.Go(func() { h.Watch(ctx) })
+			}
+			time.Sleep(30 * time.Second)
+			wantLines(t, log.take(), step.line)
+		}
+		stop()
+		watch.Wait()
+	})
 }

@@ -104,7 +104,7 @@ var TokenPattern = regexp.MustCompile(`\bplant_[0-9A-Za-z]{36}\b`)
 
 var (
 	servingPattern = regexp.MustCompile(`Plant Store serves (\S+)\n`)
-	healthPattern  = regexp.MustCompile(`"msg":"health","address":"([^"]+)"`)
+	healthPattern  = regexp.MustCompile(`"msg":"ops port","address":"([^"]+)"`)
 )
 
 // WaitServing waits until the server serves and has printed its first token or how to issue another.

@@ -76,7 +76,7 @@ func TestStartOnFullDisk(t *testing.T) {
 			s = testkit.StartFixed(t, db)
 			wantNotReady(t, s, "full: the database is open for reading only")
 			testkit.WaitFor(t, "a warning in the log", func() bool {
-				return strings.Contains(s.Stderr.String(), `"the service was started but is not ready","reason":"the disk`)
+				return strings.Contains(s.Stderr.String(), `"not ready","reason":"the disk`)
 			})
 			for id := range int64(20) {
 				wantRead(t, s, id)

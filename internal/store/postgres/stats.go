@@ -28,9 +28,10 @@ func (s *Store) Stats() store.Stats {
 		go s.readSize()
 	}
 	pool := s.pool.Stat()
+	steps, _ := schema.ReadDir("schema") // all of them were applied when the database was opened
 	return store.Stats{
-		Engine: "postgresql", Bytes: s.size.bytes.Load(), WALBytes: -1, Free: -1, UsedConns: int(pool.AcquiredConns()),
-		IdleConns: int(pool.IdleConns()), MaxConns: s.conns, Nodes: s.nodes.states(),
+		Engine: "postgresql", Schema: len(steps), Bytes: s.size.bytes.Load(), WALBytes: -1, Free: -1,
+		UsedConns: int(pool.AcquiredConns()), IdleConns: int(pool.IdleConns()), MaxConns: s.conns, Nodes: s.nodes.states(),
 	}
 }
 

@@ -1,0 +1,88 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+)
+
+const (
+	repeatPeriod = time.Second
+	maxRepeats   = 1000 // kinds of records at a time; beyond that, only messages are told apart
+)
+
+// Repeats is a slog.Handler that bounds the log, whatever clients send and however often something fails. Records with
+// the same message, route and integers, such as status and error, are of one kind. The first of a kind is written as it
+// is. The others of the same second are counted, and then one record with their kind has their number.
+// Derived handlers, of WithAttrs and WithGroup, bound nothing.
+type Repeats struct {
+	slog.Handler
+
+	mu    sync.Mutex
+	kinds map[string]*repeat
+}
+
+// repeat is a kind of records, from the first of them until repeatPeriod later.
+type repeat struct {
+	record slog.Record // with what all of the kind have in common
+	more   int         // after the first
+}
+
+// NewRepeats returns a Repeats that writes to next.
+func NewRepeats(next slog.Handler) *Repeats {
+	return &Repeats{Handler: next, kinds: map[string]*repeat{}}
+}
+
+// Handle implements slog.Handler.
+func (h *Repeats) Handle(ctx context.Context, r slog.Record) error {
+	kind, common := r.Message, slog.NewRecord(r.Time, r.Level, r.Message, 0)
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "route" || a.Value.Kind() == slog.KindInt64 {
+			kind += "\x00" + a.String()
+			common.AddAttrs(a)
+		}
+		return true
+	})
+	h.mu.Lock()
+	if h.kinds[kind] == nil && len(h.kinds) >= maxRepeats {
+		kind, common = r.Message, slog.NewRecord(r.Time, r.Level, r.Message, 0)
+	}
+	if seen := h.kinds[kind]; seen != nil {
+		seen.more++
+		h.mu.Unlock()
+		return nil
+	}
+	first := &repeat{record: common}
+	h.kinds[kind] = first
+	h.mu.Unlock()
+	time.AfterFunc(repeatPeriod, func() { h.end(kind, first) })
+	return h.Handler.Handle(ctx, r)
+}
+
+// end writes how many records of a kind followed its first one, unless Flush has done so.
+func (h *Repeats) end(kind string, ended *repeat) {
+	h.mu.Lock()
+	current := h.kinds[kind] == ended
+	if current {
+		delete(h.kinds, kind)
+	}
+	h.mu.Unlock()
+	if r := ended.record; current && ended.more > 0 {
+		took := time.Since(r.Time).Round(time.Millisecond)
+		r.Time = time.Now()
+		r.AddAttrs(slog.Int("more", ended.more), slog.String("in", took.String()))
+		h.Handler.Handle(context.Background(), r)
+	}
+}
+
+// Flush writes the numbers of all repeats so far.
+func (h *Repeats) Flush() {
+	h.mu.Lock()
+	kinds := maps.Clone(h.kinds)
+	h.mu.Unlock()
+	for kind, open := range kinds {
+		h.end(kind, open)
+	}
+}
