@@ -92,7 +92,7 @@ var (
 		40101: "missing", 40102: "malformed", 40103: "mistyped", 40104: "unknown", 40105: "expired", 40106: "revoked",
 		40107: "rejected", 40301: "scope",
 	}
-	limitedRates = map[int32]string{42901: "token", 42902: "wrong_tokens"}
+	limitedRates = map[int32]string{42901: "token", 42902: "wrong_tokens", 42903: "lookups"}
 )
 
 var (
