@@ -25,7 +25,6 @@ type oneOwner struct{}
 func (oneOwner) Identify(context.Context, [32]byte) {}
 func (oneOwner) Last(context.Context) bool          { return false }
 func (oneOwner) Owners() int                        { return 1 }
-func (oneOwner) Draining() bool                     { return false }
 
 func (oneOwner) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)

@@ -40,8 +40,6 @@ type Connections interface {
 	Last(ctx context.Context) bool
 	// Owners returns how many owners have connections.
 	Owners() int
-	// Draining reports whether the service is shutting down.
-	Draining() bool
 	// CancelOnDisconnect returns a context that also ends when the client closes its connection. The context of a
 	// request alone does not.
 	CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc)

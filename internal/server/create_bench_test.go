@@ -145,7 +145,6 @@ type unlimited struct{}
 func (unlimited) Identify(context.Context, [32]byte) {}
 func (unlimited) Last(context.Context) bool          { return false }
 func (unlimited) Owners() int                        { return 1 }
-func (unlimited) Draining() bool                     { return false }
 func (unlimited) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
