@@ -1,10 +1,13 @@
-// Package machine reads the limits that the machine and the container set: memory, open files, processors.
+// Package machine reads the limits that the machine and the container set: memory, open files, processors. It also
+// syncs folders, where the system can.
 package machine
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -24,6 +27,18 @@ var processors = runtime.GOMAXPROCS(0)
 // Read returns the limits of this process.
 func Read() Limits {
 	return Limits{Processors: processors, Files: maxFiles(), Memory: memoryLimit("/")}
+}
+
+// SyncFolder makes the directory entry of a file durable. Windows can't sync a folder, so it does nothing there.
+func SyncFolder(file string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	folder, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // memoryLimit is the smallest limit of the control groups that contain the process, in either version of control

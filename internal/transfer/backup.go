@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"plantstore/internal/machine"
 )
 
 // A backup is a database file, followed by one line with the SHA-256 of the bytes before it. SQLite ignores the line.
@@ -211,7 +213,7 @@ func create(
 	defer os.Remove(f.Name())
 	w := bufio.NewWriterSize(&syncer{f, ctx, f.Sync, 0}, 1<<20)
 	if err = write(w); err == nil {
-		err = errors.Join(w.Flush(), f.Sync(), syncFolder(path))
+		err = errors.Join(w.Flush(), f.Sync(), machine.SyncFolder(path))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
@@ -230,20 +232,12 @@ func create(
 		}
 		err = os.Rename(f.Name(), path)
 	}
-	return errors.Join(err, syncFolder(path))
+	return errors.Join(err, machine.SyncFolder(path))
 }
 
 // WriteNew writes a new file that only its owner can read. It has its name only once it is complete and on disk.
 func WriteNew(ctx context.Context, path string, write func(io.Writer) error) error {
 	return create(ctx, path, Engine{DropCache: func(string) {}}, write, func(string) error { return nil })
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // syncer is a Writer that fails when ctx ends, and calls sync after each syncBytes.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"plantstore/internal/machine"
 )
 
 var errNotRegular = errors.New("it is not a regular file; use the path of a regular file")
@@ -38,7 +40,7 @@ func createFile(path string) error {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return withoutPath(err)
 	}
-	return syncDirectory(path)
+	return withoutPath(machine.SyncFolder(path))
 }
 
 // checkOrphan returns an error if a WAL exists whose database file is missing or empty: SQLite would remove the WAL.
@@ -82,15 +84,6 @@ func Restrict(path string, warn func(message string, attrs ...any)) {
 	}
 }
 
-// syncDirectory makes the directory entry of a file durable.
-func syncDirectory(path string) error {
-	directory, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return withoutPath(err)
-	}
-	return withoutPath(errors.Join(directory.Sync(), directory.Close()))
-}
-
 // syncWAL makes durable what an earlier process left in the WAL. If that process was killed, the WAL may contain
 // plants that were written and not synced. They are visible, so creating one again returns Same, which promises
 // that it is on disk.
@@ -105,7 +98,7 @@ func syncWAL(path string) error {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("sync its WAL: %w", withoutPath(err))
 	}
-	return syncDirectory(path) // SQLite does this too, but ignores failures
+	return withoutPath(machine.SyncFolder(path)) // SQLite does this too, but ignores failures
 }
 
 // withoutPath removes the path from an error that will be wrapped in one that names it.

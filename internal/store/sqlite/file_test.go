@@ -33,8 +33,6 @@ func TestFileErrors(t *testing.T) {
 		{"createFile of a directory", createFile(folder), syscall.EISDIR},
 		{"createFile of a FIFO", createFile(fifo), errNotRegular},
 		{"createFile of a device", createFile("/dev/null"), errNotRegular},
-		{"syncDirectory", syncDirectory(path), nil},
-		{"syncDirectory of a directory that does not exist", syncDirectory(missing), fs.ErrNotExist},
 		{"syncWAL without a WAL", syncWAL(missing), nil},
 		{"syncWAL of a directory", syncWAL(path), syscall.EISDIR},
 	} {
