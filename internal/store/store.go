@@ -107,10 +107,10 @@ type Tokens interface {
 	// time. If no token has the name, the error is token.ErrUnknown.
 	RevokeToken(ctx context.Context, name string, at time.Time) error
 
-	// ChangeToken gives the token was the name, scopes, expiry and rate of to and, if add is not nil, stores that token
-	// too, in one transaction. If the name, scopes or expiry are no longer those of was, or the token is revoked, the
-	// error is token.ErrChanged; if another token has a new name, it is token.ErrNameTaken.
-	ChangeToken(ctx context.Context, was, to token.Token, add *token.Token) error
+	// ChangeToken gives a token the name, scopes, expiry, rate and burst of after and, if add is not nil, stores that
+	// token too, in one transaction. If one of these is no longer as in before, or the token is revoked, the error is
+	// token.ErrChanged; if another token has a new name, it is token.ErrNameTaken.
+	ChangeToken(ctx context.Context, before, after token.Token, add *token.Token) error
 
 	// RecordUses stores when tokens were last used, unless a later use is stored. Unknown tokens are ignored.
 	RecordUses(ctx context.Context, uses []token.Use) error

@@ -276,8 +276,8 @@ func (s *Store) monitorNodes(ctx context.Context, config *pgx.ConnConfig) (*node
 	nodes, err := m.conn.nodes(ctx)
 	if err == nil {
 		m.count(nodes, nil)
-		err = nodesError(nodes, s.opts)
-		m.current.Store(&err)
+		current := nodesError(nodes, s.opts)
+		m.current.Store(&current)
 		err = m.unsafe()
 	}
 	if err != nil {

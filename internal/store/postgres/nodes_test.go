@@ -164,6 +164,9 @@ func TestWorkersThatDoNotRespond(t *testing.T) {
 				return errors.Is(err, store.ErrUnavailable) && strings.Contains(err.Error(), text)
 			})
 			other := openStore(t, address)
+			if err := other.nodes.err(); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("a store that has just been opened reports %v, want %q", err, text)
+			}
 			create(t, other, record(len(test.name))) // plants is a local table of the coordinator
 			other.Close()
 			repair()

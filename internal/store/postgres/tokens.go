@@ -45,11 +45,11 @@ func (s *Store) RevokeToken(_ context.Context, name string, at time.Time) error 
 }
 
 // ChangeToken implements store.Tokens.
-func (s *Store) ChangeToken(_ context.Context, was, to token.Token, add *token.Token) error {
-	before, after, sql := was.Row(), to.Row(), changeToken
+func (s *Store) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
+	was, to, sql := before.Row(), after.Row(), changeToken
 	args := []any{
-		after.Name, after.Scopes, after.Expires, after.Rate, after.Burst,
-		before.Hash, before.Name, before.Scopes, before.Expires, before.Rate, before.Burst,
+		to.Name, to.Scopes, to.Expires, to.Rate, to.Burst,
+		was.Hash, was.Name, was.Scopes, was.Expires, was.Rate, was.Burst,
 	}
 	if add != nil {
 		sql, args = rotateToken, append(args, tokenArgs(*add)...)

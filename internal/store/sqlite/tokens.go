@@ -44,11 +44,11 @@ func (s *Store) RevokeToken(_ context.Context, name string, at time.Time) error 
 }
 
 // ChangeToken implements store.Tokens.
-func (s *Store) ChangeToken(_ context.Context, was, to token.Token, add *token.Token) error {
-	before, after := was.Row(), to.Row()
+func (s *Store) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
+	was, to := before.Row(), after.Row()
 	return s.writer.tx(func() error {
-		err := s.writer.execOne(token.ErrChanged, changeToken, after.Name, after.Scopes, after.Expires, after.Rate,
-			after.Burst, before.Hash, before.Name, before.Scopes, before.Expires, before.Rate, before.Burst)
+		err := s.writer.execOne(token.ErrChanged, changeToken, to.Name, to.Scopes, to.Expires, to.Rate, to.Burst,
+			was.Hash, was.Name, was.Scopes, was.Expires, was.Rate, was.Burst)
 		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
 			return token.ErrNameTaken
 		}
