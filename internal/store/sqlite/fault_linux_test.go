@@ -82,14 +82,16 @@ func TestWritesFail(t *testing.T) {
 			wantFailure(t, w, w.addPlant(2, "x"), test.want, test.text, false)
 			for range 3 {
 				w.probe(true)
-				if err := w.check(); err == nil || !strings.Contains(err.Error(), test.text) {
+				if err := w.check(t.Context()); err == nil || !strings.Contains(err.Error(), test.text) {
 					t.Errorf("check() after its probe failed = %v, want %q", err, test.text)
 				}
 			}
 			w.lock <- struct{}{} // no probe is in flight
 			undo()
 			<-w.lock
-			waitForCheck(t, w.check, "")
+			if err := w.check(t.Context()); err != nil {
+				t.Errorf("check() after the file is writable again = %v", err)
+			}
 			w.mustAdd(t, 2, "x")
 		})
 	}
@@ -114,7 +116,7 @@ func TestCheckpointFails(t *testing.T) {
 			if w.stopped != stopped {
 				t.Errorf("after the checkpoint the writer is stopped: %v, %v, want %v", w.stopped, w.lastFailure(), stopped)
 			}
-			if err := w.check(); stopped && (err == nil || !strings.Contains(err.Error(), "a checkpoint failed")) {
+			if err := w.check(t.Context()); stopped && (err == nil || !strings.Contains(err.Error(), "a checkpoint failed")) {
 				t.Errorf("check() = %v, want the reason", err)
 			}
 		})

@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -101,25 +103,39 @@ func (w *writer) lastFailure() error {
 	return nil
 }
 
-// check returns why a write would fail now, as far as is known, and starts a probe for the next check.
-func (w *writer) check() error {
-	err := w.lastFailure()
-	if err == nil && !names(w.path, w.file, &w.fileSize) {
+// check returns why a write would fail now. It waits for a probe, but no longer than slowWrite, because a disk that
+// hangs must not hang the caller.
+func (w *writer) check(ctx context.Context) error {
+	slow := func(waited time.Duration) error {
+		return fmt.Errorf("%w: a write has waited %d s for the disk", store.ErrUnavailable, waited/time.Second)
+	}
+	failure := w.lastFailure()
+	if failure == nil && !names(w.path, w.file, &w.fileSize) {
 		return fmt.Errorf("%w: %s", store.ErrUnavailable, fileRemoved)
 	}
-	if started := w.started.Load(); err == nil && started != nil && time.Since(*started) > slowWrite {
-		return fmt.Errorf("%w: a write has waited %d s for the disk", store.ErrUnavailable, time.Since(*started)/time.Second)
+	if started := w.started.Load(); started != nil && time.Since(*started) > slowWrite {
+		return cmp.Or(failure, slow(time.Since(*started)))
 	}
-	if len(w.lock) == 0 {
-		go w.probe(err != nil)
+	wait := slowWrite
+	if failure != nil {
+		wait /= 4 // the reason must be returned before the caller, who waits for a second, gives up
 	}
-	return err
+	probed := make(chan error, 1)
+	go func() { probed <- w.probe(failure != nil || isFull(w.target)) }()
+	select {
+	case err := <-probed:
+		return err
+	case <-time.After(wait):
+		return cmp.Or(failure, slow(slowWrite))
+	case <-ctx.Done():
+		return cmp.Or(failure, ctx.Err())
+	}
 }
 
-// probe makes an empty transaction, which finds a locked file. After a failure it also writes, so that a full disk
-// is found, and found to have space again, while no client creates anything.
-func (w *writer) probe(write bool) {
-	w.tx(func() error {
+// probe makes an empty transaction, which finds a locked file. After a failure, or on a full disk, it also writes. So a
+// full disk is found, and found to have space again, while no client creates anything.
+func (w *writer) probe(write bool) error {
+	return w.tx(func() error {
 		if !write {
 			return nil
 		}

@@ -109,7 +109,7 @@ func TestFileRemovedOrReplaced(t *testing.T) {
 					t.Fatal(err)
 				}
 				if reason == fileRemoved {
-					if err := w.check(); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), reason) {
+					if err := w.check(t.Context()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), reason) {
 						t.Errorf("check() = %v, want %q", err, reason)
 					}
 				}
@@ -193,7 +193,7 @@ func TestFileIsTheSame(t *testing.T) {
 		},
 	} {
 		w := newWriter(t) // another one each time: check starts a probe, which may run during the next change
-		if err := errors.Join(change(w.path), w.check(), w.addPlant(1, "x")); err != nil {
+		if err := errors.Join(change(w.path), w.check(t.Context()), w.addPlant(1, "x")); err != nil {
 			t.Errorf("a write to a file that was %s = %v", name, err)
 		}
 	}
@@ -239,13 +239,14 @@ func TestCheckOfSlowWrite(t *testing.T) {
 		w := newWriter(t)
 		w.lock <- struct{}{}
 		for ago, want := range map[time.Duration]string{
-			slowWrite: "", slowWrite + 1: "a write has waited 2 s for the disk", 4*time.Second - 1: "waited 3 s",
+			0: "waited 2 s", slowWrite + 1: "a write has waited 2 s for the disk", 4*time.Second - 1: "waited 3 s",
 		} {
 			started := time.Now().Add(-ago)
 			w.started.Store(&started)
-			err := w.check()
-			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-				t.Errorf("check() %v after a write started = %v, want %q", ago, err, want)
+			before := time.Now()
+			err := w.check(t.Context())
+			if err == nil || !strings.Contains(err.Error(), want) || time.Since(before) > slowWrite {
+				t.Errorf("check() %v after a write started = %v after %v, want %q", ago, err, time.Since(before), want)
 			}
 		}
 		<-w.lock
@@ -268,9 +269,13 @@ func TestCheckFindsLock(t *testing.T) {
 	if err := exec(other, "BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
-	waitForCheck(t, w.check, "locked")
+	if err := w.check(t.Context()); err == nil || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("the first check() of a locked file = %v", err)
+	}
 	if err := exec(other, "ROLLBACK"); err != nil {
 		t.Fatal(err)
 	}
-	waitForCheck(t, w.check, "")
+	if err := w.check(t.Context()); err != nil {
+		t.Errorf("the first check() of a file that is free again = %v", err)
+	}
 }

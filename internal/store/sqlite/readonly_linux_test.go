@@ -183,6 +183,25 @@ func testStartOnFullDisk(t *testing.T, prepare func(path string)) {
 	}
 }
 
+// A check finds the full disk before a create fails. The first frames may still fit into the last page of the WAL.
+func TestCheckOnFullDisk(t *testing.T) {
+	var s *Store
+	d := newFullDisk(t, func(path string) { s = (&fullDisk{t, path}).open() })
+	var err error
+	for range 10 {
+		if err = s.Check(t.Context()); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, store.ErrFull) {
+		t.Errorf("Check() on a full disk = %v, want %v", err, store.ErrFull)
+	}
+	d.leave(2 * minSpace)
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("Check() with free space = %v", err)
+	}
+}
+
 // A create detects the free space, without a readiness check.
 func TestCreateAfterFullDisk(t *testing.T) {
 	d := newFullDisk(t, leaveKilled(t))

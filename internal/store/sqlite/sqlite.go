@@ -114,7 +114,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.damage.Err(); err != nil {
 		return err
 	}
-	if err := s.writer.check(); err != nil {
+	if err := s.writer.check(ctx); err != nil {
 		return err
 	}
 	return s.checkRead(ctx)

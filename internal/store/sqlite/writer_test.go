@@ -69,7 +69,7 @@ func wantFailure(t *testing.T, w *writer, err, want error, text string, stopped 
 		t.Errorf("after %v the writer is stopped: %v, want %v", err, w.stopped, stopped)
 	}
 	if stopped {
-		for _, err := range []error{w.addPlant(1000, "x"), w.check()} {
+		for _, err := range []error{w.addPlant(1000, "x"), w.check(t.Context())} {
 			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "started again") {
 				t.Errorf("a write and a check after that = %v, want the reason", err)
 			}
