@@ -21,6 +21,9 @@ type Store interface {
 	// operator the reason.
 	Check(ctx context.Context) error
 
+	// Migrated returns the versions of the schema before and after the database was opened. A new database had version 0.
+	Migrated() (from, to int)
+
 	// Stats returns what is known now. It does not wait for the database.
 	Stats() Stats
 

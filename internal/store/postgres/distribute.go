@@ -31,7 +31,7 @@ func defaultShards(nodes int) int { return max(minShards, nodes) }
 const distributePatience = 10
 
 // Distribute distributes plants over the nodes of the Citus cluster of a database and copies the other tables to
-// every node, in one transaction that locks them. It migrates the schema first, moves the rows that are there and
+// every node, in one transaction that locks them. It creates them if they are missing, moves existing rows and
 // changes a distribution that differs from want. It calls report with sentences for the operator.
 func Distribute(ctx context.Context, address string, want Distribution, report func(string)) error {
 	config, err := parseURL(address)
@@ -65,7 +65,7 @@ func distribute(ctx context.Context, config *pgx.ConnConfig, want Distribution, 
 	if err != nil {
 		return err
 	}
-	if err := newStore(Options{UnsafeDurability: true}).prepare(ctx, config); err != nil {
+	if err := newStore(Options{UnsafeDurability: true, KeepSchema: true}).prepare(ctx, config); err != nil {
 		return err
 	}
 	current, err := readDistribution(ctx, conn)

@@ -43,8 +43,16 @@ func (s *Store) prepare(ctx context.Context, config *pgx.ConnConfig) error {
 	if err := conn.QueryRow(ctx, hasCitus, pgx.QueryExecModeSimpleProtocol).Scan(&s.citus); err != nil {
 		return translate(err)
 	}
-	if err := migrate(ctx, conn, s.citus); err != nil || !s.citus {
+	if err := s.migrate(ctx, conn); err != nil {
 		return err
+	}
+	if !s.opts.readOnly {
+		if err := s.opts.refuse(tableProblems(ctx, conn)); err != nil {
+			return err
+		}
+	}
+	if !s.citus {
+		return nil
 	}
 	return s.refreshLayout(ctx, conn)
 }
@@ -52,16 +60,23 @@ func (s *Store) prepare(ctx context.Context, config *pgx.ConnConfig) error {
 // migrate applies the new files of schema/, in the order of their names, in one transaction. Any number of
 // processes may call it at once: one migrates, and the others wait for it. If the schema is up to date it is
 // only read, so that the user of a replica needs no privilege to change it.
-func migrate(ctx context.Context, conn *pgx.Conn, citus bool) error {
+func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) error {
 	steps, err := fs.Glob(schema, "schema/*.sql")
 	if err != nil {
 		return err
 	}
 	applied, err := schemaVersion(ctx, conn, len(steps))
-	if err != nil || applied == len(steps) {
+	s.from, s.to = applied, len(steps)
+	switch {
+	case err != nil || applied == len(steps):
 		return err
+	case applied == 0 && s.opts.readOnly:
+		return errors.New("it has no tables of Plant Store; use a database that serve has been started on")
+	case applied > 0 && (s.opts.readOnly || s.opts.KeepSchema):
+		return fmt.Errorf("its schema has version %d and this program needs version %d; make a backup, and run "+
+			"plantstore db migrate --db with this database", applied, len(steps))
 	}
-	if citus {
+	if s.citus {
 		if err := mustBeCoordinator(ctx, conn); err != nil {
 			return err
 		}
@@ -81,6 +96,7 @@ func migrate(ctx context.Context, conn *pgx.Conn, citus bool) error {
 		if err != nil {
 			return err
 		}
+		s.from = applied // another process may have migrated it
 		for i := applied; i < len(steps); i++ {
 			if err := apply(ctx, tx, steps[i], i+1); err != nil {
 				return err
@@ -105,6 +121,9 @@ func schemaVersion(ctx context.Context, conn *pgx.Conn, known int) (applied int,
 	return applied, translate(err)
 }
 
+// Migrated implements store.Store.
+func (s *Store) Migrated() (from, to int) { return s.from, s.to }
+
 // mustBeCoordinator returns an error on a worker of Citus: tables that are created there are not those of the cluster.
 func mustBeCoordinator(ctx context.Context, conn *pgx.Conn) error {
 	var coordinator bool
@@ -114,7 +133,7 @@ func mustBeCoordinator(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if !coordinator {
 		return errors.New("it is a worker of Citus, where the tables are missing or their schema is old; " +
-			"run plantstore db distribute with the URL of the coordinator")
+			"run plantstore db migrate or db distribute with the URL of the coordinator")
 	}
 	return nil
 }

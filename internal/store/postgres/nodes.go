@@ -280,6 +280,9 @@ func (s *Store) monitorNodes(ctx context.Context, config *pgx.ConnConfig) (*node
 		m.current.Store(&current)
 		err = m.unsafe()
 	}
+	if err == nil && !s.opts.readOnly {
+		err = s.opts.refuse(m.conn.shardProblems(ctx, nodes))
+	}
 	if err != nil {
 		m.conn.close()
 		return nil, err

@@ -24,6 +24,9 @@ type Store struct {
 	opts   Options
 	closed atomic.Bool
 	damage store.Damage
+
+	from, to int // see Migrated
+
 	nodes  *nodeMonitor
 	pooled atomic.Bool // whether new connections are expected to reach a pooler
 
@@ -49,6 +52,11 @@ var _ store.Store = (*Store)(nil)
 type Options struct {
 	// UnsafeDurability accepts a server that can lose data that it has confirmed.
 	UnsafeDurability bool
+
+	// KeepSchema refuses an older schema instead of migrating it. An empty database gets its tables.
+	KeepSchema bool
+
+	readOnly bool // see OpenSource
 }
 
 const (
@@ -68,8 +76,8 @@ const (
 
 // Open connects to the database at a postgres:// URL and migrates its schema.
 //
-// It refuses a server whose settings can lose confirmed data. Its errors are sentences for an
-// operator and never contain the password.
+// It refuses a server whose settings can lose confirmed data, and tables that were changed so that they can. Its errors
+// are sentences for an operator and never contain the password.
 func Open(ctx context.Context, address string, opts Options) (*Store, error) {
 	config, err := parseURL(address)
 	if err != nil {
@@ -130,7 +138,9 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
 	if err != nil {
 		return translate(err)
 	}
-	err = s.Check(ctx)
+	if !s.opts.readOnly {
+		err = s.Check(ctx)
+	}
 	if err == nil && s.citus {
 		s.nodes, err = s.monitorNodes(ctx, config.ConnConfig)
 	}
@@ -174,6 +184,9 @@ func (s *Store) Lanes() int { return s.lanes }
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
+	if s.opts.readOnly {
+		return errSource
+	}
 	if err := s.damage.Err(); err != nil {
 		return err
 	}

@@ -2,49 +2,20 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 
 	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/store"
 )
 
-// OpenSource opens a database for reading only, whatever the durability of its server. It creates and migrates
-// nothing, and refuses a database whose schema is older or newer.
-func OpenSource(ctx context.Context, address string) (*Store, error) {
-	config, err := parseURL(address)
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	if err := checkSchema(ctx, config.ConnConfig); err != nil {
-		return nil, fmt.Errorf("open the database %s: %w", displayURL(config.ConnConfig), err)
-	}
-	return Open(ctx, address, Options{UnsafeDurability: true})
-}
+var errSource = fmt.Errorf("%w: the database was opened for reading only", store.ErrUnavailable)
 
-// checkSchema returns an error unless the schema is the one of this program.
-func checkSchema(ctx context.Context, config *pgx.ConnConfig) error {
-	conn, err := connect(ctx, config, Options{UnsafeDurability: true})
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	steps, err := fs.Glob(schema, "schema/*.sql")
-	if err != nil {
-		return err
-	}
-	applied, err := schemaVersion(ctx, conn, len(steps))
-	switch {
-	case err != nil:
-		return err
-	case applied == 0:
-		return errors.New("it has no tables of Plant Store; use a database that serve has been started on")
-	case applied < len(steps):
-		return fmt.Errorf("its schema has version %d and must be migrated to %d first; "+
-			"run plantstore token list --db with this database", applied, len(steps))
-	}
-	return nil
+// OpenSource opens a database whatever the durability of its server. The store refuses every write. OpenSource creates
+// and migrates nothing, and refuses a database whose schema is older or newer.
+func OpenSource(ctx context.Context, address string) (*Store, error) {
+	return Open(ctx, address, Options{UnsafeDurability: true, readOnly: true})
 }
 
 const (

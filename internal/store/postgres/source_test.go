@@ -1,10 +1,13 @@
 package postgres
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
 )
@@ -38,11 +41,21 @@ func TestOpenSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
+	_, err = source.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 2, "Ivy", "-")})
+	for what, err := range map[string]error{
+		"CreateBatch": err, "Check": source.Check(t.Context()),
+		"Remove":      storetest.Remove(t.Context(), source, "main", 1, nil),
+		"RevokeToken": source.RevokeToken(t.Context(), "ci", time.Now()),
+	} {
+		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "for reading only") {
+			t.Errorf("%s of a source = %v", what, err)
+		}
+	}
 	if stores, err := source.Stores(t.Context()); err != nil || len(stores) != 1 {
 		t.Errorf("Stores() = %v, %v", stores, err)
 	}
 	server.Query(t, database, "DELETE FROM plantstore_schema WHERE version > 1")
-	refused("must be migrated to ")
+	refused("its schema has version 1 and this program needs version 3; make a backup, and run plantstore db migrate ")
 	if rows := server.Query(t, database, "SELECT max(version) FROM plantstore_schema"); rows[0][0] != "1" {
 		t.Errorf("OpenSource migrated the schema to version %v", rows)
 	}

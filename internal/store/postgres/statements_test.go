@@ -46,6 +46,7 @@ var allowed = map[string]string{
 		"FROM (VALUES ('plants', 'SELECT'), ('plants', 'INSERT'), ('plants', 'UPDATE'), ('plants', 'DELETE'), " +
 		"('tokens', 'SELECT'), ('tokens', 'INSERT'), ('tokens', 'UPDATE')) AS needed (name, privilege) " +
 		"WHERE NOT has_table_privilege(to_regclass(name), privilege)",
+	"withTables": normal(withTables), "withShards": normal(withShards),
 
 	// Statements of ReadStatus.
 	"countEveryPlant": "SELECT count(*) FROM plants",

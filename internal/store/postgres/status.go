@@ -21,6 +21,8 @@ type Status struct {
 	Bytes        int64         `json:"bytes"` // of plants and their index, on the nodes that respond
 	Distribution *Distribution `json:"distribution,omitzero"`
 	Nodes        []NodeStatus  `json:"nodes"`
+
+	problems []string // of the tables and shards
 }
 
 // NodeStatus is the state of a server.
@@ -116,6 +118,14 @@ func (s *Status) read(ctx context.Context, config *pgx.ConnConfig, limit int64) 
 	s.addNodes(nodes, citus)
 	if s.Schema > 0 {
 		err = s.readSizes(ctx, conn, nodesConn, nodes, limit)
+	}
+	if s.Schema > 0 && err == nil {
+		s.problems, err = tableProblems(ctx, conn)
+	}
+	if s.Schema > 0 && err == nil && citus {
+		var shards []string
+		shards, err = nodesConn.shardProblems(ctx, nodes)
+		s.problems = append(s.problems, shards...)
 	}
 	return nodesError(nodes, Options{}), err
 }

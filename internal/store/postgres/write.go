@@ -30,6 +30,9 @@ type transaction func(ctx context.Context, conn *pgx.Conn) (stored bool, err err
 // transaction is repeatable: then write repeats it to determine the outcome. After one attempt that may
 // have stored data, only a success makes the outcome known.
 func (s *Store) write(slots chan struct{}, repeatable bool, run transaction) error {
+	if s.opts.readOnly {
+		return errSource
+	}
 	deadline := time.Now().Add(writeTimeout)
 	unknown := false
 	for attempt := 1; ; attempt++ {

@@ -32,7 +32,7 @@ func CopyPages(ctx context.Context, path string, w io.Writer) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	conn.SetInterrupt(ctx.Done())
 	if err = exec(conn, "BEGIN"); err == nil { // all reads up to Close are from the same moment
-		err = checkTables(conn)
+		err = checkOwner(conn)
 	}
 	if err != nil {
 		return fmt.Errorf("open the database %s: %w", path, cmp.Or(context.Cause(ctx), translate(err)))
@@ -51,19 +51,7 @@ func CopyPages(ctx context.Context, path string, w io.Writer) (err error) {
 
 // OpenBackup opens a file that nothing changes, such as a backup, to read its plants and to check it. Its schema may be
 // older.
-func OpenBackup(path string) (_ *Store, err error) {
-	s, err := openReaders(path, 1, openImmutable)
-	if err != nil {
-		return nil, err
-	}
-	conn := <-s.lookups.idle
-	err = checkTables(conn)
-	s.lookups.put(conn)
-	if err != nil {
-		return nil, errors.Join(translate(err), s.Close())
-	}
-	return s, nil
-}
+func OpenBackup(path string) (*Store, error) { return openReaders(path, 1, openImmutable, checkOwner) }
 
 // openImmutable opens a connection that ignores locks and creates no file next to the database.
 func openImmutable(path string) (*sqlite.Conn, error) {
@@ -80,11 +68,11 @@ func openImmutable(path string) (*sqlite.Conn, error) {
 	return initConn(conn, readPragmas)
 }
 
-// checkTables returns an error unless the file has the tables of this program.
-func checkTables(conn *sqlite.Conn) error {
+// checkOwner returns an error unless the file has tables of this program.
+func checkOwner(conn *sqlite.Conn) error {
 	_, applied, err := schemaSteps(conn)
 	if err == nil && applied == 0 {
-		err = errors.New("it has no tables of this program; name another file")
+		err = errNoTables
 	}
 	return err
 }

@@ -73,7 +73,9 @@ func (w *writer) startCheckpointer() error {
 			}
 		}
 	})
-	c.running.Go(func() { readAhead(c.file, memorySize(machine.Read().Memory), c.quit) })
+	if !w.command {
+		c.running.Go(func() { readAhead(c.file, memorySize(machine.Read().Memory), c.quit) })
+	}
 	w.checkpointer = c
 	return nil
 }

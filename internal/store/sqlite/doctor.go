@@ -56,11 +56,7 @@ func Diagnose(ctx context.Context, path string, integrity bool) (found store.Fin
 
 // diagnoseContent reads the database. It creates no file next to a database without a WAL.
 func diagnoseContent(ctx context.Context, found *store.Findings, target string, integrity bool) {
-	open := openReadOnly
-	if _, err := os.Stat(target + walSuffix); err != nil {
-		open = openImmutable
-	}
-	conn, err := open(target)
+	conn, err := openUnchanged(target)
 	if err != nil {
 		found.Add("schema", "problem", "%v", translate(err))
 		return
@@ -73,7 +69,17 @@ func diagnoseContent(ctx context.Context, found *store.Findings, target string, 
 		found.Add("schema", "problem", "%v", translate(err))
 		return
 	case applied < len(steps):
-		found.Add("schema", "warning", "version %d of %d; serve migrates it: make a backup first", applied, len(steps))
+		found.Add("schema", "warning", "version %d of %d; serve and db migrate migrate it: make a backup first", applied,
+			len(steps))
+	default:
+		problems, err := tableProblems(conn)
+		if err != nil {
+			problems = append(problems, translate(err).Error())
+		}
+		for _, p := range problems {
+			found.Add("tables", "problem", "%s", p)
+		}
+		found.Passed("tables", "they are as this program creates them")
 	}
 	found.Passed("schema", "version %d", applied)
 	found.Passed("durability", "serve writes with WAL and synchronous=FULL")

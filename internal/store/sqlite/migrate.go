@@ -15,26 +15,56 @@ var schema embed.FS
 
 const applicationID = 0x504C4E54
 
-// migrate checks that the file belongs to this program and applies the new files of schema/, in the order of
-// their names, in one transaction. The file's user_version is the number of files applied.
+// migrate checks that the file belongs to this program and applies the new files of schema/ in one transaction.
 func (w *writer) migrate() error {
-	return w.commit(func() error {
-		steps, applied, err := schemaSteps(w.conn)
-		if err != nil {
-			return err
-		}
-		for i, step := range steps[applied:] {
-			text, err := schema.ReadFile(step)
-			if err != nil {
+	return w.commit(func() (err error) {
+		if w.keepSchema {
+			if err := checkVersion(w.conn); err != nil && !errors.Is(err, errNoTables) {
 				return err
 			}
-			script := fmt.Sprintf("%s;\nPRAGMA user_version = %d", text, applied+i+1)
-			if err := sqlitex.ExecuteScript(w.conn, script, nil); err != nil {
-				return fmt.Errorf("apply %s: %w", step, err)
-			}
 		}
-		return nil
+		if w.from, w.to, err = applySteps(w.conn); err != nil {
+			return err
+		}
+		return checkTables(w.conn)
 	})
+}
+
+// applySteps applies the new files of schema/ in the order of their names. The file's user_version is the number of
+// files applied: from before and to afterwards.
+func applySteps(conn *sqlite.Conn) (from, to int, err error) {
+	steps, from, err := schemaSteps(conn)
+	if err != nil {
+		return 0, 0, err
+	}
+	for i, step := range steps[from:] {
+		text, err := schema.ReadFile(step)
+		if err != nil {
+			return 0, 0, err
+		}
+		script := fmt.Sprintf("%s;\nPRAGMA user_version = %d", text, from+i+1)
+		if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
+			return 0, 0, fmt.Errorf("apply %s: %w", step, err)
+		}
+	}
+	return from, len(steps), nil
+}
+
+var errNoTables = errors.New("it has no tables of this program; name another file")
+
+// checkVersion returns an error unless the file has the schema of this program.
+func checkVersion(conn *sqlite.Conn) error {
+	steps, applied, err := schemaSteps(conn)
+	switch {
+	case err != nil:
+		return err
+	case applied == 0:
+		return errNoTables
+	case applied < len(steps):
+		return fmt.Errorf("its schema is version %d and this program needs version %d; make a backup, and run "+
+			"plantstore db migrate --db with this file", applied, len(steps))
+	}
+	return nil
 }
 
 // schemaSteps returns the files of schema/ and how many of them were applied to a file of this program.

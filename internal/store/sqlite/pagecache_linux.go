@@ -18,6 +18,18 @@ func dropPageCaches(path string) {
 	DropPageCache(path + walSuffix)
 }
 
+// inUse reports whether another process has a database open: each of its connections keeps a lock on the file. Call it
+// before this process opens the file, because closing a descriptor releases all locks of the process.
+func inUse(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	return unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
+}
+
 // DropPageCache makes the kernel read a file from the disk again. Pages that are not synced stay in memory.
 func DropPageCache(path string) {
 	f, err := os.Open(path)

@@ -7,6 +7,9 @@ import "os"
 // dropPageCaches does nothing: only Linux is known to mark pages clean after a failed fsync.
 func dropPageCaches(string) {}
 
+// inUse reports whether another process may have a database open. It is implemented on Linux only.
+func inUse(string) bool { return true }
+
 // DropPageCache makes the kernel read a file from the disk again. It is implemented on Linux only.
 func DropPageCache(string) {}
 

@@ -63,7 +63,7 @@ func (s *Store) connectReadOnly() error {
 		err = s.fill(openExclusive)
 	}
 	if err == nil {
-		err = s.checkSchema()
+		err = s.checkConn(checkVersion)
 	}
 	switch {
 	case errors.Is(err, store.ErrFull), s.writer.stopped:
@@ -76,17 +76,10 @@ func (s *Store) connectReadOnly() error {
 	return nil
 }
 
-var errOldSchema = errors.New("its schema must be migrated")
-
-// checkSchema returns an error if the file needs a migration, or is not a database of this program.
-func (s *Store) checkSchema() error {
+func (s *Store) checkConn(check func(*sqlite.Conn) error) error {
 	conn := <-s.lookups.idle
 	defer s.lookups.put(conn)
-	steps, applied, err := schemaSteps(conn)
-	if err == nil && applied < len(steps) {
-		err = errOldSchema
-	}
-	return err
+	return check(conn)
 }
 
 // leaveReadOnly opens the connections of a normal start once the disk has space. Connections of the two kinds must not

@@ -272,7 +272,7 @@ func TestStartFailsOnFullDisk(t *testing.T) {
 		want    string
 	}{
 		"a new database":  {func(string) {}, "SQLITE_FULL"},
-		"an older schema": {leaveKilled(t, "PRAGMA user_version = 1"), "free at least 1 MiB: its schema must be migrated"},
+		"an older schema": {leaveKilled(t, "PRAGMA user_version = 1"), "free at least 1 MiB: its schema is version 1"},
 		"another program": {leaveKilled(t, "PRAGMA application_id = 1"), "another program"},
 	} {
 		d := newFullDisk(t, test.prepare)

@@ -19,34 +19,33 @@ var errSource = fmt.Errorf("%w: the database was opened for reading only", store
 // and schema stay unchanged, so a file whose schema is older or newer is refused. SQLite may create the WAL and its
 // index next to the file, and leave them there.
 func OpenSource(ctx context.Context, path string) (*Store, error) {
-	s, err := openSource(ctx, path)
+	return openSource(ctx, path, max(4, runtime.NumCPU()), openReadOnly)
+}
+
+// OpenBriefly is OpenSource for a read of milliseconds. It creates no file, unless a WAL has no index.
+func OpenBriefly(ctx context.Context, path string) (*Store, error) {
+	return openSource(ctx, path, 1, openUnchanged)
+}
+
+func openSource(
+	ctx context.Context, path string, n int, open func(path string) (*sqlite.Conn, error),
+) (*Store, error) {
+	s, err := openReaders(path, n, open, checkVersion)
+	if err == nil {
+		if _, err = s.Tokens(ctx); err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the database %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func openSource(ctx context.Context, path string) (_ *Store, err error) {
-	s, err := openReaders(path, max(4, runtime.NumCPU()), openReadOnly)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	if err := s.checkSchema(); errors.Is(err, errOldSchema) {
-		return nil, fmt.Errorf("%w first; run plantstore token list --db with this file", err)
-	} else if err != nil {
-		return nil, translate(err)
-	}
-	_, err = s.Tokens(ctx)
-	return s, err
-}
-
-// openReaders opens only the connections that read, which open opens.
-func openReaders(path string, n int, open func(path string) (*sqlite.Conn, error)) (_ *Store, err error) {
+// openReaders opens only the connections that read, which open opens. One of them must pass check.
+func openReaders(
+	path string, n int, open func(path string) (*sqlite.Conn, error), check func(*sqlite.Conn) error,
+) (_ *Store, err error) {
 	s := new(Store)
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
@@ -60,8 +59,11 @@ func openReaders(path string, n int, open func(path string) (*sqlite.Conn, error
 	s.writer.stopped = true
 	s.writer.setFailure(errSource)
 	s.readers, s.lookups = newPool(n, &s.damage), newPool(1, &s.damage)
-	if err := s.fill(open); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err = s.fill(open); err == nil {
+		err = s.checkConn(check)
+	}
+	if err != nil {
+		return nil, errors.Join(translate(err), s.Close())
 	}
 	return s, nil
 }
@@ -90,4 +92,13 @@ func openReadOnly(path string) (*sqlite.Conn, error) {
 		return nil, err
 	}
 	return initConn(conn, readPragmas, "query_only(1)")
+}
+
+// openUnchanged is openReadOnly for a read of milliseconds. SQLite would create the WAL of a file that no process has
+// open, and leave it there.
+func openUnchanged(path string) (*sqlite.Conn, error) {
+	if _, err := os.Stat(path + walSuffix); err != nil {
+		return openImmutable(path)
+	}
+	return openReadOnly(path)
 }

@@ -125,8 +125,8 @@ func TestSourceIsRefused(t *testing.T) {
 		file("missing", ""): "no such file or directory",
 		file("newer", "PRAGMA user_version = 99"): "its schema is version 99 and this program supports versions up to 3; " +
 			"start the newer program",
-		file("older", "PRAGMA user_version = 1"): "its schema must be migrated first; run plantstore token list --db with " +
-			"this file",
+		file("older", "PRAGMA user_version = 1"): "its schema is version 1 and this program needs version 3; make a " +
+			"backup, and run plantstore db migrate --db with this file",
 		file("other", "PRAGMA application_id = 7"): "the file is a database of another program",
 		folder: "it is not a regular file",
 		text:   "is not a SQLite database",

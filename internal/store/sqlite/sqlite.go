@@ -66,15 +66,24 @@ var _ store.Store = (*Store)(nil)
 // Open opens the database file, creates it (mode 0600) if it does not exist, and brings its schema
 // up to date. On a full disk it opens the file for reading, and for writing when space is free.
 // Its errors are sentences for an operator.
-func Open(ctx context.Context, path string) (*Store, error) {
-	s, err := open(ctx, path)
+func Open(ctx context.Context, path string) (*Store, error) { return openFor(ctx, path, false, false) }
+
+// OpenCommand is Open for a command, beside a service that may be running. If it is, OpenCommand leaves the page cache
+// and the index of the WAL as they are: the service has done what a start after a failure needs. Unless migrate is set,
+// it refuses an older schema.
+func OpenCommand(ctx context.Context, path string, migrate bool) (*Store, error) {
+	return openFor(ctx, path, true, !migrate)
+}
+
+func openFor(ctx context.Context, path string, command, keepSchema bool) (*Store, error) {
+	s, err := open(ctx, path, command, keepSchema)
 	if err != nil {
 		return nil, fmt.Errorf("open the database %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, path string) (_ *Store, err error) {
+func open(ctx context.Context, path string, command, keepSchema bool) (_ *Store, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
@@ -88,6 +97,7 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	if s.writer, err = prepareWriter(path, &s.damage); err != nil {
 		return nil, err
 	}
+	s.writer.command, s.writer.keepSchema = command, keepSchema
 	s.readers, s.lookups = newPool(max(4, runtime.NumCPU()), &s.damage), newPool(1, &s.damage)
 	s.readers.onClose, s.lookups.onClose = s.closeFile, s.closeFile
 	defer func() {
@@ -107,6 +117,9 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 
 // Lanes implements store.Store: there is one writer.
 func (s *Store) Lanes() int { return 1 }
+
+// Migrated implements store.Store.
+func (s *Store) Migrated() (from, to int) { return s.writer.from, s.writer.to }
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {

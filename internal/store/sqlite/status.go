@@ -28,6 +28,9 @@ type Status struct {
 	WALBytes    int64  `json:"walBytes"` // of the write-ahead log next to it
 }
 
+// selectJournal reads the journal mode from the header of the file: the pragma returns that of the connection.
+const selectJournal = "SELECT iif(substr(data, 19, 1) = x'02', 'wal', 'delete') FROM sqlite_dbpage WHERE pgno = 1"
+
 // maxCounted is the size in bytes up to which the plants of a file are always counted. That takes seconds.
 const maxCounted = 256 << 20
 
@@ -59,7 +62,7 @@ func (s *Status) read(path string, limit int64) error {
 	if wal, err := os.Stat(target + walSuffix); err == nil {
 		s.WALBytes = wal.Size()
 	}
-	conn, err := openReadOnly(target)
+	conn, err := openUnchanged(target)
 	if err != nil {
 		return err
 	}
@@ -67,11 +70,8 @@ func (s *Status) read(path string, limit int64) error {
 	if _, s.Schema, err = schemaSteps(conn); err != nil {
 		return err
 	}
-	for row, err := range query(conn, "PRAGMA journal_mode") {
-		if err != nil {
-			return err
-		}
-		s.JournalMode = row.ColumnText(0)
+	if s.JournalMode, err = firstText(conn, selectJournal); err != nil {
+		return err
 	}
 	numbers := map[*int64]string{
 		&s.PageSize: "PRAGMA page_size", &s.Pages: "PRAGMA page_count", &s.FreePages: "PRAGMA freelist_count",

@@ -21,10 +21,14 @@ import (
 // After a commit that may or may not be on disk (a failed fsync), it never writes again: the kernel may have
 // dropped the pages, so that a second fsync would succeed without them. See stop and dropPageCaches.
 type writer struct {
-	path    string      // as given by the operator
-	target  string      // the path without symbolic links: SQLite creates the WAL next to it
-	file    os.FileInfo // the database file when it was opened
-	damage  *store.Damage
+	path   string      // as given by the operator
+	target string      // the path without symbolic links: SQLite creates the WAL next to it
+	file   os.FileInfo // the database file when it was opened
+	damage *store.Damage
+
+	command, keepSchema bool // see OpenCommand
+	from, to            int  // see Store.Migrated
+
 	failure atomic.Pointer[error]     // why the last write failed; nil after one that succeeded
 	started atomic.Pointer[time.Time] // when the write in flight started; nil while there is none
 
@@ -67,13 +71,16 @@ func prepareWriter(path string, damage *store.Damage) (*writer, error) {
 
 // open opens the connection.
 func (w *writer) open() (err error) {
-	dropPageCaches(w.target)
-	index, err := resetCopied(w.target)
-	if index != nil {
-		index.Close()
-	}
-	if err != nil {
-		return fmt.Errorf("reset the index of its WAL: %w", err)
+	beside := w.command && inUse(w.target)
+	if !beside {
+		dropPageCaches(w.target)
+		index, err := resetCopied(w.target)
+		if index != nil {
+			index.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("reset the index of its WAL: %w", err)
+		}
 	}
 	if w.conn, err = openConn(w.target, writerCache); err != nil {
 		return translate(err)
@@ -84,7 +91,7 @@ func (w *writer) open() (err error) {
 	if err == nil {
 		w.shm, err = os.Stat(w.target + shmSuffix)
 	}
-	if err == nil {
+	if err == nil && !beside {
 		err = w.syncWAL()
 	}
 	if err == nil {
@@ -96,8 +103,10 @@ func (w *writer) open() (err error) {
 	if err != nil {
 		return errors.Join(withoutPath(err), w.disconnect())
 	}
-	w.missingFile()           // records the sizes
-	w.walBytes = w.wal.Size() // a killed process leaves its WAL
+	w.missingFile() // records the sizes
+	if !beside {
+		w.walBytes = w.wal.Size() // a killed process leaves its WAL
+	}
 	return nil
 }
 

@@ -1,0 +1,107 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"plantstore/internal/store/postgres/pgtest"
+)
+
+// drifts are changes of the tables that lose or change confirmed plants or tokens, and what Open and Diagnose say.
+var drifts = []struct{ name, change, want string }{
+	{"a view", "ALTER TABLE plants RENAME TO others; CREATE VIEW plants AS SELECT * FROM others",
+		"table plants is not an ordinary table (relkind v); move it away"},
+	{"a partitioned table", "DROP TABLE plants; CREATE TABLE plants (store text COLLATE \"C\", id bigint, " +
+		"name text COLLATE \"C\" NOT NULL, tag text COLLATE \"C\", PRIMARY KEY (store, id)) PARTITION BY HASH (id)",
+		"table plants is not an ordinary table (relkind p)"},
+	{"a missing table", "DROP TABLE tokens", "table tokens lacks the column name text"},
+	{"a missing column", "ALTER TABLE tokens DROP COLUMN revoked", "table tokens lacks the column revoked bigint; add it"},
+	{"another type", "ALTER TABLE plants ALTER id TYPE integer", "table plants lacks the column id bigint NOT NULL"},
+	{"another collation", `ALTER TABLE plants ALTER store TYPE text COLLATE "POSIX"`,
+		`table plants lacks the column store text COLLATE "C" NOT NULL`},
+	{"no NOT NULL", "ALTER TABLE plants ALTER name DROP NOT NULL", "table plants lacks the column name text COLLATE"},
+	{"no key", "ALTER TABLE plants DROP CONSTRAINT plants_pkey", "table plants lacks the key PRIMARY KEY (store, id)"},
+	{"another key", "ALTER TABLE tokens DROP CONSTRAINT tokens_pkey, ADD PRIMARY KEY (hash)",
+		"table tokens lacks the key PRIMARY KEY (name)"},
+	{"a column that inserts must set", "ALTER TABLE plants ADD COLUMN price int NOT NULL",
+		"table plants has the column price integer NOT NULL, which inserts do not set; drop it"},
+	{"an UNLOGGED table", "ALTER TABLE plants SET UNLOGGED", "table plants is UNLOGGED, so a crash empties it; run ALTER"},
+	{"an UNLOGGED table of versions", "ALTER TABLE plantstore_schema SET UNLOGGED", "table plantstore_schema is UNLOGGED"},
+	{"row security", "ALTER TABLE plants ENABLE ROW LEVEL SECURITY", "table plants has row security; run ALTER TABLE"},
+	{"a rule", "CREATE RULE nothing AS ON DELETE TO tokens DO INSTEAD NOTHING",
+		"table tokens has the rule nothing; run DROP RULE nothing ON tokens"},
+	{"a trigger", "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';" +
+		`CREATE TRIGGER "my trigger" BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION f()`,
+		`table plants has the trigger "my trigger"; run DROP TRIGGER "my trigger" ON plants`},
+}
+
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	for _, d := range drifts {
+		address := pgtest.Database(t)
+		openStore(t, address).Close()
+		for _, change := range strings.SplitAfter(d.change, "END';") {
+			sqlQuery(t, address, change)
+		}
+		wantDrift(t, address, d.name, d.want, true)
+	}
+}
+
+// wantDrift checks that Open and Diagnose refuse a database with a sentence.
+func wantDrift(t *testing.T, address, name, want string, refused bool) {
+	t.Helper()
+	s, err := Open(t.Context(), address, Options{})
+	if err == nil {
+		s.Close()
+	}
+	if got := fmt.Sprint(err); strings.Contains(got, want) != refused {
+		t.Errorf("%s: Open() = %s, want %q: %v", name, got, want, refused)
+	}
+	lines := diagnose(t, address)
+	if name == "a missing table" {
+		want, lines = "a table is missing", strings.ReplaceAll(lines, "status problem: ", "tables problem: ")
+	}
+	if strings.Contains(lines, want) != refused || strings.Contains(lines, "tables problem: ") != refused {
+		t.Errorf("%s: Diagnose() = %s, want %q: %v", name, lines, want, refused)
+	}
+	_, err = Open(t.Context(), address, Options{UnsafeDurability: true})
+	if accepted := !refused || strings.Contains(want, "UNLOGGED"); (err == nil) != accepted {
+		t.Errorf("%s: Open() with unsafe durability = %v", name, err)
+	}
+}
+
+// What does not change a plant is accepted, and so is a source with a drift: it can be copied.
+func TestNoDrift(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	openStore(t, address).Close()
+	sqlQuery(t, address, `CREATE INDEX ON plants (tag); ALTER TABLE plants ADD COLUMN price int,
+		ADD COLUMN seen timestamptz NOT NULL DEFAULT now(), ADD COLUMN serial bigint GENERATED ALWAYS AS IDENTITY;
+		CREATE TABLE orders (store text COLLATE "C", id bigint, FOREIGN KEY (store, id) REFERENCES plants);
+		CREATE VIEW names AS SELECT name FROM plants`)
+	wantDrift(t, address, "allowed", "table ", false)
+	s := openStore(t, address)
+	create(t, s, record(1))
+	s.Close()
+	sqlQuery(t, address, "ALTER TABLE plants ENABLE ROW LEVEL SECURITY")
+	source, err := OpenSource(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.Close()
+}
+
+// A distributed table has triggers of Citus, and its shards are checked too, from every node.
+func TestDriftOnCitus(t *testing.T) {
+	address := distributed(t, "id")
+	c, name := pgtest.SharedCluster(t), databaseOf(t, address)
+	for what, address := range map[string]string{"coordinator": address, "worker": c.Worker(0, address)} {
+		wantDrift(t, address, what, "table ", false)
+	}
+	c.Query(t, name, "SELECT run_command_on_shards('plants', 'ALTER TABLE %s SET UNLOGGED')")
+	defer c.Query(t, name, "SELECT run_command_on_shards('plants', 'ALTER TABLE %s SET LOGGED')") // others use it next
+	for what, address := range map[string]string{"coordinator": address, "worker": c.Worker(0, address)} {
+		wantDrift(t, address, what, " is UNLOGGED, so a crash empties it; run ALTER TABLE plants_", true)
+	}
+}

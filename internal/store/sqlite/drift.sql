@@ -1,0 +1,12 @@
+-- Lines of store.Drift. A trigger has the name of its table as it was typed.
+WITH ours AS (SELECT * FROM pragma_table_list WHERE schema = 'main' AND name IN ('plants', 'tokens'))
+SELECT format('%s: is a %s and not a table; move it away, or restore a backup', name, type)
+	FROM ours WHERE type <> 'table'
+UNION ALL SELECT format('%s: has the trigger %s; run DROP TRIGGER "%w"', lower(tbl_name), name, name)
+	FROM sqlite_schema WHERE type = 'trigger' AND lower(tbl_name) IN ('plants', 'tokens')
+UNION ALL SELECT format('%s: column %s %s%s%s', ours.name, c.name, upper(c.type),
+		iif(c."notnull", ' NOT NULL', ''), iif(c.dflt_value IS NULL, '', ' DEFAULT'))
+	FROM ours JOIN pragma_table_info(ours.name) AS c
+UNION ALL SELECT format('%s: key (%s)%s%s', ours.name, group_concat(c.name, ', ' ORDER BY c.pk),
+		iif(wr, ' WITHOUT ROWID', ''), iif(strict, ' STRICT', ''))
+	FROM ours JOIN pragma_table_info(ours.name) AS c WHERE c.pk > 0 GROUP BY ours.name
