@@ -41,6 +41,7 @@ func (env environment) commands() *cobra.Command {
 		"backup":         leaf(env, backup),
 		"restore":        leaf(env, restore),
 		"db status":      leaf(env, dbStatus),
+		"db migrate":     leaf(env, dbMigrate),
 		"db distribute":  leaf(env, dbDistribute),
 		"version":        leaf(env, printVersion),
 	}

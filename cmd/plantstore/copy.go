@@ -76,7 +76,7 @@ func (env environment) transfer(
 	var target store.Store
 	if o.check {
 		target, err = openSource(ctx, "--to", o.to)
-	} else if target, err = env.openStore(ctx, o.to, o.unsafe); err != nil {
+	} else if target, err = env.openStore(ctx, o.to, writes, o.unsafe); err != nil {
 		err = fmt.Errorf("--to: %w", err)
 	}
 	if err != nil {

@@ -53,15 +53,34 @@ func checkDatabase(db string) error {
 	return nil
 }
 
+// access is what a command does with a database.
+type access int
+
+const (
+	reads    access = iota // it changes nothing; the database exists
+	writes                 // it creates a missing database, and refuses an older schema
+	migrates               // it also migrates the schema
+	serves                 // it also takes the steps that a start after a failure needs
+)
+
 // openStore opens the engine that the value of --db selects.
-func openStore(ctx context.Context, db string, unsafeDurability bool) (store.Store, error) {
-	if postgres.IsURL(db) {
-		return postgres.Open(ctx, db, postgres.Options{UnsafeDurability: unsafeDurability})
+func openStore(ctx context.Context, db string, use access, unsafeDurability bool) (store.Store, error) {
+	switch isPostgres := postgres.IsURL(db); {
+	case isPostgres && use == reads:
+		return postgres.OpenSource(ctx, db)
+	case isPostgres:
+		return postgres.Open(ctx, db, postgres.Options{UnsafeDurability: unsafeDurability, KeepSchema: use == writes})
 	}
 	if err := checkDatabase(db); err != nil {
 		return nil, err
 	}
-	return sqlite.Open(ctx, db)
+	switch use {
+	case reads:
+		return sqlite.OpenBriefly(ctx, db)
+	case serves:
+		return sqlite.Open(ctx, db)
+	}
+	return sqlite.OpenCommand(ctx, db, use == migrates)
 }
 
 // mustExist returns an error if db is a path without a file. A command that only reads or changes tokens
@@ -77,8 +96,8 @@ func mustExist(db string) error {
 }
 
 // withStore opens the database, calls do, and closes the database.
-func (env environment) withStore(ctx context.Context, db string, do func(store.Store) error) error {
-	st, err := env.openStore(ctx, db, true) // the durability of plants does not matter to tokens
+func (env environment) withStore(ctx context.Context, db string, use access, do func(store.Store) error) error {
+	st, err := env.openStore(ctx, db, use, true) // the durability of plants does not matter to tokens
 	if err != nil {
 		return err
 	}

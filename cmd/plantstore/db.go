@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 )
@@ -42,6 +43,25 @@ func dbDistribute(ctx context.Context, o *distributeOptions, env environment) er
 	})
 }
 
+type migrateOptions struct{ db string }
+
+func (o *migrateOptions) declare(f *flags) { f.database(&o.db) }
+
+func dbMigrate(ctx context.Context, o *migrateOptions, env environment) error {
+	if err := mustExist(o.db); err != nil {
+		return err
+	}
+	return env.withStore(ctx, o.db, migrates, func(st store.Store) error {
+		text := "The schema has version %[2]d: nothing to do.\n"
+		from, to := st.Migrated()
+		if from < to {
+			text = "The schema was migrated from version %d to %d.\n"
+		}
+		_, err := fmt.Fprintf(env.stdout, text, from, to)
+		return err
+	})
+}
+
 type statusOptions struct {
 	databaseOptions
 	count bool
@@ -63,8 +83,7 @@ func dbStatus(ctx context.Context, o *statusOptions, env environment) error {
 		}
 		status = s
 	case isURL(o.db):
-		_, err := openStore(ctx, o.db, false)
-		return err
+		return checkDatabase(o.db)
 	default:
 		if err := mustExist(o.db); err != nil {
 			return err

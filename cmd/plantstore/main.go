@@ -36,7 +36,7 @@ var version string
 type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
-	openStore      func(ctx context.Context, db string, unsafeDurability bool) (store.Store, error)
+	openStore      func(ctx context.Context, db string, use access, unsafeDurability bool) (store.Store, error)
 	environ        []string // of the process, to find unknown variables
 }
 

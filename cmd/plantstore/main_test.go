@@ -63,9 +63,8 @@ func (r result) want(t *testing.T, what string, code int, stdout, stderr string)
 func withStore(t *testing.T, st store.Store, openErr error, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	env := environment{&stdout, &stderr, variables{}.get, func(context.Context, string, bool) (store.Store, error) {
-		return st, openErr
-	}, nil}
+	open := func(context.Context, string, access, bool) (store.Store, error) { return st, openErr }
+	env := environment{&stdout, &stderr, variables{}.get, open, nil}
 	return result{code: env.run(t.Context(), args), stdout: stdout.String(), stderr: stderr.String()}
 }
 

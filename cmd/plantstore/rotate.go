@@ -137,7 +137,7 @@ func (env environment) changeToken(
 	if err := mustExist(o.db); err != nil {
 		return err
 	}
-	return env.withStore(ctx, o.db, func(st store.Store) error {
+	return env.withStore(ctx, o.db, writes, func(st store.Store) error {
 		all, err := st.Tokens(ctx)
 		if err != nil {
 			return err

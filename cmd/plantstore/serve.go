@@ -70,9 +70,12 @@ func serve(ctx context.Context, o *serveOptions, env environment) error {
 }
 
 func openAndServe(ctx context.Context, env environment, cfg server.Config, db string, unsafe bool) error {
-	st, err := env.openStore(ctx, db, unsafe)
+	st, err := env.openStore(ctx, db, serves, unsafe)
 	if err != nil {
 		return ignoreStop(ctx, cfg.Log, err)
+	}
+	if from, to := st.Migrated(); 0 < from && from < to {
+		cfg.Log.Info("the schema of the database was migrated", "from", from, "to", to)
 	}
 	if !isURL(db) {
 		warnAboutFile(cfg.Log, db)

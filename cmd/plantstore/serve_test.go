@@ -239,7 +239,7 @@ func TestServeStartFails(t *testing.T) {
 		st := &failingStore{err: test.err}
 		unsafe := false
 		env := environment{&stdout, &stderr, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get,
-			func(_ context.Context, db string, u bool) (store.Store, error) {
+			func(_ context.Context, db string, _ access, u bool) (store.Store, error) {
 				unsafe = u
 				return st, test.openErr
 			}, nil}

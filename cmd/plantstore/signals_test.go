@@ -60,7 +60,7 @@ func TestServeHangs(t *testing.T) {
 		end := make(chan struct{})
 		var stderr bytes.Buffer
 		env := environment{io.Discard, &stderr, variables{}.get,
-			func(context.Context, string, bool) (store.Store, error) {
+			func(context.Context, string, access, bool) (store.Store, error) {
 				<-end
 				return nil, store.ErrUnavailable
 			}, nil}

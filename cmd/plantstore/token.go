@@ -48,7 +48,7 @@ func tokenIssue(ctx context.Context, o *issueOptions, env environment) error {
 	}
 	t, credential := token.New(o.name, o.store, granted, now, end)
 	t.Rate = allowed
-	err = env.withStore(ctx, o.db, func(st store.Store) error { return st.AddToken(ctx, t) })
+	err = env.withStore(ctx, o.db, writes, func(st store.Store) error { return st.AddToken(ctx, t) })
 	if errors.Is(err, token.ErrNameTaken) {
 		return fmt.Errorf("%w: %q; choose another name; the name of a revoked token can't be used again", err, o.name)
 	}
@@ -83,7 +83,7 @@ func tokenList(ctx context.Context, o *tokenListOptions, env environment) error 
 		return err
 	}
 	var all []token.Token
-	err := env.withStore(ctx, o.db, func(st store.Store) (err error) {
+	err := env.withStore(ctx, o.db, reads, func(st store.Store) (err error) {
 		all, err = st.Tokens(ctx)
 		return err
 	})
@@ -187,7 +187,7 @@ func tokenRevoke(ctx context.Context, o *revokeOptions, env environment) error {
 		return err
 	}
 	var all []token.Token
-	err := env.withStore(ctx, o.db, func(st store.Store) (err error) {
+	err := env.withStore(ctx, o.db, writes, func(st store.Store) (err error) {
 		if err = st.RevokeToken(ctx, o.name, time.Now()); err == nil {
 			all, err = st.Tokens(ctx)
 		}
@@ -219,7 +219,7 @@ func (f *flags) fromTokens(value func(token.Token) string) cobra.CompletionFunc 
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		f.readVariables()
-		if st, err := openSource(ctx, "--db", f.Lookup("db").Value.String()); err == nil {
+		if st, err := openStore(ctx, f.Lookup("db").Value.String(), reads, true); err == nil {
 			defer st.Close()
 			all, _ := st.Tokens(ctx)
 			for _, t := range all {

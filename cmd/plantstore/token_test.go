@@ -222,6 +222,7 @@ func (s *failingStore) Tokens(context.Context) ([]token.Token, error) {
 func (s *failingStore) ChangeToken(context.Context, token.Token, token.Token, *token.Token) error {
 	return s.err
 }
+func (s *failingStore) Migrated() (from, to int)                             { return 3, 3 }
 func (s *failingStore) RevokeToken(context.Context, string, time.Time) error { return s.err }
 func (s *failingStore) TokenByHash(context.Context, token.Hash) (t token.Token, err error) {
 	return t, s.err
