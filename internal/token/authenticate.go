@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"plantstore/internal/rate"
 )
 
 // Why a request is not authenticated or not authorised. Clients see these messages.
@@ -137,19 +139,14 @@ func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash
 	if err := a.unknown.check(plausible, hash, from); err != nil {
 		return nil, err
 	}
+	leave, ok := a.unknown.waiting.Enter(from)
+	if !ok {
+		return nil, &rate.Exceeded{Why: ErrLookups, Wait: time.Second}
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	release, err := a.unknown.acquire(ctx, from)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	if a.tokens.get(hash) == nil { // other requests from the address may have failed during the wait
-		if err := a.unknown.check(plausible, hash, from); err != nil {
-			return nil, err
-		}
-	}
-	t, err := a.tokens.load(ctx, credential, hash).wait(ctx)
+	t, err := a.tokens.load(ctx, credential, hash, a.unknown.slots).wait(ctx)
 	if isWrong(err) {
 		a.unknown.countFailure(from)
 	}

@@ -71,7 +71,7 @@ func (c *cache) current(ctx context.Context, credential string, hash Hash, e *en
 		if t, err := e.wait(ctx); err != nil {
 			return t, err
 		}
-		e = c.load(ctx, credential, hash)
+		e = c.load(ctx, credential, hash, nil)
 	}
 	return e.wait(ctx)
 }
@@ -81,8 +81,8 @@ func (c *cache) current(ctx context.Context, credential string, hash Hash, e *en
 func (c *cache) isStale(e *entry) bool { return c.now().Sub(e.started) > freshFor }
 
 // load returns the entry of a hash: the present one if it is fresh or loading, otherwise a new one, once its
-// lookup has ended.
-func (c *cache) load(ctx context.Context, credential string, hash Hash) *entry {
+// lookup has ended. The lookup waits for one of the slots, unless they are nil. Others wait for it meanwhile.
+func (c *cache) load(ctx context.Context, credential string, hash Hash, slots chan struct{}) *entry {
 	c.mu.Lock()
 	previous := c.entries[hash]
 	if previous != nil && !(previous.isDone() && c.isStale(previous)) {
@@ -109,6 +109,15 @@ func (c *cache) load(ctx context.Context, credential string, hash Hash) *entry {
 		}
 		close(e.done)
 	}()
+	if slots != nil {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			e.err = ctx.Err()
+			return e
+		}
+	}
 	e.token, e.err = c.find(ctx, credential, hash, e.started)
 	return e
 }

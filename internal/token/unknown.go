@@ -1,7 +1,6 @@
 package token
 
 import (
-	"context"
 	"hash/maphash"
 	"net/netip"
 	"time"
@@ -10,26 +9,23 @@ import (
 	"plantstore/internal/share"
 )
 
-// unknownLimiter limits lookups of credentials that are not in the cache. Few run at once, few requests wait for one,
-// and an address that has sent too many wrong credentials is refused without a lookup, except in the retry slot of a
-// credential.
+// unknownLimiter limits lookups of credentials that are not in the cache. Few run at once and few wait, and an address
+// that has sent too many wrong credentials is refused without a lookup, except in the retry slot of a credential.
 //
-// Without the slots a right token that is not cached would compete for the lookups of its address, for example
-// behind the same proxy. While 100 or 1,000 wrong tokens a second came from there, a client that followed
-// Retry-After was not admitted within ten minutes in the median of 40 trials; with the slots it was after 25 s in
-// the median and 57 s at most.
+// Without the slots a right token that is not cached would compete for the lookups of its address, for example behind
+// the same proxy, with all the wrong ones.
 type unknownLimiter struct {
 	now      func() time.Time
 	failures *rate.Table[netip.Addr]
 	seed     maphash.Seed
-	waiting  share.Waiters[netip.Addr]
-	lookups  chan struct{} // a semaphore
+	waiting  share.Waiters[netip.Addr] // lookups in flight or waiting for a slot
+	slots    chan struct{}             // of lookups in flight
 }
 
 const (
 	maxUnknownLookups = 2      // at once
-	maxWaiting        = 128    // requests that wait for a lookup
-	maxWaitingFrom    = 4      // of these, from one address
+	maxWaiting        = 128    // of different credentials, in flight or waiting
+	maxWaitingFrom    = 16     // of these, from one address
 	maxAddresses      = 10_000 // with failures; about 1 MiB
 
 	retrySlots = 30
@@ -43,7 +39,7 @@ func newUnknownLimiter(now func() time.Time) *unknownLimiter {
 	return &unknownLimiter{
 		now: now, failures: rate.NewTable[netip.Addr](maxAddresses, now), seed: maphash.MakeSeed(),
 		waiting: share.Waiters[netip.Addr]{PerOwner: maxWaitingFrom, Total: maxWaiting},
-		lookups: make(chan struct{}, maxUnknownLookups),
+		slots:   make(chan struct{}, maxUnknownLookups),
 	}
 }
 
@@ -66,22 +62,6 @@ func (l *unknownLimiter) check(wellFormed bool, hash Hash, from netip.Addr) erro
 }
 
 func (l *unknownLimiter) countFailure(from netip.Addr) { l.failures.Take(from, failureLimit) }
-
-// acquire waits until another lookup may run. It returns a rate.Exceeded with ErrLookups at once if too many requests
-// wait already. Otherwise the caller must call release.
-func (l *unknownLimiter) acquire(ctx context.Context, from netip.Addr) (release func(), err error) {
-	leave, ok := l.waiting.Enter(from)
-	if !ok {
-		return nil, &rate.Exceeded{Why: ErrLookups, Wait: time.Second}
-	}
-	select {
-	case l.lookups <- struct{}{}:
-		return func() { <-l.lookups; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, ctx.Err()
-	}
-}
 
 // untilRetrySlot returns how long it is until the retry slot of a hash, 0 during the slot. Each hash has one slot a
 // minute, which a client cannot choose: of many different credentials, one in thirty is looked up.

@@ -119,51 +119,70 @@ func TestMistypedTokensAreLimited(t *testing.T) {
 }
 
 // slow is a lookup that takes a while.
-type slow struct{ lookup }
+type slow struct{ *lookup }
 
 func (s *slow) TokenByHash(ctx context.Context, h token.Hash) (token.Token, error) {
 	time.Sleep(10 * time.Millisecond)
 	return s.lookup.TokenByHash(ctx, h)
 }
 
-// Few requests wait for a lookup, from one address and from all. The others are refused at once.
-func TestWaitingRequestsAreLimited(t *testing.T) {
+// Few lookups wait, from one address and from all. The others are refused at once.
+func TestWaitingLookupsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := token.NewAuthenticator(new(slow), nil, time.Now)
+		a := token.NewAuthenticator(&slow{new(lookup)}, nil, time.Now)
+		var waited atomic.Int64
 		refused := func(from from) bool {
 			start := time.Now()
 			_, err := a.Authenticate(t.Context(), bearer(token.Generate()), from)
-			if errors.Is(err, token.ErrLookups) == errors.Is(err, token.ErrInvalid) ||
-				errors.Is(err, token.ErrLookups) && time.Since(start) > 0 {
+			if errors.Is(err, token.ErrInvalid) {
+				waited.Add(1)
+			} else if !errors.Is(err, token.ErrLookups) || time.Since(start) > 0 {
 				t.Errorf("from %s: %v after %v", from, err, time.Since(start))
 			}
 			return errors.Is(err, token.ErrLookups)
 		}
-		for n := range 4 {
-			go refused(here)
-			synctest.Wait()
-			if other := from(fmt.Sprintf("198.51.100.%d", n)); refused(other) {
-				t.Errorf("refused with %d others waiting", n+1)
-			}
-		}
-		var waiting atomic.Int64
 		for n := range 200 {
-			go func() {
-				if !refused(from(fmt.Sprintf("203.0.113.%d", n/4))) {
-					waiting.Add(1)
-				}
-			}()
+			go refused(from(fmt.Sprintf("203.0.113.%d", n/4)))
 		}
 		synctest.Wait()
 		if !refused("192.0.2.99") {
 			t.Error("not refused with 128 others waiting")
 		}
 		time.Sleep(time.Minute)
-		if n := waiting.Load(); n != 128 {
-			t.Errorf("%d of 200 requests waited, want 128", n)
+		if n := waited.Swap(0); n != 128 {
+			t.Errorf("%d of 200 lookups waited, want 128", n)
 		}
-		if refused(here) {
-			t.Error("refused with none waiting")
+		for range 40 {
+			go refused(here)
+		}
+		time.Sleep(time.Minute)
+		if n := waited.Load(); n != 16 {
+			t.Errorf("%d of 40 lookups from one address waited, want 16", n)
+		}
+	})
+}
+
+// Requests with one credential share its lookup, so a busy client is not refused after a restart.
+func TestWaitingRequestsShareLookups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, header := newLookup()
+		a := token.NewAuthenticator(&slow{l}, nil, time.Now)
+		for range 10 {
+			go a.Authenticate(t.Context(), bearer(token.Generate()), here)
+		}
+		synctest.Wait()
+		var accepted atomic.Int64
+		for range 200 {
+			go func() {
+				if _, err := a.Authenticate(t.Context(), header, here); err == nil {
+					accepted.Add(1)
+				}
+			}()
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		if n := accepted.Load(); n != 200 {
+			t.Errorf("%d of 200 requests with a valid token are accepted", n)
 		}
 	})
 }

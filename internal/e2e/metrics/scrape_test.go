@@ -231,7 +231,7 @@ func TestConnections(t *testing.T) {
 			s.Connect(t)
 		}
 		got := newScrape(t, s).values
-		return got[`plantstore_connections_evicted_total{reason="address_share"}`] > 0 &&
+		return got[`plantstore_connections_evicted_total{reason="no_token"}`] > 0 &&
 			got[`plantstore_connections_refused_total{reason="address_share"}`] > 0
 	})
 }
