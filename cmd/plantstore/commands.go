@@ -22,7 +22,6 @@ func (env environment) commands() *cobra.Command {
 	handlers := map[string]func(*cobra.Command){
 		"serve":          leaf(env, serve),
 		"health":         leaf(env, health),
-		"config":         leaf(env, printConfig),
 		"doctor":         leaf(env, doctor),
 		"token issue":    leaf(env, tokenIssue),
 		"token list":     leaf(env, tokenList),

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"plantstore/internal/telemetry"
 )
 
 // usageError is a mistake in the command line.
@@ -126,6 +130,36 @@ func (f *flags) valueOf(variable []string) (string, error) {
 	return value, nil
 }
 
+// otherVariables match variables that are not settings: those of tests, and those that Kubernetes sets for Services
+// whose names are plantstore or start with plantstore-.
+var otherVariables = regexp.MustCompile(`^PLANTSTORE_(TEST_.*|NOT_TESTED=.*|` +
+	`([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=.*|` +
+	`PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*))$`)
+
+// checkVariables reports an unknown variable, probably a mistyped one: as an error to serve, which would not have the
+// settings that the operator wanted, and as a warning to other commands.
+func (env environment) checkVariables(cmd *cobra.Command) error {
+	known := []string{fixedTokenVariable, tokenVariable, tokenVariable + "_FILE", "PLANTSTORE_URL", "PLANTSTORE_JSON"}
+	serve, _, _ := cmd.Root().Find([]string{"serve"})
+	serve.Flags().VisitAll(func(fl *pflag.Flag) { known = append(known, fl.Annotations[variableKey]...) })
+	for _, variable := range env.environ {
+		name, value, _ := strings.Cut(variable, "=")
+		isKnown := slices.Contains(known, name) || otherVariables.MatchString(variable)
+		if !strings.HasPrefix(name, "PLANTSTORE_") || value == "" || isKnown {
+			continue
+		}
+		err := usagef("unknown environment variable %s", name)
+		if similar := nearest(name, new(cobra.Command), known...); similar != "" {
+			err = usagef("%w; did you mean %s?", err, similar)
+		}
+		if cmd.Name() == "serve" {
+			return err
+		}
+		fmt.Fprintf(env.stderr, "%s: warning: %s\n", cmd.CommandPath(), telemetry.Escape(err.Error()))
+	}
+	return nil
+}
+
 // flagError returns the error of a command line that cobra cannot parse.
 func flagError(cmd *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
@@ -161,6 +195,22 @@ func unknownCommand(parent *cobra.Command, name string) error {
 		return usagef("unknown command %q; did you mean %q?", name, similar)
 	}
 	return usagef("unknown command %q; see %s --help", name, parent.CommandPath())
+}
+
+// nearest returns the command of parent that is the most similar to a name, or "" if none is. Names of other things are
+// added to it as commands, to use the distance of cobra.
+func nearest(name string, parent *cobra.Command, names ...string) string {
+	for _, n := range names {
+		parent.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
+	}
+	for parent.SuggestionsMinimumDistance = range 3 {
+		for _, similar := range parent.SuggestionsFor(name) {
+			if strings.HasPrefix(strings.ToLower(name), strings.ToLower(similar[:1])) {
+				return similar
+			}
+		}
+	}
+	return ""
 }
 
 // values completes a flag with fixed values.

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func TestParseLifetime(t *testing.T) {
@@ -200,6 +203,70 @@ func TestVariables(t *testing.T) {
 	}
 	if usage := cmd.Flag("none").Usage; usage != "" {
 		t.Errorf("the help of a flag without a variable is %q", usage)
+	}
+}
+
+// An unknown variable is an error to serve and a warning to other commands. A similar one is suggested.
+func TestUnknownVariables(t *testing.T) {
+	for name, similar := range map[string]string{
+		"PLANTSTORE_LISEN":         "; did you mean PLANTSTORE_LISTEN?",
+		"PLANTSTORE_OPSLISTEN":     "; did you mean PLANTSTORE_OPS_LISTEN?",
+		"PLANTSTORE_TOKENS":        "; did you mean PLANTSTORE_TOKEN?",
+		"PLANTSTORE_TOKENFILE":     "; did you mean PLANTSTORE_TOKEN_FILE?",
+		"PLANTSTORE_FIXEDTOKEN":    "; did you mean PLANTSTORE_FIXED_TOKEN?",
+		"PLANTSTORE_listen":        "; did you mean PLANTSTORE_LISTEN?",
+		"PLANTSTORE_DATABASE":      "",
+		"PLANTSTORE_SERVICE":       "",
+		"PLANTSTORE_PORT":          "",
+		"PLANTSTORE_SERVICE_PORTX": "",
+	} {
+		plantstore(t, variables{name: "x"}, "serve", "--db", "/nowhere/plants.db").want(t, name, 2, "",
+			"plantstore serve: unknown environment variable "+name+similar+"\n")
+		got := plantstore(t, variables{name: "x"}, "version")
+		got.want(t, name, 0, got.stdout, "plantstore version: warning: unknown environment variable "+name+similar+"\n")
+	}
+	v := variables{
+		"PLANTSTORE_TEST_X": "x", "PLANTSTORE_NOT_TESTED": "x", "PLANTSTORE_TYPO": "", "PLANTSTORESQUE": "x", "HOME": "x",
+		"PLANTSTORE_SERVICE_HOST": "10.0.0.1", "PLANTSTORE_SERVICE_PORT": "80", "PLANTSTORE_SERVICE_PORT_HTTP": "80",
+		"PLANTSTORE_PORT": "tcp://10.0.0.1:80", "PLANTSTORE_PORT_80_TCP_ADDR": "10.0.0.1",
+		"PLANTSTORE_PORT_80_TCP": "tcp://10.0.0.1:80", "PLANTSTORE_OPS_SERVICE_HOST": "10.0.0.1",
+		"PLANTSTORE_OPS_SERVICE_PORT": "81", "PLANTSTORE_OPS_PORT": "tcp://10.0.0.1:81",
+		"PLANTSTORE_OPS_PORT_81_TCP_PORT": "81", "PLANTSTORE_DB": "x", "PLANTSTORE_TOKEN": "x", "PLANTSTORE_QUEUE": "x",
+	}
+	if got := plantstore(t, v, "version"); got.code != 0 || got.stderr != "" {
+		t.Errorf("version with known variables: %+v", got)
+	}
+}
+
+// Only connections and the server are configured by variables: others must not change what a command does.
+func TestOnlySettingsHaveVariables(t *testing.T) {
+	eachCommand(func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(fl *pflag.Flag) {
+			for _, name := range fl.Annotations[variableKey] {
+				if cmd.Name() != "serve" && !slices.Contains([]string{"PLANTSTORE_URL", "PLANTSTORE_DB", "PLANTSTORE_DB_FILE",
+					"PLANTSTORE_JSON", "PLANTSTORE_TOKEN", "PLANTSTORE_TOKEN_FILE"}, name) {
+					t.Errorf("%s --%s has the variable %s", cmd.CommandPath(), fl.Name, name)
+				}
+			}
+		})
+	})
+	db := filepath.Join(t.TempDir(), "plants.db")
+	url, _, _ := startService(t, db)
+	v := variables{"PLANTSTORE_URL": url, "PLANTSTORE_TOKEN": fixedToken, "PLANTSTORE_DB": db,
+		"PLANTSTORE_TAG": "oops", "PLANTSTORE_NAME": "fromenv", "PLANTSTORE_ID": "9", "PLANTSTORE_LIMIT": "1"}
+	for _, test := range []struct{ args, stdout string }{
+		{"plants create --id 5", ""},
+		{"plants create --name Fern", ""},
+		{"token issue", ""},
+		{"plants create --id 5 --name Fern --json", `{"id":5,"name":"Fern"}` + "\n"},
+		{"plants create --id 6 --name Oak --tag tree --json", `{"id":6,"name":"Oak","tag":"tree"}` + "\n"},
+		{"plants list --json", `[{"id":5,"name":"Fern"},` + "\n" + `{"id":6,"name":"Oak","tag":"tree"}]` + "\n"},
+	} {
+		got := plantstore(t, v, strings.Fields(test.args)...)
+		if got.stdout != test.stdout || (got.code == 2) != (test.stdout == "") ||
+			!strings.Contains(got.stderr, "warning: unknown environment variable PLANTSTORE_TAG\n") {
+			t.Errorf("%s: %+v, want %s", test.args, got, test.stdout)
+		}
 	}
 }
 

@@ -22,26 +22,17 @@ func (o *oidcFlags) declare(f *flags) {
 
 // verifier returns the verifier of JWTs, or nil without --oidc-issuer. Until ctx ends, its keys are kept up to date.
 func (o *oidcFlags) verifier(ctx context.Context, log *slog.Logger) (token.Verifier, error) {
-	o.Log = log
-	v, err := o.config()
-	if v == nil || err != nil {
-		return nil, err
-	}
-	go v.Run(ctx)
-	return v, nil
-}
-
-// config returns a verifier that has no keys yet, or nil without --oidc-issuer.
-func (o *oidcFlags) config() (*oidc.Verifier, error) {
 	if o.Issuer == "" && o.Audience == "" && o.StoreClaim == "" {
 		return nil, nil
 	}
 	if o.Issuer == "" || o.Audience == "" {
 		return nil, usagef("--oidc-issuer and --oidc-audience must be set together")
 	}
+	o.Log = log
 	v, err := oidc.New(o.Config)
 	if err != nil {
 		return nil, usagef("--oidc-issuer %w", err)
 	}
+	go v.Run(ctx)
 	return v, nil
 }

@@ -44,8 +44,8 @@ func flagReference() string {
 	eachCommand(func(cmd *cobra.Command) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "plantstore ")
 		cmd.LocalNonPersistentFlags().VisitAll(func(fl *pflag.Flag) {
-			if name == "config" && fl.Name != "json" || fl.Name == "help" || fl.Name == "version" {
-				return // config has the flags of serve
+			if fl.Name == "help" || fl.Name == "version" {
+				return
 			}
 			row := flagRow(fl)
 			if name == "serve" {

@@ -118,6 +118,36 @@ func TestServeLimits(t *testing.T) {
 	}
 }
 
+// serve refuses a wrong value before it opens the database, and no message has the password of one.
+func TestServeRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"--tls-cert x": "--tls-cert and --tls-key must be set together",
+		"--tls-cert x --tls-key x --acme-domain a.example": "--tls-cert and --acme-domain are both set",
+		"--acme-domain bad_domain!":                        "--acme-domain is ",
+		"--oidc-issuer https://x":                          "--oidc-issuer and --oidc-audience must be set together",
+		"--oidc-issuer x --oidc-audience a":                "--oidc-issuer ",
+		"--db mysql://a/b":                                 "--db has the scheme ",
+		"--db postgres://u:Secret@Secret@h/d":              "--db: the URL is invalid",
+		"--db postgres:u:Secret@h/d":                       "--db is the address of a server",
+		"--listen nonsense":                                `--listen is "nonsense": use an address `,
+		"--listen off":                                     "--listen is ",
+		"--listen :99999":                                  "--listen is ",
+		"--ops-listen nonsense":                            "--ops-listen is ",
+		"--base-url nonsense":                              "base URL ",
+	} {
+		got := withStore(t, nil, errors.New("opened"), append([]string{"serve"}, strings.Fields(args)...)...)
+		if got.code != 2 || !strings.HasPrefix(got.stderr, "plantstore serve: "+want) ||
+			strings.Contains(got.stdout+got.stderr, "Secret") {
+			t.Errorf("serve %s: %+v, want %q", args, got, want)
+		}
+	}
+	got := plantstore(t, nil, "doctor", "--db", "user=u password=Secret")
+	if got.code != 2 || !strings.Contains(got.stderr, "--db is the address of a server") ||
+		strings.Contains(got.stdout+got.stderr, "Secret") {
+		t.Errorf("doctor of an address that is not a URL: %+v", got)
+	}
+}
+
 // buffer can be read while the program writes to it.
 type buffer struct {
 	mu sync.Mutex
