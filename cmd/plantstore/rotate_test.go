@@ -115,7 +115,7 @@ func TestTokenRotate(t *testing.T) {
 		if next != want || next.Created.Before(start) || (test.lifetime == 0) != next.Expires.IsZero() {
 			t.Errorf("%q: the new token is %+v, want %+v", args, next, want)
 		}
-		if lifetime := next.Expires.Sub(next.Created); test.lifetime != 0 && lifetime.Round(time.Second) != test.lifetime {
+		if lifetime := next.Expires.Sub(next.Created); test.lifetime != 0 && lifetime.Round(time.Minute) != test.lifetime {
 			t.Errorf("%q: the lifetime of the new token is %v, want %v", args, lifetime, test.lifetime)
 		}
 		if err := token.CheckName("token", all[0].Name); err != nil {
