@@ -59,7 +59,7 @@ func backup(ctx context.Context, o *backupOptions, env environment) (err error) 
 			return err
 		}
 		if err := sqlite.RecordBackup(o.db, o.to, start); err != nil {
-			fmt.Fprintf(env.stderr, "The metric of the last backup is not updated: %v.\n", err)
+			fmt.Fprintf(env.stderr, "The backup is complete, but its time was not recorded for the metrics: %v.\n", err)
 		}
 	}
 	return printReport(env, report, nil, time.Since(start), o.json,

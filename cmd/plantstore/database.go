@@ -57,10 +57,10 @@ func checkDatabase(db string) error {
 type access int
 
 const (
-	reads    access = iota // it changes nothing; the database exists
+	reads    access = iota // it changes nothing, and refuses a missing database
 	writes                 // it creates a missing database, and refuses an older schema
-	migrates               // it also migrates the schema
-	serves                 // it also takes the steps that a start after a failure needs
+	migrates               // it creates a missing database, and migrates an older schema
+	serves                 // like migrates; on SQLite, it also recovers from a failure of the process before it
 )
 
 // openStore opens the engine that the value of --db selects.

@@ -138,7 +138,7 @@ func TestDoctorOfDamage(t *testing.T) {
 	for name, want := range map[string]string{
 		"none":    "file: problem: " + at("none") + ": no such file or directory; check --db\n",
 		"text":    "schema: problem: the database is unavailable: it is damaged or is not a SQLite database; ",
-		"newer":   "schema: problem: its schema is version 99 and this program supports versions up to ",
+		"newer":   "schema: problem: its schema has version 99 and this program supports versions up to ",
 		"damaged": "integrity: problem: ",
 		"orphan":  "file: problem: " + at("orphan") + ": the file is missing or empty, but its WAL ",
 	} {

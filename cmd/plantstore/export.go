@@ -24,7 +24,7 @@ func (o *exportOptions) declare(f *flags) {
 	f.values("format", "ndjson", "csv", "json")
 	f.StringVar(&o.to, "to", "", "`path` of a new file to write (default: standard output)")
 	o.serviceOptions.declare(f)
-	f.Lookup("json").Usage = "print errors as JSON; the plants are in the --format"
+	f.Lookup("json").Usage = "print errors as JSON; --format is the format of the plants"
 }
 
 func plantsExport(ctx context.Context, c *client.Client, o *exportOptions, env environment) error {

@@ -108,7 +108,7 @@ func (o *serveOptions) declare(f *flags) {
 		"`address` of /livez, /readyz, /metrics and\n/debug/pprof/, or off")
 	f.StringVar(&o.BaseURL, "base-url", "",
 		"public `URL`; its path is the prefix of every route\n"+
-			"(default: http:// or https:// and the address, with localhost\nfor 0.0.0.0 and [::])")
+			"(default: the address of --listen, with localhost in place\nof 0.0.0.0 and [::])")
 	f.DurationVar(&o.Drain, "drain", 10*time.Second, "time for requests in flight to complete\nafter a signal to stop")
 	f.Int64Var(&o.MaxBody, "max-body", 64<<10, "largest request body in `bytes`")
 	f.IntVar(&o.Commit.Queue, "queue", 4096,
@@ -117,8 +117,9 @@ func (o *serveOptions) declare(f *flags) {
 		"maximum `number` of open connections; at the limit, a new one\nreplaces one that waits for its client, or gets "+
 			"503;\n0 for 512 per processor (at most 4096), fewer if open files\nor memory are limited")
 	f.IntVar(&o.PerAddr, "conns-per-address", 0,
-		"`number` of connections from which on an address (IPv6: a /64\nnetwork) replaces only those of addresses with "+
-			"as many, when\nall are in use; 0 for a sixteenth of --max-conns; does not\napply to --trusted-proxies")
+		"when all connections are in use, an address (IPv6: a /64\nnetwork) with this `number` or more replaces only "+
+			"connections\nof addresses with at least as many; 0 for a sixteenth of\n"+
+			"--max-conns; does not apply to --trusted-proxies")
 	f.StringVar(&o.access, "access-log", "errors", "`requests` to log: errors (failed and slow ones),\nall or off")
 	f.values("access-log", "errors", "all", "off")
 	f.StringVar(&o.cors, "cors-origins", "*",

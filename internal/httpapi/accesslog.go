@@ -37,12 +37,12 @@ func ParseAccessLog(text string) (AccessLog, error) {
 	return 0, fmt.Errorf("--access-log is %q: use errors, all or off", text)
 }
 
-// log writes the log record of a request: its route and method, its id, the client, if nothing was found also the path,
-// and nothing else of the request. A client error is logged with its meaning in the catalogue, not with the message
-// that the client gets. The detail of a server error is only here; the request id in the response leads an operator to
-// it.
+// log writes the log record of a request. Of the request itself, it contains only the route, the method, the id, the
+// client, the name and store of a valid token, and for a 404 the path. A client error is logged with its meaning in the
+// catalogue, not with the message that the client gets. Only this record has the detail of a server error. An operator
+// finds it by the request id in the response.
 func (a *API) log(x *exchange, route string, f Failure, err error, took time.Duration) {
-	abandoned := x.status == statusAbandoned // a page that searches as its user types does so often
+	abandoned := x.status == statusAbandoned // frequent: a page may search again at each key press
 	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && (err == nil || abandoned) && took < slowRequest {
 		return
 	}

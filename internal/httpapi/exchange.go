@@ -35,7 +35,7 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0, 1024)} }}
 
-// statusAbandoned is the status, for metrics, traces and the log, of a request whose client has closed its connection
+// statusAbandoned is the status in metrics, traces and the log of a request whose client has closed its connection
 // before there was a response. nginx uses it too.
 const statusAbandoned = 499
 

@@ -30,7 +30,7 @@ func failf(kind error, format string, args ...any) error {
 }
 
 // classify returns the entry of the catalogue for an error, and the message for the client. The entry of a request that
-// its client has abandoned is zero: nobody gets a response.
+// its client has abandoned is zero: there is no response.
 func classify(err error) (Failure, string) {
 	body, isBody := errors.AsType[*plant.Invalid](err)
 	for _, f := range failures {

@@ -1,5 +1,5 @@
 // Package machine reads the limits that the machine and the container set: memory, open files, processors. It also
-// syncs folders, where the system can.
+// syncs folders on systems that support it.
 package machine
 
 import (

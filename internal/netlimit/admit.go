@@ -14,8 +14,8 @@ const (
 	logInterval  = time.Second      // between reports of refused or evicted connections
 	maxPause     = time.Second      // after an error of accept
 
-	// Refusing a connection takes about 10 µs. A burst is refused at once; then the rate is bounded, so that
-	// refusals take a twentieth of a core from requests.
+	// A burst of connections is refused at once. After it, the rate is bounded, so that refusals take only a small part
+	// of a core from requests.
 	refusalBurst = 4096
 	refusalEvery = 300 * time.Microsecond
 	maxTaken     = 4096        // connections at a poll
@@ -31,8 +31,8 @@ type admission struct {
 	pacer     pacer
 	report    report
 
-	failed      arrival       // for which the last search for connections to evict found none
-	failedUntil time.Time     // until then, no search for an address with as many connections finds any
+	failed      arrival       // the last one for which a search found no connection to evict
+	failedUntil time.Time     // until then, there is no search for an address with as many connections or more
 	lastShed    time.Duration // when a token with more than half of all slots last lost one, since Listener.start
 }
 
@@ -197,7 +197,7 @@ func (l *Listener) admit(now time.Time, from netip.Addr, open func() (net.Conn, 
 	}
 	accepted, err := open()
 	if err != nil {
-		return true // there are no more files, or the client has reset it: it is closed without a response
+		return true // no file is free, or the client has reset the connection: it gets no response
 	}
 	if c := l.track(accepted); !l.deliver(c) {
 		c.Close()

@@ -153,7 +153,7 @@ func (r *refusal) advance(now time.Time, response func() []byte) bool {
 	return true
 }
 
-// schedule continues refusals also when take is not called any more.
+// schedule continues refusals while take is not called.
 func (b *backlog) schedule() {
 	if b.scheduled || len(b.refusing) == 0 {
 		return

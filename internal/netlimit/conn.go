@@ -24,9 +24,9 @@ type conn struct {
 	listener *Listener
 	state    atomic.Int64
 	checker  framing.Checker
-	address  netip.Addr  // that it counts for; the zero value if that is exempt
+	address  netip.Addr  // the address or network that it counts for; the zero value if it is exempt
 	owner    *owner      // of the last request; changed by the connection's goroutine, with listener.mu held
-	closing  atomic.Bool // it has no slot any more, and its next response is the last; set with listener.mu held
+	closing  atomic.Bool // it is marked: it has no slot, and its next response is the last; set with listener.mu held
 
 	readDeadline, writeDeadline deadline
 	responseBy                  time.Time // the last write deadline of net/http

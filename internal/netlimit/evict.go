@@ -14,18 +14,18 @@ const (
 	// its share.
 	shedInterval = 8 * time.Millisecond
 
-	// An address that has its share replaces only connections that have waited for greedyWait, of addresses with as
-	// many. Otherwise many clients of one address would evict each other while their requests are in transit.
+	// greedyWait is how long a connection must have waited to be evicted in favour of an address that has its share.
+	// Without it, many clients of one address would evict each other while their requests are in transit.
 	greedyWait = 20 * time.Millisecond
 )
 
-// rank orders the connections that may be evicted: those of the lowest rank first.
+// rank orders the connections that may be evicted: the lowest rank is first.
 type rank int
 
 const (
-	overShare rank = iota // without a token, of an address that has more of these than the arriving one has in all
+	overShare rank = iota // without a token, of an address with more of these than the arriving address has in all
 	anonymous             // another without a token
-	busy                  // like overShare, but its request is being handled
+	busy                  // like overShare, but with a request in flight
 	dominant              // of a token with more than half of all slots
 	withToken             // of another token
 )
@@ -35,12 +35,13 @@ type candidate struct {
 	*conn
 	rank   rank
 	state  state
-	closes bool // it has waited long enough to be closed at once; otherwise it is closed after its next response
+	closes bool // it has waited long enough to be closed at once; otherwise it is marked
 	peers  int  // connections of its owner
 }
 
-// compare orders candidates by rank, then by the connections of their owner. Of those that can be closed at once, the
-// one that has waited longest is first; others follow, beginning with the one whose request is the most recent.
+// compare orders candidates by rank, then by the number of connections of their owner, the most first. After that,
+// candidates that can be closed at once come first, in the order of the longest wait. The others follow, beginning with
+// the most recent request.
 func (c candidate) compare(d candidate) int {
 	ranks := cmp.Or(cmp.Compare(c.rank, d.rank), cmp.Compare(d.peers, c.peers))
 	switch {
@@ -56,8 +57,8 @@ func (c candidate) compare(d candidate) int {
 	return cmp.Compare(d.state.since(), c.state.since())
 }
 
-// evict frees slots in favour of a connection from an address: it closes connections that wait for their client, or,
-// if mark is set, makes the next response of another its last. The caller holds admitting.
+// evict frees slots in favour of a connection from an address. It closes connections that wait for their client, or, if
+// mark is set, marks one. It reports whether it freed a slot. The caller holds admitting.
 func (l *Listener) evict(now time.Time, arriving netip.Addr, mark bool) bool {
 	candidates, a := l.candidates(now, arriving)
 	if candidates == nil {
@@ -76,15 +77,16 @@ func (l *Listener) evict(now time.Time, arriving netip.Addr, mark bool) bool {
 	return true
 }
 
-// evictFirst evicts the first candidates, all of one rank: a few if they are closed, because each search takes time,
-// but only one after its response. One with unread bytes is skipped, unless force is set and its address has the most.
+// evictFirst evicts the first candidates, all of one rank. It closes several connections without a token, because each
+// search takes time, but evicts only one of a rank from busy on. It skips connections with unread bytes, unless force
+// is set and their rank is overShare.
 func (l *Listener) evictFirst(candidates []candidate, a arrival, mark, force bool) (freed int) {
 	for i, c := range candidates {
 		if freed > l.cfg.Max/64 || freed > 0 && (c.rank > candidates[i-1].rank || c.rank >= busy) {
 			break
 		}
 		switch {
-		case c.rank == overShare && !a.isSmallerThan(c.owner): // others of its address were closed meanwhile
+		case c.rank == overShare && !a.isSmallerThan(c.owner): // others of its address have just been closed
 			continue
 		case c.closes && !c.conn.evict(c.state, force && c.rank == overShare):
 			continue
@@ -103,25 +105,25 @@ func (l *Listener) evictFirst(candidates []candidate, a arrival, mark, force boo
 	return freed
 }
 
-// arrival is what decides about the candidates for one arriving connection.
+// arrival is what determines which connections may be evicted in favour of an arriving one.
 type arrival struct {
 	now    time.Duration // since Listener.start
 	total  int           // connections of its address, with and without a token
 	greedy bool          // its address has its share of connections without a token, or more
 	shed   bool          // a token with more than half of all slots may lose one
 	token  *owner        // that token, or nil
-	spare  bool          // clients without a token have so few slots that they may take some of those with one
+	spare  bool          // clients without a token have so few slots that connections of tokens may be evicted
 }
 
-// isSmallerThan reports whether the arriving address has fewer connections than o, which has some without a token, and
-// still has when one of these is closed.
+// isSmallerThan reports whether o is an address that has more connections without a token than the arriving address has
+// in all, even after one of them is closed.
 func (a arrival) isSmallerThan(o *owner) bool {
 	return o.key.address.IsValid() && int(o.conns.Load()) >= a.total+2
 }
 
-// candidates returns the connections that may be evicted in favour of an address. Connections that are to close after
-// their response, but got no request for a while, are closed here: they have no slot. It returns nil without a search
-// if one has just failed for an address that had no more connections.
+// candidates returns the connections that may be evicted in favour of an address. It returns nil without a search if
+// one has just failed for an address with as many connections or fewer. It also closes marked connections that have
+// waited for their client for shortWait: they have no slot.
 func (l *Listener) candidates(now time.Time, arriving netip.Addr) (all []candidate, a arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,8 +163,8 @@ func (l *Listener) candidates(now time.Time, arriving netip.Addr) (all []candida
 	return all, a
 }
 
-// rankAnonymous ranks a connection without a token, of an address with a total number of connections. It returns how
-// long the connection must have waited for its client.
+// rankAnonymous ranks a connection without a token, whose address has total connections. wait is how long it must have
+// waited for its client to be closed at once. ok is false if it may not be evicted.
 func (a arrival) rankAnonymous(c *conn, p phase, total int) (r rank, wait time.Duration, ok bool) {
 	smaller := a.isSmallerThan(c.owner)
 	switch {
@@ -177,8 +179,8 @@ func (a arrival) rankAnonymous(c *conn, p phase, total int) (r rank, wait time.D
 	}
 }
 
-// rankToken ranks a connection with a token. Those of others do not qualify while a token has more than half of all
-// slots.
+// rankToken is rankAnonymous for a connection with a token. While one token has more than half of all slots, the
+// connections of other tokens may not be evicted.
 func (a arrival) rankToken(c *conn, p phase) (r rank, wait time.Duration, ok bool) {
 	switch {
 	case c.owner == a.token && a.shed && p.isReceiving():
@@ -190,8 +192,8 @@ func (a arrival) rankToken(c *conn, p phase) (r rank, wait time.Duration, ok boo
 	}
 }
 
-// mark makes the next response of a connection its last and gives its slot away at once. It reports false if the
-// connection has closed, or too many others are open without a slot.
+// mark frees the slot of a connection, and makes its next response the last. It reports false if the connection has
+// closed, or too many others are marked.
 func (l *Listener) mark(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

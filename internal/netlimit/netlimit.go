@@ -3,29 +3,32 @@
 // A request that waits unread in its socket costs nothing, while reading a request in order to refuse it costs more
 // than half of a create. So the number of connections is limited, and every request on an open connection is served.
 //
-// When all slots are taken and another connection arrives, others are evicted in its favour, in this order:
+// When all slots are in use and another connection arrives, connections are evicted in its favour, in this order:
 //
-//  1. without a token and waiting for their client, of an address that has more of these than the arriving address has
-//     connections: the address with the most first, however short the wait
-//  2. others without a token, after a wait of 100 ms
-//  3. as 1, but with a request in flight: its response is the last
-//  4. of a token that has more than half of all slots, one by one: after a wait of 100 ms, or with their next response
-//  5. of other tokens that have sent nothing for seconds
+//  1. Connections without a token that wait for their client, if their address has at least two more of these than the
+//     arriving address has connections. The address with the most is first, and any wait is long enough.
+//  2. Other connections without a token, after a wait of 100 ms.
+//  3. Connections as in 1, but with a request in flight. They are marked: see below.
+//  4. One connection of a token that has more than half of all slots, after a wait of 100 ms, or 2 s with an incomplete
+//     request. Otherwise one is marked.
+//  5. Connections of tokens that have sent nothing for seconds, if no token has more than half of all slots, and
+//     connections without a token have at most a sixteenth.
 //
-// An address that has its share of connections without a token evicts by rule 2 only those of addresses with as many
-// connections, after a wait of 20 ms, and none by rule 5. One that has its share of all connections, with tokens or
-// not, evicts by rule 4 one every 8 ms, while other tokens are connected.
+// A marked connection loses its slot at once, and is closed after its next response.
 //
-// If there is nothing to evict, the new connection gets a prepared response that refuses it; beyond a bounded rate of
-// refusals, connections wait in the kernel's accept queue. In an overload, a connection without a token is closed after
-// one response.
+// An address that has its share of connections without a token (Config.PerAddress) evicts by rule 2 only connections of
+// addresses with at least as many, after a wait of 20 ms, and none by rule 5. An address that has its share of all
+// connections, with and without a token, evicts by rule 4 one every 8 ms, and only if another token is connected.
+//
+// If there is nothing to evict, the new connection gets a prepared response that refuses it. The rate of refusals is
+// bounded; beyond it, connections wait in the kernel's accept queue. For a second after an eviction or a refusal, a
+// connection without a token is closed after one response.
 //
 // With TLS, a connection counts from the moment it is accepted, and a handshake that hangs is a wait for the client.
-// What is read is checked after decryption.
+// Requests are checked after decryption.
 //
-// On shutdown no further connection is accepted, connections without a request are closed after 1 s, incomplete
-// requests of clients without a token after 2 s, and requests in flight get their response, which is the last of its
-// connection.
+// On shutdown, no further connection is accepted. Connections without a request are closed after 1 s, and incomplete
+// requests of clients without a token after 2 s. Requests in flight get a response, the last of their connection.
 package netlimit
 
 import (
@@ -57,11 +60,11 @@ type Config struct {
 	Max     int    // open connections
 	Setting string // what determines Max, for the log: a flag, or the port
 
-	// PerAddress is the share of an address: how many connections without a token it keeps while others wait for a
-	// slot. 0 is a sixteenth of Max.
+	// PerAddress is the share of an address: with as many connections it can evict fewer others, as described in the
+	// package comment. 0 is a sixteenth of Max.
 	PerAddress int
-	// Exempt reports whether PerAddress does not apply to an address because many clients use it, such as that of a
-	// proxy. If Exempt is nil, no address is exempt.
+	// Exempt reports whether PerAddress does not apply to an address because many clients use it: the address of a
+	// proxy, for example. If Exempt is nil, no address is exempt.
 	Exempt func(netip.Addr) bool
 
 	// TLS is used on every connection if it is not nil.
@@ -99,7 +102,7 @@ type Listener struct {
 	empty   chan struct{} // closed when closed is set and conns is empty
 	owners  owners
 
-	marked    int // connections that are to close after their response, and have no slot any more
+	marked    int // marked connections, which have no slot
 	maxMarked int
 
 	counters counters
@@ -153,7 +156,7 @@ func (l *Listener) Close() error {
 // connection.
 func (l *Listener) Draining() bool { return l.draining.Load() }
 
-// Drain accepts no more connections, closes those that need not be waited for after a while, and waits for the others
+// Drain accepts no more connections, closes connections as described in the package comment, and waits for the others
 // until ctx ends. It returns how many requests were cut off then.
 func (l *Listener) Drain(ctx context.Context) (cut int) {
 	l.Close()
@@ -250,7 +253,7 @@ func (l *Listener) track(accepted net.Conn) *conn {
 	return c
 }
 
-// countedAddress returns what the connections from an address are counted by; the zero value for an exempt one.
+// countedAddress returns the address or network that a connection counts for, or the zero value if it is exempt.
 func (l *Listener) countedAddress(address netip.Addr) netip.Addr {
 	if l.cfg.Exempt != nil && l.cfg.Exempt(address.Unmap().WithZone("")) {
 		return netip.Addr{}

@@ -14,8 +14,8 @@ type ownerKey struct {
 	address netip.Addr
 }
 
-// networkOf returns the address that connections are counted by. The addresses of an IPv6 /64 network are one, because
-// a client usually has such a network to itself.
+// networkOf returns an IPv4 address as it is, and the /64 network of an IPv6 address, because a client usually has such
+// a network to itself.
 func networkOf(address netip.Addr) netip.Addr {
 	address = address.Unmap()
 	if address.Is6() {
@@ -97,7 +97,7 @@ func (l *Listener) Identify(ctx context.Context, token [32]byte) {
 }
 
 // Last reports whether the response to the request of ctx must be the last of its connection: the service is shutting
-// down, the slot of the connection was given to another, or slots are scarce and the client has presented no token.
+// down, the connection is marked, or in an overload the client has presented no token.
 func (l *Listener) Last(ctx context.Context) bool {
 	if l.draining.Load() {
 		return true

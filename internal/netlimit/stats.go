@@ -18,7 +18,7 @@ var stateNames = [...]string{
 
 // Reasons to close a connection besides the ranks of candidates.
 const (
-	afterResponse = withToken + 1 // the client has presented no token, in an overload
+	afterResponse = withToken + 1 // it had its response in an overload, and the client has presented no token
 )
 
 var evictionNames = [...]string{

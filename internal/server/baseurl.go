@@ -37,8 +37,8 @@ func baseURL(text string, listening net.Addr, secure bool) (*url.URL, error) {
 	return u, nil
 }
 
-// hostPort returns an address that the service listens on, with another host if that means every address of the machine
-// ([::] or 0.0.0.0): no client can use it.
+// hostPort returns the address that the service listens on. If its host is [::] or 0.0.0.0, which no client can use,
+// every replaces the host.
 func hostPort(listening net.Addr, every string) string {
 	if tcp, ok := listening.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return every + ":" + strconv.Itoa(tcp.Port)

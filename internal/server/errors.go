@@ -11,9 +11,10 @@ import (
 
 type logFunc func(message string, attrs ...any)
 
-// Write logs an error of net/http. Its text contains an address, so it is the reason of a message that can repeat.
+// Write logs an error of net/http. Its text may contain an address, so it is an attribute. The message is always the
+// same, so that the records are grouped.
 func (log logFunc) Write(text []byte) (int, error) {
-	log("HTTP server", "reason", strings.TrimSpace(string(text)))
+	log("error in the HTTP server", "reason", strings.TrimSpace(string(text)))
 	return len(text), nil
 }
 

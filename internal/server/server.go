@@ -92,7 +92,7 @@ type service struct {
 	metrics *telemetry.Metrics // nil if there is no port for them
 	health  *telemetry.Health
 	conns   *netlimit.Listener
-	log     *slog.Logger // of what clients cause
+	log     *slog.Logger // for records that clients can cause
 	livez   string       // its URL, or ""
 	creates *commit.Committer[plant.Record]
 	edits   *commit.Committer[plant.Edit]
@@ -168,7 +168,7 @@ func (s *service) start(ctx context.Context) error {
 	return nil
 }
 
-// startLog bounds the log of what clients cause, unless all requests are to be logged.
+// startLog bounds the records that clients can cause, unless all requests are to be logged.
 func (s *service) startLog() {
 	if s.log = s.cfg.Log; s.cfg.AccessLog != httpapi.LogAll {
 		repeats := telemetry.NewRepeats(s.log.Handler())
@@ -177,7 +177,7 @@ func (s *service) startLog() {
 	}
 }
 
-// pages returns the console, and /healthz for a container that publishes one port. It says nothing about the database.
+// pages returns the console, and /healthz for a container that publishes one port. It does not check the database.
 func (s *service) pages(prefix string) map[string]http.Handler {
 	pages := console.Routes(prefix)
 	pages["GET "+prefix+"/healthz"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

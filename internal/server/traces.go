@@ -8,7 +8,8 @@ import (
 	"plantstore/internal/telemetry"
 )
 
-// closeTracer sends the last spans, also those of writes that the drain has cut off: their commits have ended.
+// closeTracer sends the last spans. They include the spans of writes that the drain has cut off: their commits have
+// ended.
 func (s *service) closeTracer() {
 	if s.cfg.Tracer == nil {
 		return

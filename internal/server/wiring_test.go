@@ -258,7 +258,7 @@ func TestHealthz(t *testing.T) {
 func TestErrorLog(t *testing.T) {
 	got := ""
 	log := logFunc(func(message string, attrs ...any) { got = fmt.Sprint(message, attrs) })
-	if fmt.Fprintln(log, "http: from 192.0.2.1:1"); got != "HTTP server[reason http: from 192.0.2.1:1]" {
+	if fmt.Fprintln(log, "http: from 192.0.2.1:1"); got != "error in the HTTP server[reason http: from 192.0.2.1:1]" {
 		t.Errorf("logged %q", got)
 	}
 }

@@ -2,8 +2,8 @@ package share
 
 import "sync"
 
-// Waiters bounds how many requests wait for something, for each owner and in all. A waiting request holds a
-// connection, so whoever fills this bound is refused at once instead of holding the connections that others need.
+// Waiters bounds how many requests wait for something, for each owner and in all. A waiting request holds a connection.
+// So requests beyond the bound are refused at once, and do not hold connections that other clients need.
 //
 // The exported fields must not change after the first use. Waiters is safe for concurrent use.
 type Waiters[Owner comparable] struct {
@@ -11,11 +11,11 @@ type Waiters[Owner comparable] struct {
 
 	mu    sync.Mutex
 	total int
-	by    map[Owner]int // of total; has only owners with waiting requests
+	by    map[Owner]int // waiting requests of each owner that has some
 }
 
-// Enter reports false, without waiting, if the owner or all owners together have as many waiting requests as they may.
-// Otherwise the caller must call leave once, when the request no longer waits.
+// Enter reports false if the owner has PerOwner waiting requests, or all owners have Total. It never waits. If ok is
+// true, the caller must call leave once, when the request has stopped waiting.
 func (w *Waiters[Owner]) Enter(owner Owner) (leave func(), ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

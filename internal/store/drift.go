@@ -6,9 +6,13 @@ import (
 	"strings"
 )
 
-// Drift returns why tables could lose or change plants or tokens, as sentences. A line is the name of a table, ": " and
-// "column " with a column, which ends with NOT NULL if every insert must set it, "key " with a primary key, or the end
-// of a sentence about something that no table may have. Further columns are allowed if inserts need not set them.
+// Drift compares tables with the tables of a new database. It returns sentences that say why plants or tokens could be
+// lost or changed. Additional columns are allowed if inserts need not set them.
+//
+// A line of have or want is the name of a table, ": " and one of these:
+//   - "column " and the definition of a column, which ends with NOT NULL if every insert must set it
+//   - "key " and the columns of the primary key
+//   - the rest of a sentence about something that no table may have
 func Drift(have, want []string) (problems []string) {
 	for _, line := range want {
 		if !slices.Contains(have, line) {
@@ -21,7 +25,8 @@ func Drift(have, want []string) (problems []string) {
 		case !isColumn && !strings.HasPrefix(fact, "key "):
 			problems = slices.Insert(problems, 0, fmt.Sprintf("table %s %s", table, fact))
 		case isColumn && strings.HasSuffix(fact, " NOT NULL") && !slices.Contains(want, line):
-			problems = append(problems, fmt.Sprintf("table %s has the %s, which inserts do not set; drop it", table, fact))
+			problems = append(problems,
+				fmt.Sprintf("table %s has the %s, which inserts do not set; drop the column", table, fact))
 		}
 	}
 	return problems

@@ -21,7 +21,7 @@ type Store interface {
 	// operator the reason.
 	Check(ctx context.Context) error
 
-	// Migrated returns the versions of the schema before and after the database was opened. A new database had version 0.
+	// Migrated returns the versions of the schema before and after Open. The version of an empty database is 0.
 	Migrated() (from, to int)
 
 	// Stats returns what is known now. It does not wait for the database.
@@ -110,9 +110,9 @@ type Tokens interface {
 	// time. If no token has the name, the error is token.ErrUnknown.
 	RevokeToken(ctx context.Context, name string, at time.Time) error
 
-	// ChangeToken gives a token the name, scopes, expiry, rate and burst of after and, if add is not nil, stores that
-	// token too, in one transaction. If one of these is no longer as in before, or the token is revoked, the error is
-	// token.ErrChanged; if another token has a new name, it is token.ErrNameTaken.
+	// ChangeToken gives a token the name, scopes, expiry, rate and burst of after. If add is not nil, it stores that
+	// token too, in the same transaction. If a stored value differs from before, or the token is revoked, the error is
+	// token.ErrChanged. If another token has one of the new names, it is token.ErrNameTaken.
 	ChangeToken(ctx context.Context, before, after token.Token, add *token.Token) error
 
 	// RecordUses stores when tokens were last used, unless a later use is stored. Unknown tokens are ignored.

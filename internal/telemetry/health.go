@@ -13,7 +13,7 @@ import (
 const (
 	readyTimeout = time.Second     // a database that takes longer is not ready
 	checkTimeout = 5 * time.Second // longer than a store takes to return a specific error
-	watchPeriod  = 5 * time.Second // between checks that nobody has requested
+	watchPeriod  = 5 * time.Second // between the checks of Watch
 )
 
 // Health serves /livez and /readyz.
@@ -25,7 +25,7 @@ type Health struct {
 	mu       sync.Mutex
 	current  *checkRun // the check in progress, or nil
 	lastErr  error     // the result of the previous check
-	notReady bool      // according to the log
+	notReady bool      // the last record in the log is "not ready"
 }
 
 // checkRun is one check, shared by all requests that arrive while it is in progress, so that a database
@@ -37,12 +37,12 @@ type checkRun struct {
 }
 
 // NewHealth returns a Health that is ready while check returns nil within a second. Calls of check never
-// overlap. The log gets every change of the result.
+// overlap. Every change of the result is logged.
 func NewHealth(check func(context.Context) error, log *slog.Logger) *Health {
 	return &Health{check: check, log: log}
 }
 
-// Watch checks from time to time until ctx ends, so that the log has every change even if nobody calls Ready.
+// Watch calls Ready every watchPeriod until ctx ends, so that changes are logged even if nothing else calls it.
 func (h *Health) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		h.Ready()

@@ -10,13 +10,16 @@ import (
 
 const (
 	repeatPeriod = time.Second
-	maxRepeats   = 1000 // kinds of records at a time; beyond that, only messages are told apart
+	maxRepeats   = 1000 // kinds of records at a time; beyond that, records with the same message are of one kind
 )
 
-// Repeats is a slog.Handler that bounds the log, whatever clients send and however often something fails. Records with
-// the same message, route and integers, such as status and error, are of one kind. The first of a kind is written as it
-// is. The others of the same second are counted, and then one record with their kind has their number.
-// Derived handlers, of WithAttrs and WithGroup, bound nothing.
+// Repeats is a slog.Handler that bounds the log, whatever clients send and however often something fails.
+//
+// Records with the same message, route and integer attributes, such as status and error, are of one kind. The first
+// record of a kind is written unchanged. Further ones within repeatPeriod are counted. Then one record is written with
+// the attributes that they have in common, and their number.
+//
+// Handlers that WithAttrs and WithGroup return do not group records.
 type Repeats struct {
 	slog.Handler
 
@@ -24,10 +27,10 @@ type Repeats struct {
 	kinds map[string]*repeat
 }
 
-// repeat is a kind of records, from the first of them until repeatPeriod later.
+// repeat counts the records of a kind for repeatPeriod after the first.
 type repeat struct {
-	record slog.Record // with what all of the kind have in common
-	more   int         // after the first
+	record slog.Record // with the attributes that all records of the kind have in common
+	more   int         // records after the first
 }
 
 // NewRepeats returns a Repeats that writes to next.
@@ -61,7 +64,7 @@ func (h *Repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// end writes how many records of a kind followed its first one, unless Flush has done so.
+// end writes how many records of a kind followed the first, unless Flush has written it.
 func (h *Repeats) end(kind string, ended *repeat) {
 	h.mu.Lock()
 	current := h.kinds[kind] == ended
@@ -77,7 +80,7 @@ func (h *Repeats) end(kind string, ended *repeat) {
 	}
 }
 
-// Flush writes the numbers of all repeats so far.
+// Flush writes the number of repeats of each kind, and starts again with none.
 func (h *Repeats) Flush() {
 	h.mu.Lock()
 	kinds := maps.Clone(h.kinds)

@@ -22,20 +22,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracer makes a span for each request, and spans below it for the wait in the queue and for the commit of a create
-// or an edit.
-// A background goroutine sends them to an OpenTelemetry collector, so that a slow collector delays no request: spans
-// that do not fit into its queue are dropped.
+// Tracer makes a span for each request. A create or an edit has two more spans below it: for the wait in the queue, and
+// for the commit. A background goroutine sends the spans to an OpenTelemetry collector, so that a slow collector delays
+// no request. Spans that do not fit into the queue of that goroutine are dropped.
 //
 // No span has a token, a store, or the name or id of a plant.
 type Tracer struct {
 	tracer   trace.Tracer
 	provider *sdktrace.TracerProvider
-	requests atomic.Int64 // whose spans have not ended
+	requests atomic.Int64 // requests whose spans have not ended
 }
 
-// NewTracer returns a Tracer as the environment variables of OpenTelemetry configure it. Its libraries read them from
-// the environment of the process. NewTracer returns nil if they name no collector, or disable traces.
+// NewTracer returns a Tracer that the environment variables of OpenTelemetry configure. It returns nil if they set no
+// collector, or disable traces. The libraries of OpenTelemetry read the variables from the environment of the process.
 func NewTracer(ctx context.Context, version string, log *slog.Logger) (*Tracer, error) {
 	disabled := strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none"
 	if disabled || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")+os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
@@ -82,14 +81,14 @@ func checkVariables() error {
 	return nil
 }
 
-// loggedExporter logs exports that fail, at most one a minute.
+// loggedExporter logs failed exports, at most one a minute.
 type loggedExporter struct {
 	sdktrace.SpanExporter
 	log  *slog.Logger
 	last time.Time
 }
 
-// ExportSpans returns no error, which the library would print to standard error.
+// ExportSpans never returns an error, because the library would print it to standard error.
 func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	if err != nil && time.Since(e.last) >= time.Minute {
@@ -99,7 +98,7 @@ func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadO
 	return nil
 }
 
-// Close waits up to a second for requests that have not ended, and up to two for a collector that does not respond.
+// Close sends the remaining spans. It waits at most 1 s for requests that have not ended, and 2 s for the collector.
 func (t *Tracer) Close() error {
 	for start := time.Now(); t.requests.Load() > 0 && time.Since(start) < time.Second; {
 		time.Sleep(time.Millisecond)
@@ -121,8 +120,8 @@ func (t *Tracer) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Request describes the span of a request when its response is complete. The number is that of its failure, 0 if it
-// had none.
+// Request sets the name and the attributes of a request's span when the response is complete. number is the error code,
+// or 0 for a success.
 func (t *Tracer) Request(ctx context.Context, route, method string, status int, number int32) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -142,8 +141,7 @@ func (t *Tracer) Request(ctx context.Context, route, method string, status int, 
 	}
 }
 
-// Write makes the spans of a create or an edit that joined a batch: for its wait, and for the commit unless it never
-// started.
+// Write makes the spans of a create or an edit that joined a batch: for its wait, and for the commit if it started.
 func (t *Tracer) Write(ctx context.Context, joined, started, ended time.Time, plants int, err error) {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return

@@ -8,7 +8,7 @@ import (
 // Mask hides whole credentials in texts for the log: a client may have sent one in the wrong place, such as the path.
 // The zero Mask hides credentials of the form that Generate returns, and JWTs.
 //
-// It is not for responses, which would tell a client whether its text has a fixed credential in it.
+// Do not use it for responses: a client could find out whether a text contains the fixed credential.
 type Mask struct{ fixed string }
 
 // NewMask returns a Mask that also hides a fixed credential, which can have any form. "" means none.

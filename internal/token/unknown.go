@@ -12,8 +12,9 @@ import (
 // unknownLimiter limits lookups of credentials that are not in the cache. Few run at once and few wait, and an address
 // that has sent too many wrong credentials is refused without a lookup, except in the retry slot of a credential.
 //
-// Without the slots a right token that is not cached would compete for the lookups of its address, for example behind
-// the same proxy, with all the wrong ones.
+// Without the slots, a valid token that is not cached would compete with the wrong ones of its address, for example
+// behind the same proxy. A client that follows Retry-After might then be refused for minutes. With the slots, it is
+// admitted within a minute.
 type unknownLimiter struct {
 	now      func() time.Time
 	failures *rate.Table[netip.Addr]

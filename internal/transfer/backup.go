@@ -159,7 +159,7 @@ func Restore(ctx context.Context, path, to string, engine Engine) (report Report
 func checksum(ctx context.Context, path string, rest time.Duration) (sum []byte, size int64, err error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() { // opening a FIFO would block, and a device may have no end
-		err = fmt.Errorf("%s is not a regular file", path)
+		err = fmt.Errorf("%s is not a regular file; use the path of a backup", path)
 	}
 	if err != nil {
 		return nil, 0, err

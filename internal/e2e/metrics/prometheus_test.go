@@ -121,7 +121,7 @@ func wantBackupTime(t *testing.T, without scrape) scrape {
 		}
 		return stderr
 	}
-	if stderr := backup("first"); !strings.Contains(stderr, "The metric of the last backup is not updated") {
+	if stderr := backup("first"); !strings.Contains(stderr, "its time was not recorded for the metrics") {
 		t.Errorf("backup beside a folder with the name of its record: %s", stderr)
 	}
 	if err := os.Remove(marker); err != nil {

@@ -247,7 +247,8 @@ func TestVerifyIsInterrupted(t *testing.T) {
 	}
 	for _, args := range [][]string{{"backup", "--verify", fifo}, {"restore", fifo, "--db", fifo + ".db"}} {
 		run := testkit.Launch(t, exec.Command(testkit.Binary, args...))
-		if code := run.WaitExit(); code != 1 || !strings.HasSuffix(run.Stderr.String(), fifo+" is not a regular file\n") {
+		want := fifo + " is not a regular file; use the path of a backup\n"
+		if code := run.WaitExit(); code != 1 || !strings.HasSuffix(run.Stderr.String(), want) {
 			t.Errorf("%q: exit %d, %s", args, code, run.Stderr)
 		}
 	}

@@ -49,14 +49,14 @@ func Diagnose(ctx context.Context, address string) (found store.Findings) {
 	case err != nil || s.Schema > len(steps):
 		found.Add("schema", "problem", "version %d is newer than this program; start the newer program", s.Schema)
 	case s.Schema < len(steps):
-		found.Add("schema", "warning", "version %d of %d; serve and db migrate migrate it: make a backup first", s.Schema,
-			len(steps))
+		found.Add("schema", "warning", "version %d is older than %d; make a backup, and run plantstore db migrate --db",
+			s.Schema, len(steps))
 	default:
 		found.Add("schema", "ok", "version %d", s.Schema)
 		for _, p := range s.problems {
 			found.Add("tables", "problem", "%s", p)
 		}
-		found.Passed("tables", "they are as this program creates them")
+		found.Passed("tables", "no unsafe changes")
 	}
 	return found
 }

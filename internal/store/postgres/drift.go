@@ -14,12 +14,13 @@ import (
 //go:embed drift.sql
 var selectLines string
 
-// wantLines is what selectLines returns about a new database.
+// wantLines is what selectLines returns for a new database.
 //
 //go:embed tables.txt
 var wantLines string
 
-// The relations of a database, and the shards of a node. Only the problems of shards matter: Citus makes their columns.
+// withTables selects lines about the tables of a database, and withShards about the shards of a node. It omits the
+// columns and keys of shards, because Citus creates them.
 const (
 	oursOf     = "(to_regclass('plants'), to_regclass('tokens'), to_regclass('plantstore_schema'))"
 	withTables = "WITH ours AS (SELECT * FROM pg_class WHERE oid IN " + oursOf + ") SELECT line FROM (%s) AS found"
@@ -50,7 +51,7 @@ func (c *nodeConn) shardProblems(ctx context.Context, nodes []node) (problems []
 		if err == nil && !results[0].ok {
 			err = fmt.Errorf("%s: %s", n.name(), results[0].text)
 		}
-		if err != nil && !isCanceled(err) { // canceled: it hangs since it was checked
+		if err != nil && !isCanceled(err) { // canceled: the node has hung since nodes was read
 			return nil, err
 		}
 		for _, line := range results {

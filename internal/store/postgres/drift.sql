@@ -1,4 +1,4 @@
--- Lines of store.Drift about the relations in ours. The triggers of Citus and of foreign keys are internal.
+-- Lines of store.Drift about the relations in ours. Triggers of Citus and of foreign keys are internal: they are safe.
 SELECT format('%s: is not an ordinary table (relkind %s); move it away, or restore a backup', relname, relkind) AS line
 	FROM ours WHERE relkind <> 'r'
 UNION ALL SELECT format('%s: is UNLOGGED, so a crash empties it; run ALTER TABLE %1$I SET LOGGED', relname)

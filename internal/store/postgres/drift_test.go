@@ -25,7 +25,7 @@ var drifts = []struct{ name, change, want string }{
 	{"another key", "ALTER TABLE tokens DROP CONSTRAINT tokens_pkey, ADD PRIMARY KEY (hash)",
 		"table tokens lacks the key PRIMARY KEY (name)"},
 	{"a column that inserts must set", "ALTER TABLE plants ADD COLUMN price int NOT NULL",
-		"table plants has the column price integer NOT NULL, which inserts do not set; drop it"},
+		"table plants has the column price integer NOT NULL, which inserts do not set; drop the column"},
 	{"an UNLOGGED table", "ALTER TABLE plants SET UNLOGGED", "table plants is UNLOGGED, so a crash empties it; run ALTER"},
 	{"an UNLOGGED table of versions", "ALTER TABLE plantstore_schema SET UNLOGGED", "table plantstore_schema is UNLOGGED"},
 	{"row security", "ALTER TABLE plants ENABLE ROW LEVEL SECURITY", "table plants has row security; run ALTER TABLE"},

@@ -53,7 +53,7 @@ type Options struct {
 	// UnsafeDurability accepts a server that can lose data that it has confirmed.
 	UnsafeDurability bool
 
-	// KeepSchema refuses an older schema instead of migrating it. An empty database gets its tables.
+	// KeepSchema refuses an older schema and does not migrate it. In an empty database, Open still creates the tables.
 	KeepSchema bool
 
 	readOnly bool // see OpenSource
@@ -76,8 +76,8 @@ const (
 
 // Open connects to the database at a postgres:// URL and migrates its schema.
 //
-// It refuses a server whose settings can lose confirmed data, and tables that were changed so that they can. Its errors
-// are sentences for an operator and never contain the password.
+// It refuses a server whose settings can lose confirmed data, and tables with changes that can lose or change it. Its
+// errors are sentences for an operator and never contain the password.
 func Open(ctx context.Context, address string, opts Options) (*Store, error) {
 	config, err := parseURL(address)
 	if err != nil {

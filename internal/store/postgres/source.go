@@ -12,8 +12,8 @@ import (
 
 var errSource = fmt.Errorf("%w: the database was opened for reading only", store.ErrUnavailable)
 
-// OpenSource opens a database whatever the durability of its server. The store refuses every write. OpenSource creates
-// and migrates nothing, and refuses a database whose schema is older or newer.
+// OpenSource opens a database for reading only, whatever the durability of its server. It creates and migrates nothing,
+// and refuses an older or newer schema. The store refuses every write.
 func OpenSource(ctx context.Context, address string) (*Store, error) {
 	return Open(ctx, address, Options{UnsafeDurability: true, readOnly: true})
 }

@@ -69,8 +69,8 @@ func diagnoseContent(ctx context.Context, found *store.Findings, target string, 
 		found.Add("schema", "problem", "%v", translate(err))
 		return
 	case applied < len(steps):
-		found.Add("schema", "warning", "version %d of %d; serve and db migrate migrate it: make a backup first", applied,
-			len(steps))
+		found.Add("schema", "warning", "version %d is older than %d; make a backup, and run plantstore db migrate --db",
+			applied, len(steps))
 	default:
 		problems, err := tableProblems(conn)
 		if err != nil {
@@ -79,7 +79,7 @@ func diagnoseContent(ctx context.Context, found *store.Findings, target string, 
 		for _, p := range problems {
 			found.Add("tables", "problem", "%s", p)
 		}
-		found.Passed("tables", "they are as this program creates them")
+		found.Passed("tables", "no unsafe changes")
 	}
 	found.Passed("schema", "version %d", applied)
 	found.Passed("durability", "serve writes with WAL and synchronous=FULL")

@@ -13,7 +13,7 @@ import (
 //go:embed drift.sql
 var selectLines string
 
-// tableProblems compares the tables of a file that has the schema of this program with those of a new one.
+// tableProblems compares the tables of a file with the tables of a new one. The file has the schema of this program.
 func tableProblems(conn *sqlite.Conn) (problems []string, err error) {
 	fresh, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)
 	if err != nil {
@@ -35,7 +35,7 @@ func tableProblems(conn *sqlite.Conn) (problems []string, err error) {
 	return store.Drift(lines[0], lines[1]), nil
 }
 
-// checkTables returns an error if plants or tokens could be lost or changed in the tables.
+// checkTables returns an error if the tables were changed so that plants or tokens could be lost or changed.
 func checkTables(conn *sqlite.Conn) error {
 	problems, err := tableProblems(conn)
 	if err == nil && len(problems) > 0 {

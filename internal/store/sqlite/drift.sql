@@ -1,4 +1,4 @@
--- Lines of store.Drift. A trigger has the name of its table as it was typed.
+-- Lines of store.Drift. tbl_name of a trigger is spelled as in CREATE TRIGGER, so its case may differ.
 WITH ours AS (SELECT * FROM pragma_table_list WHERE schema = 'main' AND name IN ('plants', 'tokens'))
 SELECT format('%s: is a %s and not a table; move it away, or restore a backup', name, type)
 	FROM ours WHERE type <> 'table'

@@ -118,7 +118,7 @@ func (w *writer) check(ctx context.Context) error {
 	}
 	wait := slowWrite
 	if failure != nil {
-		wait /= 4 // the reason must be returned before the caller, who waits for a second, gives up
+		wait /= 4 // /readyz waits for a second, and the reason must be returned before
 	}
 	probed := make(chan error, 1)
 	go func() { probed <- w.probe(failure != nil || isFull(w.target)) }()
@@ -132,8 +132,8 @@ func (w *writer) check(ctx context.Context) error {
 	}
 }
 
-// probe makes an empty transaction, which finds a locked file. After a failure, or on a full disk, it also writes. So a
-// full disk is found, and found to have space again, while no client creates anything.
+// probe runs an empty transaction, which fails if the file is locked. With write, it also writes, so that a full disk
+// and its recovery are detected while no client creates anything.
 func (w *writer) probe(write bool) error {
 	return w.tx(func() error {
 		if !write {

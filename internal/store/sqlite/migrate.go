@@ -30,8 +30,8 @@ func (w *writer) migrate() error {
 	})
 }
 
-// applySteps applies the new files of schema/ in the order of their names. The file's user_version is the number of
-// files applied: from before and to afterwards.
+// applySteps applies the new files of schema/ in the order of their names. from and to are the version of the schema
+// before and after. The version is the number of applied files, which user_version stores.
 func applySteps(conn *sqlite.Conn) (from, to int, err error) {
 	steps, from, err := schemaSteps(conn)
 	if err != nil {
@@ -50,7 +50,7 @@ func applySteps(conn *sqlite.Conn) (from, to int, err error) {
 	return from, len(steps), nil
 }
 
-var errNoTables = errors.New("it has no tables of this program; name another file")
+var errNoTables = errors.New("it has no tables of Plant Store; use a file that serve has created")
 
 // checkVersion returns an error unless the file has the schema of this program.
 func checkVersion(conn *sqlite.Conn) error {
@@ -61,7 +61,7 @@ func checkVersion(conn *sqlite.Conn) error {
 	case applied == 0:
 		return errNoTables
 	case applied < len(steps):
-		return fmt.Errorf("its schema is version %d and this program needs version %d; make a backup, and run "+
+		return fmt.Errorf("its schema has version %d and this program needs version %d; make a backup, and run "+
 			"plantstore db migrate --db with this file", applied, len(steps))
 	}
 	return nil
@@ -87,7 +87,7 @@ func schemaSteps(conn *sqlite.Conn) (steps []string, applied int, err error) {
 	case owner != applicationID && (owner != 0 || tables != 0):
 		return nil, 0, errors.New("the file is a database of another program; name another file")
 	case version > int64(len(steps)):
-		return nil, 0, fmt.Errorf("its schema is version %d and this program supports versions up to %d; "+
+		return nil, 0, fmt.Errorf("its schema has version %d and this program supports versions up to %d; "+
 			"start the newer program", version, len(steps))
 	}
 	return steps, int(version), nil

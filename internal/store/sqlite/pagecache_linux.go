@@ -18,8 +18,8 @@ func dropPageCaches(path string) {
 	DropPageCache(path + walSuffix)
 }
 
-// inUse reports whether another process has a database open: each of its connections keeps a lock on the file. Call it
-// before this process opens the file, because closing a descriptor releases all locks of the process.
+// inUse reports whether another process has a database open, and thus a lock on the file. Call it before this process
+// opens the database, because it closes a descriptor of the file, which releases all locks of this process.
 func inUse(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

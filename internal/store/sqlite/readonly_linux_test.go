@@ -229,7 +229,7 @@ func TestReadsContinueOnFullDisk(t *testing.T) {
 	wantFern(t, s)
 	d.setVersion(99)
 	stop()
-	waitForCheck(t, check, "its schema is version 99")
+	waitForCheck(t, check, "its schema has version 99")
 	for range 3 {
 		if err := s.AddToken(t.Context(), token.Token{}); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("AddToken() without a connection = %v, want %v", err, store.ErrUnavailable)
@@ -272,7 +272,7 @@ func TestStartFailsOnFullDisk(t *testing.T) {
 		want    string
 	}{
 		"a new database":  {func(string) {}, "SQLITE_FULL"},
-		"an older schema": {leaveKilled(t, "PRAGMA user_version = 1"), "free at least 1 MiB: its schema is version 1"},
+		"an older schema": {leaveKilled(t, "PRAGMA user_version = 1"), "free at least 1 MiB: its schema has version 1"},
 		"another program": {leaveKilled(t, "PRAGMA application_id = 1"), "another program"},
 	} {
 		d := newFullDisk(t, test.prepare)

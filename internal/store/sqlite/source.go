@@ -22,7 +22,7 @@ func OpenSource(ctx context.Context, path string) (*Store, error) {
 	return openSource(ctx, path, max(4, runtime.NumCPU()), openReadOnly)
 }
 
-// OpenBriefly is OpenSource for a read of milliseconds. It creates no file, unless a WAL has no index.
+// OpenBriefly is OpenSource for a read of a few milliseconds. It creates no file, unless a WAL has no index.
 func OpenBriefly(ctx context.Context, path string) (*Store, error) {
 	return openSource(ctx, path, 1, openUnchanged)
 }
@@ -42,7 +42,7 @@ func openSource(
 	return s, nil
 }
 
-// openReaders opens only the connections that read, which open opens. One of them must pass check.
+// openReaders opens n connections that read, with open, and none that writes. It calls check with one of them.
 func openReaders(
 	path string, n int, open func(path string) (*sqlite.Conn, error), check func(*sqlite.Conn) error,
 ) (_ *Store, err error) {
@@ -94,8 +94,8 @@ func openReadOnly(path string) (*sqlite.Conn, error) {
 	return initConn(conn, readPragmas, "query_only(1)")
 }
 
-// openUnchanged is openReadOnly for a read of milliseconds. SQLite would create the WAL of a file that no process has
-// open, and leave it there.
+// openUnchanged is openReadOnly for a read of a few milliseconds. If there is no WAL, it opens the file as immutable,
+// because SQLite would create a WAL and leave it there.
 func openUnchanged(path string) (*sqlite.Conn, error) {
 	if _, err := os.Stat(path + walSuffix); err != nil {
 		return openImmutable(path)

@@ -123,9 +123,9 @@ func TestSourceIsRefused(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		file("missing", ""): "no such file or directory",
-		file("newer", "PRAGMA user_version = 99"): "its schema is version 99 and this program supports versions up to 3; " +
+		file("newer", "PRAGMA user_version = 99"): "its schema has version 99 and this program supports versions up to 3; " +
 			"start the newer program",
-		file("older", "PRAGMA user_version = 1"): "its schema is version 1 and this program needs version 3; make a " +
+		file("older", "PRAGMA user_version = 1"): "its schema has version 1 and this program needs version 3; make a " +
 			"backup, and run plantstore db migrate --db with this file",
 		file("other", "PRAGMA application_id = 7"): "the file is a database of another program",
 		folder: "it is not a regular file",

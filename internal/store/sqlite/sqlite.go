@@ -3,9 +3,7 @@
 // One connection writes (writer.go), a pool of others reads (pool.go). The file is in WAL mode with
 // synchronous=FULL: COMMIT returns after the write-ahead log (WAL) is on disk.
 //
-// The engine is called through zombiezen.com/go/sqlite, not database/sql. That costs a create 1.7 % more processor
-// time than calls of modernc's C interface with reused memory would (batches of 16 rows, without the disk), and a get
-// a third less than through database/sql.
+// The engine is called through zombiezen.com/go/sqlite, not database/sql, which takes more processor time for a get.
 package sqlite
 
 import (
@@ -68,9 +66,9 @@ var _ store.Store = (*Store)(nil)
 // Its errors are sentences for an operator.
 func Open(ctx context.Context, path string) (*Store, error) { return openFor(ctx, path, false, false) }
 
-// OpenCommand is Open for a command, beside a service that may be running. If it is, OpenCommand leaves the page cache
-// and the index of the WAL as they are: the service has done what a start after a failure needs. Unless migrate is set,
-// it refuses an older schema.
+// OpenCommand is Open for a command that may run beside a service. If another process has the file open, OpenCommand
+// does not drop the page cache, reset the index of the WAL or sync the WAL: that process did so when it started. Unless
+// migrate is set, it refuses an older schema.
 func OpenCommand(ctx context.Context, path string, migrate bool) (*Store, error) {
 	return openFor(ctx, path, true, !migrate)
 }

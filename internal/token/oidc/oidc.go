@@ -35,7 +35,7 @@ type Verifier struct {
 	cfg    Config
 	client *http.Client
 	keys   atomic.Pointer[keySet] // nil until they have been fetched
-	wanted chan struct{}          // has an element if a JWT needs a key that is not there
+	wanted chan struct{}          // has an element if a JWT needs a key that was not fetched
 }
 
 // New returns a Verifier that rejects every JWT with token.ErrKeys until Run has fetched the keys.
@@ -46,8 +46,8 @@ func New(cfg Config) (*Verifier, error) {
 	return &Verifier{cfg: cfg, client: newClient(), wanted: make(chan struct{}, 1)}, nil
 }
 
-// Verify implements token.Verifier. It reads the claims itself, because a parser that ignores case, as that of go-oidc
-// does, accepts AUD for aud, and one that accepts a claim twice may see another value than the provider has checked.
+// Verify implements token.Verifier. It parses the claims itself. The parser of go-oidc ignores case, so it would accept
+// AUD for aud. A parser that accepts a claim twice may use another value than the provider has checked.
 func (v *Verifier) Verify(jwt string) (token.Token, error) {
 	payload, err := v.verifySignature(jwt)
 	if err != nil {
