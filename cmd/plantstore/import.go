@@ -41,22 +41,14 @@ func (o *importOptions) declare(f *flags) {
 			"fail (list the line) or skip (keep the stored plant)")
 	f.values("on-conflict", "fail", "skip")
 	f.IntVar(&o.parallel, "parallel", 64, fmt.Sprintf("`requests` in flight, at most %d", maxParallel))
-	o.retries = importRetries
-	o.serviceOptions.declare(f)
-}
-
-// open returns a client whose connections are cheap, unless they need a proxy or TLS.
-func (o *importOptions) open(env environment) (*client.Client, error) {
-	general := http.DefaultTransport.(*http.Transport).Clone()
-	general.MaxIdleConns, general.MaxIdleConnsPerHost = maxParallel, maxParallel
-	h := &http.Client{Transport: &o.transport, Timeout: maxSilence / 2}
-	o.transport.RoundTripper = general
-	if u, err := url.Parse(o.url); err == nil && u.Scheme == "http" {
-		if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy == nil {
-			o.transport.RoundTripper, h.Timeout = new(transfer.Connections), 0 // they have their own
-		}
+	pool := http.DefaultTransport.(*http.Transport).Clone()
+	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = maxParallel, maxParallel
+	o.transport.RoundTripper = pool
+	o.options = []client.Option{
+		client.WithRetries(importRetries, firstPause),
+		client.WithHTTPClient(&http.Client{Transport: &o.transport, Timeout: maxSilence / 2}),
 	}
-	return o.openWith(env, client.WithHTTPClient(h))
+	o.serviceOptions.declare(f)
 }
 
 // responsive calls end when requests have failed for maxSilence without any response.
@@ -74,13 +66,10 @@ func (t *responsive) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		t.response.Store(now)
 		t.failing.Store(0)
-		return resp, nil
-	}
-	t.failing.CompareAndSwap(0, start)
-	if now-max(t.failing.Load(), t.response.Load()) >= int64(maxSilence) {
+	} else if t.failing.CompareAndSwap(0, start); now-max(t.failing.Load(), t.response.Load()) >= int64(maxSilence) {
 		t.end(&url.Error{Op: "Post", URL: r.URL.String(), Err: fmt.Errorf("no response for %v", maxSilence)})
 	}
-	return nil, err
+	return resp, err
 }
 
 // importer imports one file.

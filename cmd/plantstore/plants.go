@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +139,7 @@ func withAdvice(err error, advice string) error {
 type serviceOptions struct {
 	url, token, tokenFile string
 	json                  bool
-	retries               int // 0 for the default
+	options               []client.Option // override the default ones
 }
 
 func (o *serviceOptions) declare(f *flags) {
@@ -154,11 +153,12 @@ func (o *serviceOptions) declare(f *flags) {
 	f.BoolVar(&o.json, "json", false, "print JSON, and errors as JSON")
 }
 
-const tokenVariable = "PLANTSTORE_TOKEN"
+const (
+	tokenVariable = "PLANTSTORE_TOKEN"
+	firstPause    = 100 * time.Millisecond // before the first retry
+)
 
-func (o *serviceOptions) open(env environment) (*client.Client, error) { return o.openWith(env) }
-
-func (o *serviceOptions) openWith(env environment, options ...client.Option) (*client.Client, error) {
+func (o *serviceOptions) open(env environment) (*client.Client, error) {
 	credential := o.token
 	if credential == "" || credential == env.getenv(tokenVariable) { // it was not set on the command line
 		var err error
@@ -169,8 +169,7 @@ func (o *serviceOptions) openWith(env environment, options ...client.Option) (*c
 	if credential == "" {
 		return nil, usagef("a token is required: set PLANTSTORE_TOKEN or --token-file")
 	}
-	options = append(options, client.WithRetries(cmp.Or(o.retries, 3), 100*time.Millisecond))
-	c, err := client.New(o.url, credential, options...)
+	c, err := client.New(o.url, credential, append([]client.Option{client.WithRetries(3, firstPause)}, o.options...)...)
 	if err != nil {
 		return nil, usageError{err}
 	}
