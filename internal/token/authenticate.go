@@ -146,7 +146,10 @@ func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	t, err := a.tokens.load(ctx, credential, hash, a.unknown.slots).wait(ctx)
+	acquire := func(ctx context.Context) (release func(), err error) {
+		return a.unknown.acquire(ctx, plausible, hash, from)
+	}
+	t, err := a.tokens.load(ctx, credential, hash, acquire).wait(ctx)
 	if isWrong(err) {
 		a.unknown.countFailure(from)
 	}

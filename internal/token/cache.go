@@ -81,8 +81,10 @@ func (c *cache) current(ctx context.Context, credential string, hash Hash, e *en
 func (c *cache) isStale(e *entry) bool { return c.now().Sub(e.started) > freshFor }
 
 // load returns the entry of a hash: the present one if it is fresh or loading, otherwise a new one, once its
-// lookup has ended. The lookup waits for one of the slots, unless they are nil. Others wait for it meanwhile.
-func (c *cache) load(ctx context.Context, credential string, hash Hash, slots chan struct{}) *entry {
+// lookup has ended. The lookup starts when acquire, which may be nil, returns. Others wait for the entry meanwhile.
+func (c *cache) load(
+	ctx context.Context, credential string, hash Hash, acquire func(context.Context) (release func(), err error),
+) *entry {
 	c.mu.Lock()
 	previous := c.entries[hash]
 	if previous != nil && !(previous.isDone() && c.isStale(previous)) {
@@ -109,14 +111,13 @@ func (c *cache) load(ctx context.Context, credential string, hash Hash, slots ch
 		}
 		close(e.done)
 	}()
-	if slots != nil {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-ctx.Done():
-			e.err = ctx.Err()
+	if acquire != nil {
+		release, err := acquire(ctx)
+		if err != nil {
+			e.err = err
 			return e
 		}
+		defer release()
 	}
 	e.token, e.err = c.find(ctx, credential, hash, e.started)
 	return e

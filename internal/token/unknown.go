@@ -1,6 +1,7 @@
 package token
 
 import (
+	"context"
 	"hash/maphash"
 	"net/netip"
 	"time"
@@ -26,7 +27,7 @@ type unknownLimiter struct {
 const (
 	maxUnknownLookups = 2      // at once
 	maxWaiting        = 128    // of different credentials, in flight or waiting
-	maxWaitingFrom    = 16     // of these, from one address
+	maxWaitingFrom    = 64     // of these, from one address: after a restart, no token behind it is cached
 	maxAddresses      = 10_000 // with failures; about 1 MiB
 
 	retrySlots = 30
@@ -63,6 +64,24 @@ func (l *unknownLimiter) check(wellFormed bool, hash Hash, from netip.Addr) erro
 }
 
 func (l *unknownLimiter) countFailure(from netip.Addr) { l.failures.Take(from, failureLimit) }
+
+// acquire waits until another lookup may run, and checks the credential again: others from its address may have failed
+// meanwhile. If err is nil, the caller must call release.
+func (l *unknownLimiter) acquire(
+	ctx context.Context, wellFormed bool, hash Hash, from netip.Addr,
+) (release func(), err error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	release = func() { <-l.slots }
+	if err := l.check(wellFormed, hash, from); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
 
 // untilRetrySlot returns how long it is until the retry slot of a hash, 0 during the slot. Each hash has one slot a
 // minute, which a client cannot choose: of many different credentials, one in thirty is looked up.

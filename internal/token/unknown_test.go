@@ -152,12 +152,12 @@ func TestWaitingLookupsAreLimited(t *testing.T) {
 		if n := waited.Swap(0); n != 128 {
 			t.Errorf("%d of 200 lookups waited, want 128", n)
 		}
-		for range 40 {
+		for range 80 {
 			go refused(here)
 		}
 		time.Sleep(time.Minute)
-		if n := waited.Load(); n != 16 {
-			t.Errorf("%d of 40 lookups from one address waited, want 16", n)
+		if n := waited.Load(); n != 64 {
+			t.Errorf("%d of 80 lookups from one address waited, want 64", n)
 		}
 	})
 }
