@@ -35,8 +35,9 @@ type candidate struct {
 	*conn
 	rank   rank
 	state  state
-	closes bool // it has waited long enough to be closed at once; otherwise it is marked
-	peers  int  // connections of its owner
+	owner  *owner // when it was found: the connection's goroutine may set another
+	closes bool   // it has waited long enough to be closed at once; otherwise it is marked
+	peers  int    // connections of its owner
 }
 
 // compare orders candidates by rank, then by the number of connections of their owner, the most first. After that,
@@ -148,7 +149,7 @@ func (l *Listener) candidates(now time.Time, arriving netip.Addr) (all []candida
 			}
 			continue
 		}
-		found := candidate{conn: c, state: s, peers: int(c.owner.conns.Load())}
+		found := candidate{conn: c, state: s, owner: c.owner, peers: int(c.owner.conns.Load())}
 		wait, ok := time.Duration(0), false
 		if c.owner.isAnonymous() {
 			found.rank, wait, ok = a.rankAnonymous(c, s.phase(), l.owners.byAddress[c.address])
