@@ -173,7 +173,7 @@ func (s *service) startLog() {
 	if s.log = s.cfg.Log; s.cfg.AccessLog != httpapi.LogAll {
 		repeats := telemetry.NewRepeats(s.log.Handler())
 		s.log = slog.New(repeats)
-		s.cleanup = append(s.cleanup, repeats.Flush)
+		s.cleanup = append(s.cleanup, repeats.Close)
 	}
 }
 

@@ -23,8 +23,9 @@ const (
 type Repeats struct {
 	slog.Handler
 
-	mu    sync.Mutex
-	kinds map[string]*repeat
+	mu     sync.Mutex
+	kinds  map[string]*repeat
+	closed bool
 }
 
 // repeat counts the records of a kind for repeatPeriod after the first.
@@ -49,6 +50,10 @@ func (h *Repeats) Handle(ctx context.Context, r slog.Record) error {
 		return true
 	})
 	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return h.Handler.Handle(ctx, r)
+	}
 	if h.kinds[kind] == nil && len(h.kinds) >= maxRepeats {
 		kind, common = r.Message, slog.NewRecord(r.Time, r.Level, r.Message, 0)
 	}
@@ -64,7 +69,7 @@ func (h *Repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// end writes how many records of a kind followed the first, unless Flush has written it.
+// end writes how many records of a kind followed the first, unless Close has written it.
 func (h *Repeats) end(kind string, ended *repeat) {
 	h.mu.Lock()
 	current := h.kinds[kind] == ended
@@ -80,10 +85,11 @@ func (h *Repeats) end(kind string, ended *repeat) {
 	}
 }
 
-// Flush writes the number of repeats of each kind, and starts again with none.
-func (h *Repeats) Flush() {
+// Close writes the numbers of all repeats so far. Records that follow are written as they are.
+func (h *Repeats) Close() {
 	h.mu.Lock()
 	kinds := maps.Clone(h.kinds)
+	h.closed = true
 	h.mu.Unlock()
 	for kind, open := range kinds {
 		h.end(kind, open)

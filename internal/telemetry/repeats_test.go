@@ -90,11 +90,14 @@ func TestRepeats(t *testing.T) {
 			log.Info("request", "request_id", fmt.Sprint("d", i), "route", "/plants", "status", 503, "error", 50304)
 		}
 		time.Sleep(300 * time.Millisecond)
-		h.Flush()
+		h.Close()
+		log.Info("request", "status", 503)
+		log.Info("request", "status", 503)
 		time.Sleep(2 * time.Second)
 		wantLines(t, written(),
 			"level=INFO msg=request request_id=d0 route=/plants status=503 error=50304",
-			"level=INFO msg=request route=/plants status=503 error=50304 more=2 in=300ms")
+			"level=INFO msg=request route=/plants status=503 error=50304 more=2 in=300ms",
+			"level=INFO msg=request status=503", "level=INFO msg=request status=503")
 	})
 }
 

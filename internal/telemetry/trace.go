@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -60,7 +61,7 @@ func NewTracer(ctx context.Context, version string, log *slog.Logger) (*Tracer, 
 
 // checkVariables returns an error for values that the libraries would ignore, most of them silently, or panic on.
 func checkVariables() error {
-	const number, header = `[1-9]\d{0,6}`, `[^=,]+=[^,]*`
+	const number, header = `[1-9]\d{0,6}`, `[\w!#$%&'*+.^|~-]+=[^,]*`
 	patterns := map[string]string{
 		"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_MAX_QUEUE_SIZE": number, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": number,
 		"OTEL_BSP_SCHEDULE_DELAY": number, "OTEL_BSP_EXPORT_TIMEOUT": number,
@@ -76,6 +77,13 @@ func checkVariables() error {
 		value := os.Getenv(variable) // not in the message, because it may be a secret
 		if ok, _ := regexp.MatchString("^("+pattern+")$", value); value != "" && !ok {
 			return fmt.Errorf("%s must match %s", variable, pattern)
+		}
+		// The libraries would print a value that they can't decode.
+		if _, err := url.Parse(value); err != nil && strings.HasSuffix(variable, "ENDPOINT") {
+			return fmt.Errorf("%s must be a URL", variable)
+		}
+		if _, err := url.PathUnescape(value); err != nil && strings.HasSuffix(variable, "HEADERS") {
+			return fmt.Errorf("%s must have percent-encoded values: %%25 stands for %%", variable)
 		}
 	}
 	return nil
