@@ -187,10 +187,9 @@ func tokenRevoke(ctx context.Context, o *revokeOptions, env environment) error {
 		return err
 	}
 	var all []token.Token
-	err := env.withStore(ctx, o.db, writes, func(st store.Store) (err error) {
-		if err = st.RevokeToken(ctx, o.name, time.Now()); err == nil {
-			all, err = st.Tokens(ctx)
-		}
+	err := env.withStore(ctx, o.db, writes, func(st store.Store) error {
+		err := st.RevokeToken(ctx, o.name, time.Now())
+		all, _ = st.Tokens(ctx) // for the hint below
 		return err
 	})
 	if errors.Is(err, token.ErrUnknown) {

@@ -18,8 +18,16 @@ func RecordBackup(path, backup string, started time.Time) error {
 	if err != nil {
 		return err
 	}
-	record := target + backupSuffix
-	return cmp.Or(os.WriteFile(record, []byte(backup+"\n"), 0o600), os.Chtimes(record, started, started))
+	f, err := os.CreateTemp(filepath.Dir(target), filepath.Base(target)+backupSuffix+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(backup + "\n")
+	err = cmp.Or(err, f.Close(), os.Chtimes(f.Name(), started, started), os.Rename(f.Name(), target+backupSuffix))
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }
 
 // diskStats is the state of the database's disk at the last check.
