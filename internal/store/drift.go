@@ -11,7 +11,7 @@ import (
 //
 // A line of have or want is the name of a table, ": " and one of these:
 //   - "column " and the definition of a column, which ends with NOT NULL if every insert must set it
-//   - "key " and the columns of the primary key
+//   - "key " and the columns of a primary key, or of another unique one
 //   - the rest of a sentence about something that no table may have
 func Drift(have, want []string) (problems []string) {
 	for _, line := range want {

@@ -22,7 +22,8 @@ func diagnose(t *testing.T, address string) (lines string) {
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
-	wantFindings(t, diagnose(t, address), "schema warning: version 0 of ", "privileges ok: ", "durability ok: server ")
+	wantFindings(t, diagnose(t, address), "schema warning: version 0 is older than ", "privileges ok: ",
+		"durability ok: server ")
 	create(t, openStore(t, address), plantRecords(1)...)
 	lines := diagnose(t, address)
 	wantFindings(t, lines, "connection ok: postgres://", "clock ok: ", "privileges ok: ", "durability ok: server ",

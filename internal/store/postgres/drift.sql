@@ -1,4 +1,4 @@
--- Lines of store.Drift about the relations in ours. Triggers of Citus and of foreign keys are internal: they are safe.
+-- Lines of store.Drift about the relations in ours. Triggers of Citus are internal, and so are those of foreign keys.
 SELECT format('%s: is not an ordinary table (relkind %s); move it away, or restore a backup', relname, relkind) AS line
 	FROM ours WHERE relkind <> 'r'
 UNION ALL SELECT format('%s: is UNLOGGED, so a crash empties it; run ALTER TABLE %1$I SET LOGGED', relname)
@@ -15,4 +15,6 @@ UNION ALL SELECT concat(relname, ': column ', attname, ' ', format_type(atttypid
 		CASE WHEN atthasdef OR attidentity <> '' THEN ' DEFAULT' END)
 	FROM ours JOIN pg_attribute ON attrelid = ours.oid WHERE attnum > 0 AND NOT attisdropped
 UNION ALL SELECT relname || ': key ' || pg_get_constraintdef(pg_constraint.oid)
-	FROM ours JOIN pg_constraint ON conrelid = ours.oid WHERE contype = 'p'
+	FROM ours JOIN pg_constraint ON conrelid = ours.oid WHERE contype IN ('p', 'u')
+UNION ALL SELECT format('%s: has the foreign key %I; run ALTER TABLE %1$I DROP CONSTRAINT %2$I', relname, conname)
+	FROM ours JOIN pg_constraint ON conrelid = ours.oid WHERE contype = 'f'

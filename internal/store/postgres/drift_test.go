@@ -24,6 +24,10 @@ var drifts = []struct{ name, change, want string }{
 	{"no key", "ALTER TABLE plants DROP CONSTRAINT plants_pkey", "table plants lacks the key PRIMARY KEY (store, id)"},
 	{"another key", "ALTER TABLE tokens DROP CONSTRAINT tokens_pkey, ADD PRIMARY KEY (hash)",
 		"table tokens lacks the key PRIMARY KEY (name)"},
+	{"a missing unique key", "ALTER TABLE tokens DROP CONSTRAINT tokens_hash_key",
+		"table tokens lacks the key UNIQUE (hash)"},
+	{"a foreign key", "CREATE TABLE stores (name text COLLATE \"C\" PRIMARY KEY); ALTER TABLE plants ADD CONSTRAINT f " +
+		"FOREIGN KEY (store) REFERENCES stores ON DELETE CASCADE", "table plants has the foreign key f; run ALTER TABLE"},
 	{"a column that inserts must set", "ALTER TABLE plants ADD COLUMN price int NOT NULL",
 		"table plants has the column price integer NOT NULL, which inserts do not set; drop the column"},
 	{"an UNLOGGED table", "ALTER TABLE plants SET UNLOGGED", "table plants is UNLOGGED, so a crash empties it; run ALTER"},

@@ -69,8 +69,8 @@ func diagnoseContent(ctx context.Context, found *store.Findings, target string, 
 		found.Add("schema", "problem", "%v", translate(err))
 		return
 	case applied < len(steps):
-		found.Add("schema", "warning", "version %d is older than %d; make a backup, and run plantstore db migrate --db",
-			applied, len(steps))
+		found.Add("schema", "warning", "version %d is older than %d, so the tables were not checked; make a backup, "+
+			"and run plantstore db migrate --db", applied, len(steps))
 	default:
 		problems, err := tableProblems(conn)
 		if err != nil {

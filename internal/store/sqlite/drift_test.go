@@ -25,6 +25,14 @@ var drifts = []struct{ name, change, want string }{
 	{"a column that inserts must set", recreate("id INTEGER NOT NULL, name TEXT NOT NULL, tag TEXT, " +
 		"price INTEGER NOT NULL, PRIMARY KEY (store, id)"),
 		"table plants has the column price INTEGER NOT NULL, which inserts do not set"},
+	{"another collation", recreate("id INTEGER NOT NULL, name TEXT NOT NULL collate nocase, tag TEXT, " +
+		"PRIMARY KEY (store, id)"), "table plants has a clause COLLATE"},
+	{"a conflict clause", recreate("id INTEGER NOT NULL, name TEXT NOT NULL UNIQUE ON CONFLICT REPLACE, tag TEXT, " +
+		"PRIMARY KEY (store, id)"), "table plants has a clause ON CONFLICT"},
+	{"a missing unique key", `DROP TABLE tokens; CREATE TABLE tokens (name TEXT NOT NULL PRIMARY KEY, hash BLOB NOT NULL,
+		store TEXT NOT NULL, scopes TEXT NOT NULL, tail TEXT NOT NULL, created INTEGER NOT NULL, expires INTEGER,
+		revoked INTEGER, rate TEXT, burst INTEGER, last_used INTEGER) WITHOUT ROWID, STRICT`,
+		"table tokens lacks the key UNIQUE (hash)"},
 	{"a trigger", `CREATE TRIGGER "my trigger" AFTER INSERT ON PLANTS BEGIN DELETE FROM plants; END`,
 		`table plants has the trigger my trigger; run DROP TRIGGER "my trigger"`},
 	{"a trigger of tokens", "CREATE TRIGGER t BEFORE UPDATE ON tokens BEGIN SELECT raise(IGNORE); END",
