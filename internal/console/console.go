@@ -145,12 +145,6 @@ func contentType(name string) string {
 func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	secure(h, a.policy)
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h.Set("Allow", "GET, HEAD")
-		w.WriteHeader(http.StatusMethodNotAllowed)
-		return
-	}
-
 	gzipped := acceptsGzip(r.Header.Values("Accept-Encoding"))
 	etag := `"` + a.hash + `"`
 	if gzipped {
