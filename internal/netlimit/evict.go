@@ -111,6 +111,7 @@ type arrival struct {
 	now    time.Duration // since Listener.start
 	total  int           // connections of its address, with and without a token
 	greedy bool          // its address has its share of connections without a token, or more
+	equals bool          // it may replace only connections of addresses with as many
 	shed   bool          // a token with more than half of all slots may lose one
 	token  *owner        // that token, or nil
 	spare  bool          // clients without a token have so few slots that connections of tokens may be evicted
@@ -140,6 +141,7 @@ func (l *Listener) candidates(now time.Time, arriving netip.Addr) (all []candida
 			a.token = o
 		}
 	}
+	a.equals = a.greedy || a.token != nil && a.total >= l.cfg.PerAddress // which may be the address of that token
 	all = []candidate{}
 	for c := range l.conns {
 		s := state(c.state.Load())
@@ -173,7 +175,7 @@ func (a arrival) rankAnonymous(c *conn, p phase, total int) (r rank, wait time.D
 		return busy, 0, smaller
 	case smaller:
 		return overShare, 0, true
-	case a.greedy:
+	case a.equals:
 		return anonymous, greedyWait, c.address.IsValid() && total >= a.total
 	default:
 		return anonymous, shortWait, true

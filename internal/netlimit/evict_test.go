@@ -97,6 +97,8 @@ func TestEvict(t *testing.T) {
 			[]open{{a, 1, handling, 0}, handled(a, 1), handled(a, 1), handled(a, 1)}, c, nil, []int{0}},
 		"of a token that has most slots, in favour of an address with its share": {6,
 			[]open{{a, 1, handling, 0}, handled(a, 1), handled(a, 1), handled(a, 1), handled(b, 2)}, a, nil, []int{0}},
+		"none of a smaller address, in favour of the address of a token that has most slots": {6,
+			[]open{handled(a, 1), handled(a, 1), handled(a, 1), handled(a, 1), idleFor(b, 100*ms)}, a, nil, nil},
 		"if no other token is connected: only after the waits of other tokens": {6,
 			[]open{handled(a, 1), {a, 1, idle, 1000*ms - 1}, {a, 1, receiving, 2000 * ms}, handled(a, 1)}, a, []int{2}, nil},
 		"not so if no other token is connected": {6,

@@ -18,7 +18,8 @@
 //
 // An address that has its share of connections without a token (Config.PerAddress) evicts by rule 2 only connections of
 // addresses with at least as many, after a wait of 20 ms, and none by rule 5. An address that has its share of all
-// connections, with and without a token, evicts by rule 4 one every 8 ms, and only if another token is connected.
+// connections, with and without a token, evicts by rule 4 one every 8 ms, and only if another token is connected. While
+// a token has more than half of all slots, rule 2 is restricted for such an address too.
 //
 // If there is nothing to evict, the new connection gets a prepared response that refuses it. The rate of refusals is
 // bounded; beyond it, connections wait in the kernel's accept queue. For a second after an eviction or a refusal, a

@@ -170,6 +170,14 @@ func (h hostileClients) connect(s *testkit.Server, ip string, stopped chan struc
 		lasts = testkit.Deadline
 	}
 	end := time.Now().Add(lasts)
+	defer func() { // it opens again at its rate, also if the service has closed it
+		if h.lasts > 0 {
+			select {
+			case <-stopped:
+			case <-time.After(time.Until(end)):
+			}
+		}
+	}()
 	in := bufio.NewReader(c)
 	for h.repeats && time.Now().Before(end) {
 		select {
@@ -185,10 +193,6 @@ func (h hostileClients) connect(s *testkit.Server, ip string, stopped chan struc
 	if !h.repeats {
 		io.WriteString(c, h.request())
 		sent++
-		select {
-		case <-stopped:
-		case <-time.After(time.Until(end)):
-		}
 	}
 	return sent
 }
