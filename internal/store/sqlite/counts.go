@@ -30,6 +30,9 @@ type runningCount struct {
 // countTimeout is how long a count waits for a write in flight. It then counts, and the number is not kept.
 const countTimeout = time.Second
 
+// maxKnown bounds the numbers that are kept: an identity provider can name any number of stores.
+const maxKnown = 10_000
+
 // Count implements store.Plants.
 func (s *Store) Count(ctx context.Context, storeName string) (int64, error) {
 	running := &runningCount{store: storeName}
@@ -102,7 +105,7 @@ func (w *writer) endCount(running *runningCount, n int64, ok bool) {
 	}
 	defer func() { <-w.lock }()
 	c := &w.counts
-	if ok && w.checkCounts() == nil && c.running[running] {
+	if ok && w.checkCounts() == nil && c.running[running] && len(c.known) < maxKnown {
 		c.known[running.store] = n + running.added
 	}
 	delete(c.running, running)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -159,4 +160,23 @@ func TestCountDuringCommits(t *testing.T) {
 	close(stop)
 	counters.Wait()
 	s.wantCount(t, "after all", 200)
+}
+
+// The numbers of so many stores are kept, and others are counted each time.
+func TestCountsAreBounded(t *testing.T) {
+	s := newStore(t)
+	s.create(t, "main", 1, 2)
+	s.wantCount(t, "at first", 2)
+	for i := range maxKnown - 1 {
+		s.writer.counts.known[fmt.Sprint(i)] = 0
+	}
+	s.create(t, "other", 1)
+	for range 2 {
+		if n, err := s.Count(t.Context(), "other"); err != nil || n != 1 {
+			t.Errorf("Count() = %d, %v, want 1", n, err)
+		}
+	}
+	if n := len(s.writer.counts.known); n != maxKnown {
+		t.Errorf("%d numbers are kept, want %d", n, maxKnown)
+	}
 }
