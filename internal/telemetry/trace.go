@@ -59,31 +59,34 @@ func NewTracer(ctx context.Context, version string, log *slog.Logger) (*Tracer, 
 	return &Tracer{tracer: provider.Tracer("plantstore"), provider: provider}, nil
 }
 
-// checkVariables returns an error for values that the libraries would ignore, most of them silently, or panic on.
+// checkVariables returns an error for values that the libraries would ignore, most of them silently, or panic on. No
+// message has a value: it may be a secret.
 func checkVariables() error {
-	const number, header = `[1-9]\d{0,6}`, `[\w!#$%&'*+.^|~-]+=[^,]*`
-	patterns := map[string]string{
-		"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_MAX_QUEUE_SIZE": number, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": number,
+	type rule struct{ pattern, meaning string }
+	number := rule{`[1-9]\d{0,6}`, "an integer from 1 to 9999999"}
+	rules := map[string]rule{
+		"OTEL_TRACES_EXPORTER": {"otlp", "otlp or none"}, "OTEL_TRACES_SAMPLER_ARG": {`0|0?\.\d+|1(\.0*)?`, "from 0 to 1"},
+		"OTEL_TRACES_SAMPLER": {`(parentbased_)?(always_on|always_off|traceidratio)`,
+			"always_on, always_off or traceidratio, or one of these after parentbased_"},
+		"OTEL_BSP_MAX_QUEUE_SIZE": number, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": number,
 		"OTEL_BSP_SCHEDULE_DELAY": number, "OTEL_BSP_EXPORT_TIMEOUT": number,
-		"OTEL_TRACES_SAMPLER":     `(parentbased_)?(always_on|always_off|traceidratio)`,
-		"OTEL_TRACES_SAMPLER_ARG": `0|0?\.\d+|1(\.0*)?`,
 	}
+	const header = `[\w!#$%&'*+.^|~-]+=([^,%]|%[0-9A-Fa-f]{2})*`
 	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"} {
-		patterns[prefix+"ENDPOINT"], patterns[prefix+"HEADERS"] = `https?://[^/]+(/.*)?`, header+"(,"+header+")*"
-		patterns[prefix+"PROTOCOL"], patterns[prefix+"COMPRESSION"] = "http/(protobuf|json)", "gzip|none"
-		patterns[prefix+"TIMEOUT"] = number
+		rules[prefix+"ENDPOINT"] = rule{`https?://[^/]+(/.*)?`, "a URL such as http://127.0.0.1:4318"}
+		rules[prefix+"HEADERS"] = rule{header + "(," + header + ")*", "name=value pairs, separated by commas, with %25 for %"}
+		rules[prefix+"PROTOCOL"] = rule{"http/(protobuf|json)", "http/protobuf or http/json"}
+		rules[prefix+"COMPRESSION"] = rule{"gzip|none", "gzip or none"}
+		rules[prefix+"TIMEOUT"] = number
 	}
-	for variable, pattern := range patterns {
-		value := os.Getenv(variable) // not in the message, because it may be a secret
-		if ok, _ := regexp.MatchString("^("+pattern+")$", value); value != "" && !ok {
-			return fmt.Errorf("%s must match %s", variable, pattern)
-		}
-		// The libraries would print a value that they can't decode.
+	for variable, r := range rules {
+		value := os.Getenv(variable)
+		ok, _ := regexp.MatchString("^("+r.pattern+")$", value)
 		if _, err := url.Parse(value); err != nil && strings.HasSuffix(variable, "ENDPOINT") {
-			return fmt.Errorf("%s must be a URL", variable)
+			ok = false
 		}
-		if _, err := url.PathUnescape(value); err != nil && strings.HasSuffix(variable, "HEADERS") {
-			return fmt.Errorf("%s must have percent-encoded values: %%25 stands for %%", variable)
+		if value != "" && !ok {
+			return fmt.Errorf("%s must be %s", variable, r.meaning)
 		}
 	}
 	return nil
