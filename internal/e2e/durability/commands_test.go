@@ -74,7 +74,7 @@ func TestCommandsBesideService(t *testing.T) {
 		for _, call := range calls {
 			appends := test.writes && strings.Contains(call, db+"-wal>") && !strings.Contains(call, "fadvise64(")
 			ignored := strings.Contains(call, "write(1<") || strings.Contains(call, db+"-none") || // see sqlite.checkWritable
-				strings.Contains(call, db+".last-backup>")
+				strings.Contains(call, db+".last-backup")
 			if strings.Contains(call, db) && !ignored && !appends {
 				t.Errorf("%s: %s", test.args, call)
 			}
