@@ -78,12 +78,12 @@ func (l *Listener) evict(now time.Time, arriving netip.Addr, mark bool) bool {
 	return true
 }
 
-// evictFirst evicts the first candidates, all of one rank. It closes several connections without a token, because each
-// search takes time, but evicts only one of a rank from busy on. It skips connections with unread bytes, unless force
-// is set and their rank is overShare.
+// evictFirst evicts the first candidate. Of the rank anonymous it closes several, because each search takes time; of
+// another rank only one, because whoever comes next would take the slots of the others. It skips connections with
+// unread bytes, unless force is set and their rank is overShare.
 func (l *Listener) evictFirst(candidates []candidate, a arrival, mark, force bool) (freed int) {
 	for i, c := range candidates {
-		if freed > l.cfg.Max/64 || freed > 0 && (c.rank > candidates[i-1].rank || c.rank >= busy) {
+		if freed > l.cfg.Max/64 || freed > 0 && (c.rank > candidates[i-1].rank || c.rank != anonymous) {
 			break
 		}
 		switch {
@@ -110,6 +110,7 @@ func (l *Listener) evictFirst(candidates []candidate, a arrival, mark, force boo
 type arrival struct {
 	now    time.Duration // since Listener.start
 	total  int           // connections of its address, with and without a token
+	margin int           // how many more an address must have to be larger: every handshake of TLS costs much
 	greedy bool          // its address has its share of connections without a token, or more
 	equals bool          // it may replace only connections of addresses with as many
 	shed   bool          // a token with more than half of all slots may lose one
@@ -120,7 +121,7 @@ type arrival struct {
 // isSmallerThan reports whether o is an address that has more connections without a token than the arriving address has
 // in all, even after one of them is closed.
 func (a arrival) isSmallerThan(o *owner) bool {
-	return o.key.address.IsValid() && int(o.conns.Load()) >= a.total+2
+	return o.key.address.IsValid() && int(o.conns.Load()) >= a.total+a.margin
 }
 
 // candidates returns the connections that may be evicted in favour of an address. It returns nil without a search if
@@ -129,7 +130,7 @@ func (a arrival) isSmallerThan(o *owner) bool {
 func (l *Listener) candidates(now time.Time, arriving netip.Addr) (all []candidate, a arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a.now, a.total = now.Sub(l.start), l.owners.byAddress[arriving]
+	a.now, a.total, a.margin = now.Sub(l.start), l.owners.byAddress[arriving], max(2, l.cfg.Max/128)
 	a.greedy = l.owners.count(ownerKey{address: arriving}) >= l.cfg.PerAddress && arriving.IsValid()
 	if now.Before(l.failedUntil) && a.total >= l.failed.total && (a.greedy || !l.failed.greedy) {
 		return nil, a
