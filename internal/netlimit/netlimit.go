@@ -6,7 +6,8 @@
 // When all slots are in use and another connection arrives, connections are evicted in its favour, in this order:
 //
 //  1. Connections without a token that wait for their client, if their address has more of these than the arriving
-//     address has connections: at least two, and a 128th of all slots, more. The address with the most is first, and any wait is long enough.
+//     address has connections: at least two, and a 128th of all slots, more. The address with the most is first, and
+//     any wait is long enough.
 //  2. Other connections without a token, after a wait of 100 ms.
 //  3. Connections as in 1, but with a request in flight. They are marked: see below.
 //  4. One connection of a token that has more than half of all slots, after a wait of 100 ms, or 2 s with an incomplete
