@@ -3,6 +3,7 @@ package testkit
 import (
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,20 +17,31 @@ type Engine struct {
 	Database func(t *testing.T) string
 }
 
-// Engines are the engines that the product supports. The first needs no other program. The database of Citus is on
-// the coordinator of the cluster that the tests of a package share.
+// Engines are the engines on which the tests of HTTP and of commands run. The first needs no other program.
 var Engines = []Engine{
 	{"sqlite", func(t *testing.T) string { return filepath.Join(t.TempDir(), "plants.db") }},
 	{"postgres", func(t *testing.T) string { return pgtest.Database(t) }},
-	{"citus by id", func(t *testing.T) string { return Distributed(t, pgtest.SharedCluster(t), "id") }},
-	{"citus by store", func(t *testing.T) string { return Distributed(t, pgtest.SharedCluster(t), "store") }},
 }
 
-// OneOfEach is Engines with only one distribution of Citus, for tests that take long.
-func OneOfEach() []Engine { return Engines[:3] }
+// AllEngines are Engines and both distributions of Citus, for tests whose subject is the engine. The database of Citus
+// is on the coordinator of the cluster that the tests share.
+var AllEngines = append(slices.Clone(Engines),
+	Engine{"citus by id", func(t *testing.T) string { return shared(t, "id") }},
+	Engine{"citus by store", func(t *testing.T) string { return shared(t, "store") }},
+)
+
+// shared returns a database of the shared cluster. make test does not use Citus.
+func shared(t *testing.T, by string) string {
+	t.Helper()
+	Long(t)
+	return Distributed(t, pgtest.SharedCluster(t), by)
+}
+
+// OneOfEach is AllEngines with only one distribution of Citus, for tests that take long.
+func OneOfEach() []Engine { return AllEngines[:3] }
 
 // ServerEngines are the engines whose databases several processes on several machines can use.
-func ServerEngines() []Engine { return Engines[1:] }
+func ServerEngines() []Engine { return AllEngines[1:] }
 
 // Distributed returns the URL of a database of a cluster whose plants are distributed by a column.
 func Distributed(t *testing.T, c *pgtest.Cluster, by string) string {

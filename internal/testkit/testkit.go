@@ -37,6 +37,14 @@ func WaitFor(t testing.TB, what string, holds func() bool) {
 	}
 }
 
+// Long skips a test that is not part of make test; make test-all runs it.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-all runs this test")
+	}
+}
+
 // Must returns a function that ends the test if do fails.
 func Must(t testing.TB, do func() error) func() {
 	return func() {

@@ -139,7 +139,7 @@ func TestMove(t *testing.T) {
 	clients, plants := fillOverHTTP(t, s, db)
 	next := []string{pgtest.Database(t)}
 	if pgtest.HasCitus() {
-		next = append(next, testkit.Engines[2].Database(t), testkit.Engines[3].Database(t))
+		next = append(next, testkit.AllEngines[2].Database(t), testkit.AllEngines[3].Database(t))
 	}
 	var first summary
 	for _, to := range append(next, testkit.Engines[0].Database(t)) {
