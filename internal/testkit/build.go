@@ -27,24 +27,70 @@ func Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return pgtest.Main(m)
+	if !Race() {
+		return pgtest.Main(m)
+	}
+	return failAfterRace(func() int { return pgtest.Main(m) })
+}
+
+// Race reports whether the product is built with the race detector. make test-all does so for some packages.
+func Race() bool { return os.Getenv("PLANTSTORE_TEST_RACE") != "" }
+
+// NotWithRace skips a test of what the race detector changes, such as memory and the form of the binary.
+func NotWithRace(t testing.TB) {
+	t.Helper()
+	if Race() {
+		t.Skip("the product is built with the race detector")
+	}
+}
+
+// failAfterRace returns 1 if a process that the tests started had a data race, however that process ended. The detector
+// writes its reports to files, because no test reads the standard error of every process.
+func failAfterRace(run func() int) (code int) {
+	folder, err := os.MkdirTemp("", "plantstore-race-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	os.Setenv("GORACE", "halt_on_error=1 exitcode=66 log_path="+filepath.Join(folder, "report"))
+	code = run()
+	reports, err := filepath.Glob(filepath.Join(folder, "report.*"))
+	if err != nil {
+		panic(err)
+	}
+	for _, path := range reports {
+		report, _ := os.ReadFile(path)
+		fmt.Fprintf(os.Stderr, "the product has a data race:\n%s", report)
+		code = 1
+	}
+	return code
 }
 
 // Build builds the product and sets Binary. All test packages share the file: go build does not write it again if it is
 // up to date.
 func Build() (err error) {
-	Binary, err = BuildCommand("plantstore", "plantstore/cmd/plantstore", "-ldflags", "-X main.version=v0.0.0-test")
+	version := []string{"-ldflags", "-X main.version=v0.0.0-test"}
+	if Race() { // The translated C code of SQLite is not ours, and would be five times as slow.
+		race := append(version, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false")
+		Binary, err = build("race", "CGO_ENABLED=1", "plantstore", "plantstore/cmd/plantstore", race...)
+		return err
+	}
+	Binary, err = BuildCommand("plantstore", "plantstore/cmd/plantstore", version...)
 	return err
 }
 
 var notInNames = regexp.MustCompile(`[^0-9A-Za-z]+`)
 
-// BuildCommand builds a command of this module as a static binary under bin/test and returns its path. Processes that
-// build at the same time wait for each other. Those with other GOFLAGS have a folder of their own, so that they do not
-// replace the binary.
+// BuildCommand builds a command of this module as a static binary under bin/test and returns its path.
 func BuildCommand(name, pkg string, flags ...string) (path string, err error) {
-	variant := cmp.Or(strings.Trim(notInNames.ReplaceAllString(os.Getenv("GOFLAGS"), "-"), "-"), "default")
-	folder := filepath.Join(Root(), "bin", "test", variant)
+	return build("", "CGO_ENABLED=0", name, pkg, flags...)
+}
+
+// build is BuildCommand for a kind of binary. Processes that build at the same time wait for each other. Kinds and
+// GOFLAGS have folders of their own, so that none replaces the binary of another.
+func build(kind, cgo, name, pkg string, flags ...string) (path string, err error) {
+	variant := strings.Trim(notInNames.ReplaceAllString(os.Getenv("GOFLAGS")+"-"+kind, "-"), "-")
+	folder := filepath.Join(Root(), "bin", "test", cmp.Or(variant, "default"))
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}
@@ -58,9 +104,9 @@ func BuildCommand(name, pkg string, flags ...string) (path string, err error) {
 	}
 	path = filepath.Join(folder, name)
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", path}, flags...)
-	build := exec.Command("go", append(args, pkg)...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
+	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Env = append(os.Environ(), cgo)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return path, nil

@@ -69,25 +69,31 @@ type engineServer struct {
 	engine string
 }
 
-// StartOnEachEngine starts a server on a new database of each engine that the machine has.
-func StartOnEachEngine(t *testing.T, args ...string) (all Servers) {
+// StartOnEachEngine starts a server on a new database of each engine.
+func StartOnEachEngine(t *testing.T, args ...string) Servers {
 	t.Helper()
-	for _, e := range Engines {
-		if e.missing(t) {
-			continue
-		}
+	return startOn(t, Engines, args...)
+}
+
+// StartOnAllEngines is StartOnEachEngine, in make test-all with both distributions of Citus.
+func StartOnAllEngines(t *testing.T, args ...string) Servers {
+	t.Helper()
+	if testing.Short() {
+		return startOn(t, Engines, args...)
+	}
+	if !pgtest.HasCitus() {
+		t.Run("citus", func(t *testing.T) { pgtest.SharedCluster(t) }) // says that Citus was not tested
+		return startOn(t, Engines, args...)
+	}
+	return startOn(t, AllEngines, args...)
+}
+
+func startOn(t *testing.T, engines []Engine, args ...string) (all Servers) {
+	t.Helper()
+	for _, e := range engines {
 		all = append(all, engineServer{Start(t, e.Database(t), args...), e.Name})
 	}
 	return all
-}
-
-// missing reports whether the machine lacks Citus, as a skipped test.
-func (e Engine) missing(t *testing.T) bool {
-	if !strings.HasPrefix(e.Name, "citus") || pgtest.HasCitus() {
-		return false
-	}
-	t.Run(e.Name, func(t *testing.T) { e.Database(t) })
-	return true
 }
 
 // Do sends a request to each server and fails the test where their responses differ.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -138,22 +137,24 @@ func (c *Conn) Exchange(request string) (a Response, err error) {
 	return a, err
 }
 
-// FreeAddress is an address that nothing listens on, for servers that are restarted on it: its port is outside the
-// range that the system assigns to clients and the ranges of other servers of tests. No two calls return the same.
+// FreeAddress is an address for servers that are restarted on it: its port is outside the range that the system assigns
+// to clients and the ranges of other servers of tests. No other test gets it before this one ends, in any process.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 22500+rand.IntN(7500))
-		if _, used := usedAddresses.LoadOrStore(address, true); used {
+		port := 22500 + rand.IntN(7500)
+		claim, err := net.Listen("unix", fmt.Sprint("@plantstore-test-port-", port)) // a name that only one process can have
+		if err != nil {
 			continue
 		}
+		address := fmt.Sprintf("127.0.0.1:%d", port)
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
+			t.Cleanup(func() { claim.Close() })
 			return address
 		}
+		claim.Close()
 	}
 	t.Fatal("no free port")
 	return ""
 }
-
-var usedAddresses sync.Map

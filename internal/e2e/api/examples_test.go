@@ -16,6 +16,7 @@ import (
 
 // The error messages that the description has as examples are those of the service.
 func TestErrorExamples(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "plants.db")
 	s := testkit.Start(t, db)
 	reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read", "--rate", "10/m", "--burst", "10")

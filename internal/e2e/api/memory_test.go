@@ -29,6 +29,8 @@ func sendUntilServed(p *testkit.Server, method, path, body string) (testkit.Resp
 // A list reads the plants of its page and one more, and a search one list at a time, so those of large plants need no
 // more memory than creates of them.
 func TestMemoryOfLists(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotWithRace(t)
 	const (
 		plants    = 44
 		clients   = 8
@@ -93,6 +95,8 @@ func TestMemoryOfLists(t *testing.T) {
 
 // Lists that clients do not read take no more memory than is documented, whether the plants are small or large.
 func TestMemoryOfUnreadLists(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotWithRace(t)
 	const (
 		clients = 900
 		tokens  = 4

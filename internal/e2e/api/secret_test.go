@@ -15,6 +15,7 @@ import (
 // No response depends on whether a text is part of the fixed token: a client could find the token piece by piece. A
 // client without a valid token gets nothing of its request back, and the log never has the whole token.
 func TestResponsesDoNotDependOnSecrets(t *testing.T) {
+	t.Parallel()
 	secret := randomText(48)
 	db := filepath.Join(t.TempDir(), "plants.db")
 	cmd := testkit.Serve(db, "--access-log", "all", "--trusted-proxies", "127.0.0.1",
