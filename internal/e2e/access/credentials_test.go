@@ -1,12 +1,10 @@
 package access
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"plantstore/internal/testkit"
 	"plantstore/internal/token"
@@ -15,45 +13,72 @@ import (
 // bearer is the header with a token.
 func bearer(token string) string { return "Authorization: Bearer " + token }
 
-// Every invalid credential is refused with its own error and challenge, and no token is logged, echoed or stored.
+// Every invalid credential is refused with its own error and challenge, and no token is logged, echoed or stored. A
+// token uses plants of its own store only, and the first one is printed by the first start only.
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	for _, e := range testkit.Engines {
 		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
 			db := e.Database(t)
 			s := testkit.Start(t, db, "--access-log", "all")
+			if s.Token == "" || !strings.Contains(s.Stdout.String(), "curl -i "+s.URL+"/plants") {
+				t.Fatalf("the first start prints:\n%s", s.Stdout)
+			}
 			reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read")
 			expired := testkit.IssueToken(t, db, "--name", "short", "--expires", "1ms")
-			typo := s.Token[:len(s.Token)-2] + s.Token[len(s.Token)-1:] + "-"
-			for _, test := range []struct {
-				what, header string
-				number       int
-				challenge    string
-			}{
-				{"none", "Authorization", 40101, `Bearer realm="plantstore"`},
-				{"another scheme", "Authorization: Basic eDp5", 40102, `Bearer realm="plantstore"`},
-				{"no token", bearer(""), 40102, `Bearer realm="plantstore"`},
-				{"a typo", bearer(typo), 40103, `error="invalid_token"`},
-				{"another service's", bearer("ghp_0123456789"), 40103, `error="invalid_token"`},
-				{"unknown", bearer(unknownToken), 40104, `error="invalid_token"`},
-				{"expired", bearer(expired), 40105, `error="invalid_token"`},
-				{"without the scope", bearer(reader), 40301, `error="insufficient_scope", scope="plants:create"`},
-			} {
-				a := s.Do(t, "POST", "/plants", `{"id":1,"name":"x"}`, testkit.ContentJSON, test.header)
-				testkit.WantError(t, test.what, a, test.number)
-				challenge := a.Header.Get("WWW-Authenticate")
-				if !strings.HasPrefix(challenge, "Bearer ") || !strings.Contains(challenge, test.challenge) {
-					t.Errorf("%s: WWW-Authenticate %q, want %q in it", test.what, challenge, test.challenge)
-				}
-				if test.number <= 40102 && strings.Contains(challenge, "error") {
-					t.Errorf("%s: WWW-Authenticate %q names an error although no token was sent", test.what, challenge)
-				}
-			}
+			wantChallenges(t, s, reader, expired)
 			misplaceToken(t, s)
 			testkit.WantResponse(t, "the stored plants", s.Do(t, "GET", "/plants", "", "Authorization: bEaReR "+reader), 200,
 				"[]")
+			other := testkit.IssueToken(t, db, "--name", "other", "--store", "other")
+			wantSeparateStores(t, s, bearer(other))
+			if out, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", db, "other"); code != 0 || out != "" {
+				t.Fatalf("token revoke: exit %d %q %q", code, out, errs)
+			}
+			testkit.WaitFor(t, "the revoked token to be refused", func() bool {
+				return s.Do(t, "GET", "/plants", "", bearer(other)).Number() == 40106
+			})
+			wantTokenList(t, db, reader)
 			s.Kill()
 			wantNoSecret(t, s, db, reader, expired, s.Token)
+			again := testkit.StartAgain(t, s, db)
+			testkit.WantResponse(t, "after a restart", again.Do(t, "GET", "/plants/2", ""), 200, `{"id":2,"name":"x"}`)
+			again.Kill() // Then its output is complete.
+			if testkit.TokenPattern.MatchString(again.Stdout.String()) {
+				t.Errorf("the second start prints a token:\n%s", again.Stdout)
+			}
 		})
+	}
+}
+
+// wantChallenges sends creates with invalid credentials.
+func wantChallenges(t *testing.T, s *testkit.Server, reader, expired string) {
+	t.Helper()
+	typo := s.Token[:len(s.Token)-2] + s.Token[len(s.Token)-1:] + "-"
+	for _, test := range []struct {
+		what, header string
+		number       int
+		challenge    string
+	}{
+		{"none", "Authorization", 40101, `Bearer realm="plantstore"`},
+		{"another scheme", "Authorization: Basic eDp5", 40102, `Bearer realm="plantstore"`},
+		{"no token", bearer(""), 40102, `Bearer realm="plantstore"`},
+		{"a typo", bearer(typo), 40103, `error="invalid_token"`},
+		{"another service's", bearer("ghp_0123456789"), 40103, `error="invalid_token"`},
+		{"unknown", bearer(token.Generate()), 40104, `error="invalid_token"`},
+		{"expired", bearer(expired), 40105, `error="invalid_token"`},
+		{"without the scope", bearer(reader), 40301, `error="insufficient_scope", scope="plants:create"`},
+	} {
+		a := s.Do(t, "POST", "/plants", `{"id":1,"name":"x"}`, testkit.ContentJSON, test.header)
+		testkit.WantError(t, test.what, a, test.number)
+		challenge := a.Header.Get("WWW-Authenticate")
+		if !strings.HasPrefix(challenge, "Bearer ") || !strings.Contains(challenge, test.challenge) {
+			t.Errorf("%s: WWW-Authenticate %q, want %q in it", test.what, challenge, test.challenge)
+		}
+		if test.number <= 40102 && strings.Contains(challenge, "error") {
+			t.Errorf("%s: WWW-Authenticate %q names an error although no token was sent", test.what, challenge)
+		}
 	}
 }
 
@@ -92,201 +117,65 @@ func wantNoSecret(t *testing.T, s *testkit.Server, db string, secrets ...string)
 	}
 }
 
-// A token reads and creates plants of its own store only.
-func TestStoresAreSeparate(t *testing.T) {
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			db := e.Database(t)
-			s := testkit.Start(t, db)
-			other := bearer(testkit.IssueToken(t, db, "--name", "other", "--store", "other"))
-			s.Create(t, `{"id":1,"name":"x"}`)
-			s.Create(t, `{"id":2,"name":"x"}`)
-			a := s.Do(t, "POST", "/plants", `{"id":1,"name":"y"}`, testkit.ContentJSON, other)
-			testkit.WantResponse(t, "the same id in another store", a, 200, `{"name":"y"}`)
-			testkit.WantResponse(t, "list the other store", s.Do(t, "GET", "/plants", "", other), 200, `[{"id":1,"name":"y"}]`)
-			testkit.WantError(t, "read from the first store", s.Do(t, "GET", "/plants/2", "", other), 40401)
-			testkit.WantError(t, "remove from the first store", s.Do(t, "DELETE", "/plants/2", "", other), 40401)
-			testkit.WantResponse(t, "list the first store", s.Do(t, "GET", "/plants", ""), 200,
-				`[{"id":1,"name":"x"},{"id":2,"name":"x"}]`)
-		})
+// wantSeparateStores creates the same id in the store of the server's token and in another.
+func wantSeparateStores(t *testing.T, s *testkit.Server, other string) {
+	t.Helper()
+	s.Create(t, `{"id":1,"name":"x"}`)
+	s.Create(t, `{"id":2,"name":"x"}`)
+	a := s.Do(t, "POST", "/plants", `{"id":1,"name":"y"}`, testkit.ContentJSON, other)
+	testkit.WantResponse(t, "the same id in another store", a, 200, `{"name":"y"}`)
+	testkit.WantResponse(t, "list the other store", s.Do(t, "GET", "/plants", "", other), 200, `[{"id":1,"name":"y"}]`)
+	testkit.WantError(t, "read from the first store", s.Do(t, "GET", "/plants/2", "", other), 40401)
+	testkit.WantError(t, "remove from the first store", s.Do(t, "DELETE", "/plants/2", "", other), 40401)
+	testkit.WantResponse(t, "list the first store", s.Do(t, "GET", "/plants", ""), 200,
+		`[{"id":1,"name":"x"},{"id":2,"name":"x"}]`)
+}
+
+// wantTokenList checks that a list has the tokens of the test, which say what they may do, and no secret.
+func wantTokenList(t *testing.T, db, reader string) {
+	t.Helper()
+	out, errs, code := testkit.Run(t, []string{"PLANTSTORE_DB=" + db}, "token", "list")
+	rows := strings.Split(out, "\n")
+	if code != 0 || len(rows) != 6 || !strings.HasPrefix(rows[2], "reader  main   plants:read ") ||
+		!strings.HasSuffix(rows[2], "…"+reader[len(reader)-4:]) || strings.Contains(out, reader[:20]) {
+		t.Errorf("token list: exit %d, %s\n%s", code, errs, out)
 	}
 }
 
-// A token that another process revokes is refused after two seconds at most.
-func TestRevokedToken(t *testing.T) {
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			db := e.Database(t)
-			s := testkit.Start(t, db)
-			testkit.WantResponse(t, "before", s.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
-			if out, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", db, "first"); code != 0 || out != "" {
-				t.Fatalf("token revoke: exit %d %q %q", code, out, errs)
-			}
-			revoked := time.Now()
-			for ; ; time.Sleep(20 * time.Millisecond) {
-				sent := time.Now() // The create itself may wait for the disk.
-				a := s.Create(t, `{"id":1,"name":"x"}`)
-				if a.Status != 200 {
-					testkit.WantError(t, "after", a, 40106)
-					return
-				}
-				if sent.Sub(revoked) > 2*time.Second {
-					t.Fatal("the token works two seconds after it was revoked")
-				}
-			}
-		})
-	}
-}
-
-// unknownToken has a valid form and checksum, but was never issued.
-var unknownToken = token.Generate()
-
-func TestTokenCommands(t *testing.T) {
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			db := e.Database(t)
-			credential := testkit.IssueToken(t, db, "--name", "ci", "--store", "sandbox", "--scopes",
-				"plants:create,plants:read", "--expires", "90d")
-			testkit.IssueToken(t, db, "--name", "second")
-			out, _, code := testkit.Run(t, []string{"PLANTSTORE_DB=" + db}, "token", "list", "--json")
-			var rows []map[string]any
-			if err := json.Unmarshal([]byte(out), &rows); code != 0 || err != nil || len(rows) != 2 {
-				t.Fatalf("token list --json: exit %d, %v\n%s", code, err, out)
-			}
-			first := rows[0]
-			created, err1 := time.Parse(time.RFC3339, first["created"].(string))
-			expires, err2 := time.Parse(time.RFC3339, first["expires"].(string))
-			if err1 != nil || err2 != nil || expires.Sub(created).Round(time.Hour) != 90*24*time.Hour {
-				t.Errorf("created %v and expires %v are not 90 days apart", first["created"], first["expires"])
-			}
-			if first["name"] != "ci" || first["store"] != "sandbox" || first["lastFour"] != credential[len(credential)-4:] ||
-				len(first["scopes"].([]any)) != 2 || rows[1]["expires"] != nil {
-				t.Errorf("token list --json:\n%s", out)
-			}
-			table, _, _ := testkit.Run(t, nil, "token", "list", "--db", db)
-			if !strings.Contains(table, "ci") || !strings.Contains(table, "sandbox") ||
-				!strings.Contains(table, "…"+credential[len(credential)-4:]) {
-				t.Errorf("token list:\n%s", table)
-			}
-			if strings.Contains(out+table, credential[:20]) {
-				t.Error("token list shows a token")
-			}
-			for _, test := range []struct {
-				args []string
-				code int
-				want string
-			}{
-				{[]string{"issue", "--name", "ci"}, 4, "exists"},
-				{[]string{"issue"}, 2, "--name is required"},
-				{[]string{"issue", "--name", "a b"}, 2, `' '`},
-				{[]string{"issue", "--name", "x", "--scopes", "all"}, 2, "plants:create"},
-				{[]string{"issue", "--name", "x", "--expires", "soon"}, 2, "90d"},
-				{[]string{"issue", "--name", "x", "--store", "a/b"}, 2, "store"},
-				{[]string{"revoke", "unknown"}, 3, "token list"},
-				{[]string{"revoke"}, 2, "NAME"},
-				{[]string{"list", "--nope"}, 2, "nope"},
-			} {
-				args := append([]string{"token", test.args[0], "--db", db}, test.args[1:]...)
-				out, errs, code := testkit.Run(t, nil, args...)
-				if code != test.code || !strings.Contains(errs, test.want) || strings.Count(errs, "\n") != 1 || out != "" {
-					t.Errorf("%q: exit %d, stdout %q, stderr %q; want exit %d and one line with %q", args, code, out, errs,
-						test.code, test.want)
-				}
-			}
-		})
-	}
-}
-
+// The fixed token of a file is valid, and no first one is issued. The variables of clients are no fixed token: serve
+// ignores them, and says which variables set one.
 func TestFixedToken(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "plants.db")
+	const credential, client = "from-a-file-0123456789", "a-token-for-reading-elsewhere"
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("from-a-file-0123456789\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(credential+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := testkit.Start(t, db, "--token-file", file)
-	p.Token = "from-a-file-0123456789"
-	testkit.WantResponse(t, "the token of the file", p.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
-	p.Token = "from-a-file-012345678"
-	testkit.WantError(t, "nearly that token", p.Create(t, `{"id":1,"name":"x"}`), 40103)
-	inUse := `"msg":"fixed token in use, with every scope","from":"` + file + `"`
-	if log := p.Stderr.String(); !strings.Contains(log, inUse) || strings.Contains(log, "from-a-file-0123456789") {
-		t.Errorf("the log does not say that a fixed token is in use, or has the token: %s", log)
-	}
-	p.Kill() // Then its output is complete.
-	if testkit.TokenPattern.MatchString(p.Stdout.String()) {
-		t.Errorf("a first token was issued in addition to the fixed one: %s", p.Stdout)
-	}
-	out, errs, code := testkit.Run(t, []string{"PLANTSTORE_FIXED_TOKEN=short"},
-		"serve", "--db", db, "--listen", "127.0.0.1:0")
-	if code != 1 || strings.Contains(out+errs, "short") {
-		t.Errorf("a short fixed token: exit %d, %q, %q", code, out, errs)
-	}
-	t.Setenv("PLANTSTORE_FIXED_TOKEN_FILE", file)
-	p = testkit.Start(t, db)
-	p.Token = "from-a-file-0123456789"
-	testkit.WantResponse(t, "PLANTSTORE_FIXED_TOKEN_FILE", p.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
-}
-
-// The variables of clients are no fixed token: serve ignores them, and says which variable sets one.
-func TestServeIgnoresTheTokenOfClients(t *testing.T) {
-	const credential = "a-token-for-reading-elsewhere"
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(credential), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PLANTSTORE_TOKEN", credential)
+	t.Setenv("PLANTSTORE_TOKEN", client)
 	t.Setenv("PLANTSTORE_TOKEN_FILE", file)
-	p := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"))
-	first := p.Token
-	p.Token = credential
-	testkit.WantError(t, "the token of the client", p.Do(t, "GET", "/plants", ""), 40103)
-	p.Token = first
-	testkit.WantResponse(t, "the first token", p.Do(t, "GET", "/plants", ""), 200, "[]")
-	log := p.Stderr.String()
+	without := testkit.Start(t, testkit.Engines[0].Database(t))
 	for _, variable := range []string{"PLANTSTORE_FIXED_TOKEN", "PLANTSTORE_FIXED_TOKEN_FILE"} {
-		if !strings.Contains(log, "to set a fixed token, use "+variable+`"`) {
-			t.Errorf("the log does not name %s: %s", variable, log)
+		if !strings.Contains(without.Stderr.String(), "to set a fixed token, use "+variable+`"`) {
+			t.Errorf("the log does not name %s: %s", variable, without.Stderr)
 		}
 	}
-	if strings.Contains(log, "fixed token in use") || strings.Contains(log, credential) {
-		t.Errorf("the log has the token, or says that it is in use: %s", log)
+	t.Setenv("PLANTSTORE_FIXED_TOKEN_FILE", file)
+	with := testkit.Start(t, testkit.Engines[0].Database(t))
+	for given, numbers := range map[string][2]int{
+		credential: {40103, 0}, credential[1:]: {40103, 40103}, client: {40103, 40103}, without.Token: {0, 40104},
+	} {
+		for i, p := range []*testkit.Server{without, with} {
+			if a := p.Do(t, "GET", "/plants", "", bearer(given)); a.Number() != numbers[i] {
+				t.Errorf("%s: %d %s, want error %d", given, a.Status, a.Body, numbers[i])
+			}
+		}
 	}
-}
-
-// A token that was issued in the database gets no more rights when it is also the fixed token.
-func TestIssuedTokenKeepsItsScope(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "plants.db")
-	reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read")
-	t.Setenv("PLANTSTORE_FIXED_TOKEN", reader)
-	p := testkit.Start(t, db)
-	p.Token = reader
-	testkit.WantError(t, "a create of the reader", p.Create(t, `{"id":1,"name":"x"}`), 40301)
-	testkit.WantResponse(t, "a list of the reader", p.Do(t, "GET", "/plants", ""), 200, "[]")
-	if log := p.Stderr.String(); !strings.Contains(log, "was issued in this database") || strings.Contains(log, reader) {
-		t.Errorf("the log has no warning, or the token: %s", log)
+	with.Kill() // Then its output is complete.
+	if testkit.TokenPattern.MatchString(with.Stdout.String()) {
+		t.Errorf("a first token was issued in addition to the fixed one: %s", with.Stdout)
 	}
-}
-
-func TestFirstTokenIsShownOnce(t *testing.T) {
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			db := e.Database(t)
-			p := testkit.Start(t, db)
-			if p.Token == "" || !strings.Contains(p.Stdout.String(), "curl -i "+p.URL+"/plants") {
-				t.Fatalf("the first start prints:\n%s", p.Stdout)
-			}
-			credential := p.Token
-			if code := p.Stop(); code != 0 {
-				t.Errorf("exit %d", code)
-			}
-			p = testkit.Start(t, db)
-			p.Token = credential
-			testkit.WantResponse(t, "the first token after the second start", p.Create(t, `{"id":1,"name":"x"}`), 200,
-				`{"name":"x"}`)
-			p.Kill() // Then its output is complete.
-			if testkit.TokenPattern.MatchString(p.Stdout.String()) {
-				t.Errorf("the second start prints a token:\n%s", p.Stdout)
-			}
-		})
+	logs := without.Stderr.String() + with.Stderr.String()
+	if strings.Count(logs, `"msg":"fixed token in use, with every scope","from":"`+file+`"`) != 1 ||
+		strings.Contains(logs, credential) || strings.Contains(logs, client) {
+		t.Errorf("a token is in the log, or it does not say which fixed token is in use: %s", logs)
 	}
 }

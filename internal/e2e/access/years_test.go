@@ -55,6 +55,7 @@ func within2s(t *testing.T, what string, s *testkit.Server, credential string, s
 
 // A running service applies changes of tokens within two seconds, and an old token works until the overlap ends.
 func TestTokensForYears(t *testing.T) {
+	testkit.Long(t)
 	for _, e := range testkit.Engines {
 		t.Run(e.Name, func(t *testing.T) {
 			db := e.Database(t)
