@@ -36,6 +36,7 @@ func samePlant(a, b plants.Plant) bool {
 }
 
 func TestClient(t *testing.T) {
+	t.Parallel()
 	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
 		ctx, c := t.Context(), newClient(t, p)
 		empty, tag := "", "<b>\u2028\x01🌵"
@@ -158,6 +159,7 @@ func wantClientErrors(t *testing.T, c *plants.Client, p *testkit.Server) {
 
 // While the service is killed and restarted, every Create succeeds and stores its plant once.
 func TestClientSurvivesKills(t *testing.T) {
+	testkit.Long(t)
 	t.Setenv("PLANTSTORE_FIXED_TOKEN", testkit.FixedToken)
 	for _, e := range testkit.Engines {
 		t.Run(e.Name, func(t *testing.T) {
@@ -190,10 +192,7 @@ func TestClientSurvivesKills(t *testing.T) {
 			const kills = 5
 			for range kills {
 				before := created.Load()
-				for deadline := time.Now().Add(20 * time.Second); created.Load() < before+100 && time.Now().Before(deadline) &&
-					!t.Failed(); {
-					time.Sleep(5 * time.Millisecond)
-				}
+				testkit.WaitFor(t, "creates", func() bool { return created.Load() >= before+100 || t.Failed() })
 				p.Kill()
 				p = testkit.Start(t, db, "--listen", address)
 			}

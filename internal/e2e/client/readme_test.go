@@ -29,7 +29,11 @@ func block(t *testing.T, heading, language string) string {
 
 // The README's commands work in a shell.
 func TestShellInREADME(t *testing.T) {
-	s := testkit.Start(t, testkit.Engines[0].Database(t))
+	t.Parallel()
+	testkit.OnEachEngine(t, runREADME)
+}
+
+func runREADME(t *testing.T, s *testkit.Server) {
 	script := strings.NewReplacer("\n$ ", "\n", "plant_…", s.Token, "bin/plantstore", testkit.Binary).
 		Replace("\n" + block(t, "### From the shell", "console"))
 	cmd := exec.Command("sh", "-ec", script)
@@ -38,10 +42,18 @@ func TestShellInREADME(t *testing.T) {
 	if want := `[{"id":2,"name":"Ficus lyrata","tag":"tree"}]`; err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%v\n%s\nwant %s", err, out, want)
 	}
+	env := []string{"PLANTSTORE_URL=" + s.URL, "PLANTSTORE_TOKEN=" + s.Token}
+	for tag, want := range map[string]string{"tree": "ID  NAME          TAG\n2   Ficus lyrata  tree\n", "": "ID  NAME  TAG\n"} {
+		got, errs, code := testkit.Run(t, env, "plants", "list", "--search", "LYR", "--tag", tag)
+		if code != 0 || got != want {
+			t.Errorf("plants list --tag %q: exit %d, %s%s, want %s", tag, code, got, errs, want)
+		}
+	}
 }
 
 // The README's commands for operators work while the service runs.
 func TestOperateInREADME(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "plantstore.db")
 	s := testkit.Start(t, db)
 	s.Create(t, `{"id":1,"name":"Fern"}`)
@@ -59,6 +71,7 @@ func TestOperateInREADME(t *testing.T) {
 
 // The README's program builds in a module of its own next to the checkout, and runs.
 func TestGoInREADME(t *testing.T) {
+	t.Parallel()
 	s := testkit.Start(t, testkit.Engines[0].Database(t))
 	folder := t.TempDir()
 	program := testkit.ReplaceOnce(t, block(t, "### From Go", "go"), "http://127.0.0.1:8080", s.URL)

@@ -80,6 +80,7 @@ func requests(method, route string, status, number int) string {
 
 // What clients do is counted once, in the series that the documentation names.
 func TestCounts(t *testing.T) {
+	t.Parallel()
 	s := testkit.StartFixed(t, testkit.Engines[0].Database(t))
 	s.Create(t, `{"id":1,"name":"Fern"}`)
 	s.Create(t, `{"id":1,"name":"Fern"}`)
@@ -144,6 +145,7 @@ func TestCounts(t *testing.T) {
 
 // Tokens over their rate, and addresses with many wrong tokens, are counted.
 func TestRateLimited(t *testing.T) {
+	t.Parallel()
 	s := testkit.StartFixed(t, testkit.Engines[0].Database(t), "--default-rate", "1/h", "--default-burst", "1")
 	for range 3 {
 		s.Do(t, "GET", "/plants", "")
@@ -163,6 +165,7 @@ func TestRateLimited(t *testing.T) {
 
 // Whatever clients send, there are no more series than before, and none has anything of a request in it.
 func TestHostileRequestsAddNoSeries(t *testing.T) {
+	t.Parallel()
 	s := testkit.StartFixed(t, testkit.Engines[0].Database(t))
 	secrets := []string{s.Token}
 	attack := func() {
@@ -217,6 +220,7 @@ func waitIdle(t testing.TB, s *testkit.Server) {
 
 // Connections are counted by state, and those that are closed or refused in an overload by reason.
 func TestConnections(t *testing.T) {
+	t.Parallel()
 	s := testkit.StartFixed(t, testkit.Engines[0].Database(t), "--max-conns", "16", "--conns-per-address", "4")
 	for range 3 {
 		s.Connect(t)
@@ -238,6 +242,7 @@ func TestConnections(t *testing.T) {
 
 // Checkpoints are timed, and the sizes of the files are those of the file system.
 func TestCheckpoints(t *testing.T) {
+	t.Parallel()
 	s := testkit.StartFixed(t, testkit.Engines[0].Database(t))
 	name := strings.Repeat("x", 60_000)
 	for id := range 300 { // a checkpoint is made after every 2 MB
@@ -252,29 +257,17 @@ func TestCheckpoints(t *testing.T) {
 	})
 }
 
-// Nothing of the ops port is on the public port.
-func TestPublicPort(t *testing.T) {
-	s := testkit.StartFixed(t, testkit.Engines[0].Database(t))
-	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/vars", "/livez", "/readyz"} {
-		a, err := s.Send("GET", path, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		testkit.WantError(t, path, a, 40402)
-	}
-}
-
-// Profiles can be read, and the command line, which may have a password, cannot.
+// Profiles can be read, and the command line, which may have a password, cannot. Nothing of the ops port is on the
+// public port.
 func TestProfiles(t *testing.T) {
+	t.Parallel()
 	s := testkit.StartFixed(t, testkit.Engines[0].Database(t))
 	for path, want := range map[string]string{
-		"/debug/pprof/":                    "goroutine",
-		"/debug/pprof/heap":                "\x1f\x8b",
-		"/debug/pprof/profile?seconds=1":   "\x1f\x8b",
-		"/debug/pprof/trace?seconds=0.1":   "go 1.",
-		"/debug/pprof/goroutine?debug=1":   "goroutine profile:",
-		"/debug/pprof/allocs?debug=1":      "heap profile:",
-		"/debug/pprof/threadcreate?debug=": "\x1f\x8b",
+		"/debug/pprof/":                  "goroutine",
+		"/debug/pprof/heap":              "\x1f\x8b",
+		"/debug/pprof/profile?seconds=1": "\x1f\x8b",
+		"/debug/pprof/trace?seconds=0.1": "go 1.",
+		"/debug/pprof/goroutine?debug=1": "goroutine profile:",
 	} {
 		if status, body := s.Health(t, path); status != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %.40q, want %q in it", path, status, body, want)
@@ -284,5 +277,8 @@ func TestProfiles(t *testing.T) {
 		if status, body := s.Health(t, path); status != 404 || !strings.HasPrefix(body, `{"error":40402,`) {
 			t.Errorf("%s: %d %s, want the error 40402", path, status, body)
 		}
+	}
+	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/livez", "/readyz"} {
+		testkit.WantError(t, path, s.Do(t, "GET", path, ""), 40402)
 	}
 }
