@@ -69,9 +69,9 @@ func (c *collector) spans() map[string][]*tracepb.Span {
 	return all
 }
 
-func start(t *testing.T, db string, variables ...string) *testkit.Server {
+func start(t *testing.T, variables ...string) *testkit.Server {
 	t.Helper()
-	cmd := testkit.Serve(db, "--access-log", "all")
+	cmd := testkit.Serve(testkit.Engines[0].Database(t), "--access-log", "all")
 	cmd.Env = append(append(os.Environ(), "PLANTSTORE_FIXED_TOKEN="+testkit.FixedToken, "OTEL_BSP_SCHEDULE_DELAY=50"),
 		variables...)
 	s := testkit.Launch(t, cmd)
@@ -98,14 +98,9 @@ const (
 // A create or an edit has a span for the request, which continues the client's trace, and below it one for the queue
 // and one for the commit. The log record of the request has the ids of the trace and of the span.
 func TestSpans(t *testing.T) {
-	for _, e := range testkit.OneOfEach() {
-		t.Run(e.Name, func(t *testing.T) { testSpans(t, e.Database(t)) })
-	}
-}
-
-func testSpans(t *testing.T, db string) {
+	t.Parallel()
 	c := newCollector(t, "/prefix/v1/traces", "a b")
-	s := start(t, db, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL+"/prefix/", "OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b",
+	s := start(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL+"/prefix/", "OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b",
 		"OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")
 	s.Do(t, "POST", "/plants", `{"id":71345,"name":"secret name","tag":"secret tag"}`, testkit.ContentJSON,
 		"Traceparent: 00-"+traceID+"-"+spanID+"-01")
@@ -132,17 +127,7 @@ func testSpans(t *testing.T, db string) {
 	if len(second.ParentSpanId) != 0 || hex.EncodeToString(second.TraceId) == traceID {
 		t.Errorf("an invalid traceparent was used: %v", second)
 	}
-	for _, child := range []*tracepb.Span{below(spans["queue"], first), below(spans["commit"], first)} {
-		if child == nil || string(child.TraceId) != string(first.TraceId) ||
-			child.StartTimeUnixNano < first.StartTimeUnixNano || child.EndTimeUnixNano > first.EndTimeUnixNano ||
-			child.EndTimeUnixNano < child.StartTimeUnixNano {
-			t.Errorf("below %v: %v", first, child)
-		}
-	}
-	if queue, commit := below(spans["queue"], first), below(spans["commit"], first); queue.EndTimeUnixNano !=
-		commit.StartTimeUnixNano || attributes(commit.Attributes)["plantstore.commit.plants"] != "1" {
-		t.Errorf("queue and commit: %v, %v", queue, commit)
-	}
+	wantChildren(t, spans, first)
 	edit := spans["DELETE /plants/{id}"][0]
 	if below(spans["queue"], edit) == nil || below(spans["commit"], edit) == nil {
 		t.Errorf("an edit has no spans of its wait and its commit: %v", spans)
@@ -174,6 +159,22 @@ func testSpans(t *testing.T, db string) {
 	}
 }
 
+// wantChildren checks that a create was in the queue and then in the commit, and never outside of its request.
+func wantChildren(t *testing.T, spans map[string][]*tracepb.Span, first *tracepb.Span) {
+	t.Helper()
+	for _, child := range []*tracepb.Span{below(spans["queue"], first), below(spans["commit"], first)} {
+		if child == nil || string(child.TraceId) != string(first.TraceId) ||
+			child.StartTimeUnixNano < first.StartTimeUnixNano || child.EndTimeUnixNano > first.EndTimeUnixNano ||
+			child.EndTimeUnixNano < child.StartTimeUnixNano {
+			t.Errorf("below %v: %v", first, child)
+		}
+	}
+	if queue, commit := below(spans["queue"], first), below(spans["commit"], first); queue.EndTimeUnixNano !=
+		commit.StartTimeUnixNano || attributes(commit.Attributes)["plantstore.commit.plants"] != "1" {
+		t.Errorf("queue and commit: %v, %v", queue, commit)
+	}
+}
+
 func below(spans []*tracepb.Span, parent *tracepb.Span) *tracepb.Span {
 	for _, s := range spans {
 		if string(s.ParentSpanId) == string(parent.SpanId) {
@@ -198,6 +199,7 @@ func want(t *testing.T, span *tracepb.Span, wanted map[string]string) {
 
 // The documented command sends the spans of a create, with no other variable of OpenTelemetry.
 func TestDocumentedCommand(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "operations.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -227,21 +229,23 @@ func TestDocumentedCommand(t *testing.T) {
 // A collector that hangs, fails or does not exist delays neither a request nor, by more than seconds, a stop. The log
 // has the reason once.
 func TestCollectorFails(t *testing.T) {
+	t.Parallel()
 	end := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
-	defer hanging.Close()
-	defer close(end)
+	t.Cleanup(hanging.Close)
+	t.Cleanup(func() { close(end) })
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "out of memory", http.StatusInternalServerError)
 	}))
-	defer failing.Close()
+	t.Cleanup(failing.Close)
 	for name, test := range map[string]struct{ url, reason string }{
 		"hangs":  {hanging.URL, "Client.Timeout exceeded while awaiting headers"},
 		"fails":  {failing.URL, "500 Internal Server Error (body: out of memory)"},
 		"absent": {"http://127.0.0.1:1", "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, filepath.Join(t.TempDir(), "plants.db"), "OTEL_EXPORTER_OTLP_ENDPOINT="+test.url,
+			t.Parallel()
+			s := start(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+test.url,
 				"OTEL_EXPORTER_OTLP_TIMEOUT=100", "OTEL_BSP_EXPORT_TIMEOUT=1000", "OTEL_BSP_MAX_QUEUE_SIZE=16",
 				"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
 			create := func() {
@@ -266,6 +270,7 @@ func TestCollectorFails(t *testing.T) {
 
 // A wrong variable is an error that names it, and without an address there are no traces.
 func TestVariables(t *testing.T) {
+	t.Parallel()
 	for variable, message := range map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318": "OTEL_EXPORTER_OTLP_ENDPOINT must be a URL such as http://",
 		"OTEL_EXPORTER_OTLP_PROTOCOL=grpc":           "OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or",
@@ -285,7 +290,7 @@ func TestVariables(t *testing.T) {
 		}
 	}
 	for _, off := range []string{"OTEL_SDK_DISABLED=true", "OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_ENDPOINT="} {
-		s := start(t, filepath.Join(t.TempDir(), "plants.db"), "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", off)
+		s := start(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", off)
 		s.Create(t, `{"id":1,"name":"Fern"}`)
 		s.Stop()
 		if log := s.Stderr.String(); strings.Contains(log, "trace_id") || strings.Contains(log, "spans") {
