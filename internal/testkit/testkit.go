@@ -71,6 +71,22 @@ func DeployFile(t testing.TB, name string) string {
 	return string(text)
 }
 
+// CodeBlock returns the first code block in a language below a heading of a file of the documentation.
+func CodeBlock(t testing.TB, file, heading, language string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Root(), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n"+heading+"\n")
+	_, block, _ := strings.Cut(section, "```"+language+"\n")
+	block, _, ok := strings.Cut(block, "```")
+	if !ok {
+		t.Fatalf("%s has no %s below %s", file, language, heading)
+	}
+	return block
+}
+
 // ReplaceOnce replaces a text that must occur exactly once.
 func ReplaceOnce(t testing.TB, text, from, to string) string {
 	t.Helper()

@@ -5,27 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"plantstore/internal/testkit"
 )
-
-// block returns the first code block in a language after a heading of the README.
-func block(t *testing.T, heading, language string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(), "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n"+heading+"\n")
-	m := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindStringSubmatch(section)
-	if m == nil {
-		t.Fatalf("the README has no %s after %s", language, heading)
-	}
-	return m[1]
-}
 
 // The README's commands work in a shell.
 func TestShellInREADME(t *testing.T) {
@@ -35,7 +19,7 @@ func TestShellInREADME(t *testing.T) {
 
 func runREADME(t *testing.T, s *testkit.Server) {
 	script := strings.NewReplacer("\n$ ", "\n", "plant_…", s.Token, "bin/plantstore", testkit.Binary).
-		Replace("\n" + block(t, "### From the shell", "console"))
+		Replace("\n" + testkit.CodeBlock(t, "README.md", "### From the shell", "console"))
 	cmd := exec.Command("sh", "-ec", script)
 	cmd.Env = append(os.Environ(), "PLANTSTORE_URL="+s.URL)
 	out, err := cmd.CombinedOutput()
@@ -43,7 +27,8 @@ func runREADME(t *testing.T, s *testkit.Server) {
 		t.Errorf("%v\n%s\nwant %s", err, out, want)
 	}
 	env := []string{"PLANTSTORE_URL=" + s.URL, "PLANTSTORE_TOKEN=" + s.Token}
-	for tag, want := range map[string]string{"tree": "ID  NAME          TAG\n2   Ficus lyrata  tree\n", "": "ID  NAME  TAG\n"} {
+	const tree, none = "ID  NAME          TAG\n2   Ficus lyrata  tree\n", "ID  NAME  TAG\n"
+	for tag, want := range map[string]string{"tree": tree, "": none} {
 		got, errs, code := testkit.Run(t, env, "plants", "list", "--search", "LYR", "--tag", tag)
 		if code != 0 || got != want {
 			t.Errorf("plants list --tag %q: exit %d, %s%s, want %s", tag, code, got, errs, want)
@@ -58,7 +43,7 @@ func TestOperateInREADME(t *testing.T) {
 	s := testkit.Start(t, db)
 	s.Create(t, `{"id":1,"name":"Fern"}`)
 	script := strings.NewReplacer("\n$ ", "\n", "bin/plantstore", testkit.Binary).
-		Replace("\n" + block(t, "## Operate", "console"))
+		Replace("\n" + testkit.CodeBlock(t, "README.md", "## Operate", "console"))
 	cmd := exec.Command("sh", "-ec", script)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PLANTSTORE_DB="+db, "PLANTSTORE_URL="+s.URL, "PLANTSTORE_TOKEN="+s.Token)
@@ -74,11 +59,13 @@ func TestGoInREADME(t *testing.T) {
 	t.Parallel()
 	s := testkit.Start(t, testkit.Engines[0].Database(t))
 	folder := t.TempDir()
-	program := testkit.ReplaceOnce(t, block(t, "### From Go", "go"), "http://127.0.0.1:8080", s.URL)
+	program := testkit.CodeBlock(t, "README.md", "### From Go", "go")
+	program = testkit.ReplaceOnce(t, program, "http://127.0.0.1:8080", s.URL)
 	if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	edit := testkit.ReplaceOnce(t, block(t, "### From Go", "console"), "../plantstore", testkit.Root())
+	edit := testkit.CodeBlock(t, "README.md", "### From Go", "console")
+	edit = testkit.ReplaceOnce(t, edit, "../plantstore", testkit.Root())
 	var out []byte
 	for _, command := range []string{"go mod init example", strings.TrimPrefix(edit, "$ "), "go run -pgo=off ."} {
 		words := strings.Fields(command)

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -162,11 +161,16 @@ func (all *creators) wantPlants(t *testing.T, db string, confirmed [32]int64) {
 
 // Backups under full load contain every plant that was confirmed before, and the service starts on each of them.
 func TestBackupUnderLoad(t *testing.T) {
+	t.Parallel()
+	rounds := 4
+	if testing.Short() {
+		rounds = 1
+	}
 	db := testkit.Engines[0].Database(t)
 	s := testkit.Start(t, db)
 	load := startCreators(t, s)
 	defer load.end()
-	for round := range 4 {
+	for range rounds {
 		before := load.confirmed[0].Load()
 		testkit.WaitFor(t, "creates", func() bool { return t.Failed() || load.confirmed[0].Load() > before+100 })
 		file := filepath.Join(t.TempDir(), "backup")
@@ -190,18 +194,13 @@ func TestBackupUnderLoad(t *testing.T) {
 		again := testkit.StartAgain(t, s, restored)
 		_, _, text := body(3, 0)
 		testkit.WantResponse(t, "repeat a create", again.Create(t, text), 200, "{"+text[strings.Index(text, ",")+1:])
-		if round == 3 {
-			refused, stderr, code := testkit.Run(t, nil, "restore", file, "--db", restored)
-			if code != 1 || refused != "" || !strings.Contains(stderr, restored+" exists") {
-				t.Errorf("restore over a database in use: exit %d, %s", code, stderr)
-			}
-		}
 		again.Kill()
 	}
 }
 
 // A backup that is interrupted, killed or finds the disk full leaves no backup.
 func TestBackupIsInterrupted(t *testing.T) {
+	testkit.Long(t)
 	db := testkit.Engines[0].Database(t)
 	fill(t, openStore(t, db), "main", 200_000)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
@@ -222,70 +221,27 @@ func TestBackupIsInterrupted(t *testing.T) {
 			t.Errorf("%v: %s", signal, run.Stderr)
 		}
 	}
-	volume := testkit.NewVolume(t, 8<<20)
-	stdout, stderr, code := testkit.Run(t, nil, "backup", "--db", db, "--to", volume.Path("backup"))
-	names := slices.DeleteFunc(filesIn(t, volume.Folder), func(name string) bool { return name == "lost+found" })
-	if code != 1 || stdout != "" || !strings.HasSuffix(stderr, ": no space left on device\n") || len(names) > 0 {
-		t.Errorf("backup to a full disk: exit %d, %s%s, left %q", code, stdout, stderr, names)
-	}
-	file := filepath.Join(t.TempDir(), "backup")
-	runBackup(t, "backup", "--db", db, "--to", file)
-	stdout, stderr, code = testkit.Run(t, nil, "restore", file, "--db", volume.Path("plants.db"))
-	names = slices.DeleteFunc(filesIn(t, volume.Folder), func(name string) bool { return name == "lost+found" })
-	if code != 1 || stdout != "" || !strings.HasSuffix(stderr, ": no space left on device\n") || len(names) > 0 {
-		t.Errorf("restore to a full disk: exit %d, %s%s, left %q", code, stdout, stderr, names)
-	}
-}
-
-// A verification and a restore refuse a FIFO at once, and end at a signal while they read a file that would take hours.
-func TestVerifyIsInterrupted(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "backup")
-	fifo := filepath.Join(t.TempDir(), "fifo")
-	err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 8<<40), syscall.Mkfifo(fifo, 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"backup", "--verify", fifo}, {"restore", fifo, "--db", fifo + ".db"}} {
-		run := testkit.Launch(t, exec.Command(testkit.Binary, args...))
-		want := fifo + " is not a regular file; use the path of a backup\n"
-		if code := run.WaitExit(); code != 1 || !strings.HasSuffix(run.Stderr.String(), want) {
-			t.Errorf("%q: exit %d, %s", args, code, run.Stderr)
-		}
-	}
-	for signal, args := range map[syscall.Signal][]string{
-		syscall.SIGINT:  {"backup", "--verify", file},
-		syscall.SIGTERM: {"restore", file, "--db", filepath.Join(t.TempDir(), "restored.db")},
+	volume, complete := testkit.NewVolume(t, 8<<20), filepath.Join(t.TempDir(), "backup")
+	runBackup(t, "backup", "--db", db, "--to", complete)
+	for _, args := range [][]string{
+		{"backup", "--db", db, "--to", volume.Path("backup")}, {"restore", complete, "--db", volume.Path("plants.db")},
 	} {
-		run := testkit.Launch(t, exec.Command(testkit.Binary, args...))
-		testkit.WaitFor(t, "the command to read the file", func() bool {
-			counters, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", run.Cmd.Process.Pid))
-			var read int64
-			fmt.Sscanf(string(counters), "rchar: %d", &read)
-			return err == nil && read > 32<<20
-		})
-		run.Signal(signal)
-		if code := run.WaitExit(); code != 1 || !strings.Contains(run.Stderr.String(), "signal received") {
-			t.Errorf("%q after %v: exit %d, %s", args, signal, code, run.Stderr)
+		stdout, stderr, code := testkit.Run(t, nil, args...)
+		names := slices.DeleteFunc(filesIn(t, volume.Folder), func(name string) bool { return name == "lost+found" })
+		if code != 1 || stdout != "" || !strings.HasSuffix(stderr, ": no space left on device\n") || len(names) > 0 {
+			t.Errorf("%s to a full disk: exit %d, %s%s, left %q", args[0], code, stdout, stderr, names)
 		}
 	}
 }
 
 // The commands of the restore drill in docs/operations.md.
 func TestRestoreDrill(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "### Restore drill\n")
-	block := regexp.MustCompile("(?s)```console\n(.*?)```").FindStringSubmatch(section)
-	if block == nil {
-		t.Fatal("docs/operations.md has no restore drill")
-	}
+	testkit.Long(t)
 	folder := t.TempDir()
 	s := testkit.Start(t, filepath.Join(folder, "plantstore.db"))
 	clients, plants := fillOverHTTP(t, s, filepath.Join(folder, "plantstore.db"))
 	var ran, printed []string
-	for line := range strings.Lines(block[1]) {
+	for line := range strings.Lines(testkit.CodeBlock(t, "docs/operations.md", "### Restore drill", "console")) {
 		command := strings.Fields(strings.TrimPrefix(line, "$ "))[1:]
 		ran = append(ran, command[0])
 		for i, word := range command {
