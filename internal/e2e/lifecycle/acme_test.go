@@ -154,6 +154,7 @@ func wantExchange(t *testing.T, c net.Conn, request string) {
 // The service obtains a certificate for each domain, keeps them in its cache, and serves while the ACME server is
 // unreachable: on existing connections, on new ones, and after a restart.
 func TestACME(t *testing.T) {
+	testkit.Long(t)
 	listen, cache := testkit.FreeAddress(t), filepath.Join(t.TempDir(), "cache")
 	acme := startACME(t, listen)
 	s := acme.start(t, listen, cache)
@@ -203,6 +204,7 @@ func TestACME(t *testing.T) {
 }
 
 func TestACMEFlags(t *testing.T) {
+	t.Parallel()
 	for args, want := range map[string]string{
 		"--acme-domain plants":                                         "use a host name such as plants.example",
 		"--acme-domain 127.0.0.1":                                      "use a host name such as plants.example",

@@ -14,6 +14,7 @@ import (
 
 // Every flag and variable in the deployment examples exists.
 func TestExamplesUseFlagsThatExist(t *testing.T) {
+	t.Parallel()
 	help, _, code := testkit.Run(t, nil, "serve", "-h")
 	if code != 0 {
 		t.Fatal(code)
@@ -39,6 +40,7 @@ func TestExamplesUseFlagsThatExist(t *testing.T) {
 }
 
 func TestUnit(t *testing.T) {
+	testkit.Long(t)
 	unit := testkit.DeployFile(t, "plantstore.service")
 	if !strings.Contains(unit, "--drain 10s") || !strings.Contains(unit, "TimeoutStopSec=30") {
 		t.Error("TimeoutStopSec must be longer than --drain")
@@ -110,6 +112,7 @@ func dropIns(t *testing.T) map[string]string {
 
 // The socket unit has the default address and a name that serve knows, and serve accepts a socket from systemd.
 func TestSocketUnit(t *testing.T) {
+	testkit.Long(t)
 	unit := testkit.DeployFile(t, "plantstore.socket")
 	help, _, _ := testkit.Run(t, nil, "serve", "-h")
 	if !strings.Contains(unit, "\nListenStream=127.0.0.1:8080\n") || !strings.Contains(help, `default "127.0.0.1:8080"`) {

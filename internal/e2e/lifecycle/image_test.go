@@ -34,6 +34,7 @@ func command(t *testing.T, text string) (words []string) {
 // The image is a file system with the program and a folder for data. Its command and its health check run there
 // as its user, with its variables, and with nothing else.
 func TestImage(t *testing.T) {
+	testkit.Long(t)
 	if os.Geteuid() != 0 {
 		testkit.Unavailable(t, "only root can run a program in a file system of its own")
 	}
@@ -91,6 +92,7 @@ func TestImage(t *testing.T) {
 
 // The build of the image needs no file that .dockerignore leaves out.
 func TestImageContext(t *testing.T) {
+	testkit.Long(t)
 	ignore, err := os.ReadFile(filepath.Join(testkit.Root(), ".dockerignore"))
 	if err != nil {
 		t.Fatal(err)

@@ -92,6 +92,7 @@ func kubernetesSchemas(t *testing.T) func(kind string) *jsonschema.Schema {
 
 // Every object of the manifest is valid, by the OpenAPI description of Kubernetes.
 func TestKubernetesManifest(t *testing.T) {
+	testkit.Long(t)
 	schema := kubernetesSchemas(t)
 	var kinds []string
 	for _, text := range manifests(t) {
@@ -159,6 +160,7 @@ type container struct {
 // The program accepts the arguments and variables of the manifest, on PostgreSQL, and its ports and probes are those
 // of the manifest.
 func TestKubernetesSettings(t *testing.T) {
+	testkit.Long(t)
 	var d deployment
 	if err := json.Unmarshal(manifests(t)[0], &d); err != nil {
 		t.Fatal(err)

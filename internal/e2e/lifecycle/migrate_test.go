@@ -48,8 +48,10 @@ func makeOlder(t *testing.T, db string) (read func() string) {
 
 // Only serve and db migrate migrate a database. Other commands refuse it and say what to do, or only read it.
 func TestOlderSchema(t *testing.T) {
-	for _, e := range testkit.OneOfEach()[:2] {
+	t.Parallel()
+	for _, e := range testkit.Engines {
 		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
 			db, other := e.Database(t), filepath.Join(t.TempDir(), "other.db")
 			for _, db := range []string{db, other} {
 				testkit.IssueToken(t, db, "--name", "ci")
@@ -98,6 +100,7 @@ func TestOlderSchema(t *testing.T) {
 
 // Commands that read create no database, and leave no file next to one that no process uses.
 func TestReadingCreatesNothing(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	db := filepath.Join(folder, "plants.db")
 	for _, command := range [][]string{{"token", "list"}, {"db", "status"}, {"db", "migrate"}, {"doctor"}} {

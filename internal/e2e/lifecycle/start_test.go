@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -50,44 +49,31 @@ func startFailures(t *testing.T) []startFailure {
 	with := func(args ...string) []string {
 		return append(args, "--listen", "127.0.0.1:0", "--ops-listen", "off")
 	}
-	if err := syscall.Mkfifo(path("fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	text := write("text.db", strings.Repeat("not a database ", 100))
 	return []startFailure{
 		{"a port in use", []string{"--db", path("a.db"), "--listen", busy.Addr().String()}, 1, "in use"},
 		{"an ops port in use",
 			[]string{"--db", path("a.db"), "--listen", "127.0.0.1:0", "--ops-listen", busy.Addr().String()}, 1, "in use"},
 		{"a folder as the database", with("--db", folder), 1, "directory"},
-		{"a FIFO as the database", with("--db", path("fifo")), 1, "not a regular file"},
 		{"a device as the database", with("--db", "/dev/null"), 1, "not a regular file"},
 		{"a database in a missing folder", with("--db", path("no/such/x.db")), 1, "no such"},
 		{"not a database", with("--db", text), 1, "damaged or is not"},
 		{"a damaged database", with("--db", write("damaged.db", string(damaged))), 1, "damaged"},
 		{"another kind of database", with("--db", "mysql://x/y"), 2, "mysql"},
 		{"an unknown flag", []string{"--lisen", ":1"}, 2, "did you mean --listen?"},
-		{"an argument too many", []string{"now"}, 2, "now"},
 		{"an invalid drain", []string{"--drain", "soon"}, 2, "soon"},
-		{"an invalid access log", []string{"--access-log", "some"}, 2, "errors, all or off"},
-		{"an invalid size", []string{"--max-body", "0"}, 2, "max-body"},
 		{"too many connections", []string{"--max-conns", "1000000000000000000"}, 2, "max-conns"},
-		{"no address", []string{"--listen", ""}, 2, "--listen"},
-		{"no port", []string{"--listen", "foo"}, 2, `--listen is "foo": use an address`},
-		{"a port that is too large", []string{"--ops-listen", ":99999"}, 2, `--ops-listen is ":99999"`},
-		{"no address for health", []string{"--ops-listen", ""}, 2, "--ops-listen"},
-		{"no database", with("--db", ""), 2, "--db is empty"},
-		{"an invalid origin", []string{"--cors-origins", "example"}, 2, "origin"},
 		{"an invalid base URL", with("--db", path("a.db"), "--base-url", "plants.example"), 2, "base URL"},
-		{"a URL with dots", with("--db", path("a.db"), "--base-url", "http://h/a/../b"), 2, "base URL"},
-		{"a URL with two slashes", with("--db", path("a.db"), "--base-url", "http://h/a//b"), 2, "base URL"},
-		{"a URL with a query", with("--db", path("a.db"), "--base-url", "http://h/a?"), 2, "base URL"},
 		{"an empty token file", with("--db", path("a.db"), "--token-file", write("blank", " \n")), 1, "empty"},
-		{"a missing token file", with("--db", path("a.db"), "--token-file", path("none")), 1, "no such"},
+		{"a certificate without its key", with(append(testkit.TLS(t)[:2], "--db", path("a.db"))...), 2, "set together"},
+		{"a key of another certificate",
+			with(append(append(testkit.TLS(t)[:2], testkit.TLS(t)[2:]...), "--db", path("a.db"))...), 1, "does not match"},
 	}
 }
 
 // A start that fails prints one sentence and exits with a code.
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	for _, test := range startFailures(t) {
 		out, errs, code := testkit.Run(t, nil, append([]string{"serve"}, test.args...)...)
 		if code != test.code || !strings.Contains(errs, test.want) {
@@ -103,8 +89,8 @@ func TestStartFails(t *testing.T) {
 			t.Errorf("%s: %d sentences, stdout %q, stderr %q; want one sentence", test.what, sentences, out, errs)
 		}
 	}
-	t.Setenv("PLANTSTORE_DRAIN", "never")
-	if _, errs, code := testkit.Run(t, nil, "serve"); code != 2 || !strings.Contains(errs, "PLANTSTORE_DRAIN") {
+	_, errs, code := testkit.Run(t, []string{"PLANTSTORE_DRAIN=never"}, "serve")
+	if code != 2 || !strings.Contains(errs, "PLANTSTORE_DRAIN") {
 		t.Errorf("an invalid value in the environment: exit %d, %q", code, errs)
 	}
 }
@@ -112,32 +98,17 @@ func TestStartFails(t *testing.T) {
 // A server on every address of its machine prints, logs and publishes one that a client on the machine can use, and
 // says how to set the public one.
 func TestEveryAddress(t *testing.T) {
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	file, err := l.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	serve := func(args ...string) *exec.Cmd {
-		return testkit.Serve(filepath.Join(t.TempDir(), "plants.db"), append(args, "--ops-listen", ":0")...)
-	}
+	t.Parallel()
 	for what, test := range map[string]struct {
-		cmd  *exec.Cmd
+		args []string
 		want string
 	}{
-		"0.0.0.0":  {serve("--listen", "0.0.0.0:0"), "http://localhost:"},
-		"[::]":     {serve("--listen", "[::]:0"), "http://localhost:"},
-		"no host":  {serve("--listen", ":0"), "http://localhost:"},
-		"TLS":      {serve(append(testkit.TLS(t), "--listen", "0.0.0.0:0")...), "https://localhost:"},
-		"a socket": {passing("LISTEN_FDS=1", []*os.File{file}, serve().Args[1:]...), "http://localhost:"},
-		"a URL":    {serve("--listen", ":0", "--base-url", "http://localhost/x"), "http://localhost/x"},
+		"0.0.0.0": {[]string{"--listen", "0.0.0.0:0"}, "http://localhost:"},
+		"no host": {[]string{"--listen", ":0"}, "http://localhost:"},
+		"TLS":     {append(testkit.TLS(t), "--listen", "[::]:0"), "https://localhost:"},
+		"a URL":   {[]string{"--listen", ":0", "--base-url", "http://localhost/x"}, "http://localhost/x"},
 	} {
-		s := testkit.Launch(t, test.cmd)
-		s.WaitServing()
+		s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), append(test.args, "--ops-listen", ":0")...)
 		printed := s.Stdout.String()
 		for _, line := range []string{
 			"Console: " + s.URL + "/\n", "Reference: " + s.URL + "/docs\n", "curl -i " + s.URL + "/plants ",
@@ -164,6 +135,7 @@ func TestEveryAddress(t *testing.T) {
 
 // The binary is static and knows its version.
 func TestBinary(t *testing.T) {
+	testkit.NotWithRace(t)
 	f, err := elf.Open(testkit.Binary)
 	if err != nil {
 		t.Fatal(err)
@@ -176,22 +148,6 @@ func TestBinary(t *testing.T) {
 	}
 	if out, _, _ := testkit.Run(t, nil, "version"); !strings.HasPrefix(out, "plantstore version v0.0.0-test go") {
 		t.Errorf("plantstore version prints %q", out)
-	}
-}
-
-func TestUsage(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		code int
-	}{
-		{nil, 0}, {[]string{"help"}, 0}, {[]string{"-h"}, 0}, {[]string{"grow"}, 2}, {[]string{"token"}, 0},
-		{[]string{"token", "grow"}, 2}, {[]string{"--version"}, 0}, {[]string{"help", "grow"}, 2},
-		{[]string{"serve", "-h"}, 0}, {[]string{"version"}, 0}, {[]string{"version", "x"}, 2},
-	} {
-		out, errs, code := testkit.Run(t, nil, test.args...)
-		if code != test.code || (code == 0) != (out != "") || (code == 0) == (errs != "") {
-			t.Errorf("plantstore %q: exit %d, stdout %q, stderr %q; want exit %d", test.args, code, out, errs, test.code)
-		}
 	}
 }
 

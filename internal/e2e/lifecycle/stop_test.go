@@ -6,9 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +20,7 @@ import (
 // A request that has started when SIGTERM arrives gets its response: one with part of its headers or of its body sent,
 // on a new connection or on a used one, or pipelined after another request.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	testkit.OnEachEngine(t, wantDrain)
 	t.Run("TLS", func(t *testing.T) {
 		wantDrain(t, testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), testkit.TLS(t)...))
@@ -128,21 +127,18 @@ func waitStopping(t *testing.T, s *testkit.Server) {
 // for a second: a request on it gets its response, with Connection: close. Without connections the service
 // stops at once.
 func TestLinger(t *testing.T) {
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			for try := 1; ; try++ {
-				s := testkit.Start(t, e.Database(t))
-				failure := linger(t, s)
-				if failure == nil {
-					return
-				}
-				// A busy machine can miss the second, so a failure at its end is repeated.
-				if time.Since(s.LoggedAt("stopping")) < 700*time.Millisecond || try == 20 {
-					t.Fatal(failure)
-				}
-				t.Log(failure)
-			}
-		})
+	t.Parallel()
+	for try := 1; ; try++ {
+		s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"))
+		failure := linger(t, s)
+		if failure == nil {
+			break
+		}
+		// A busy machine can miss the second, so a failure at its end is repeated.
+		if time.Since(s.LoggedAt("stopping")) < 700*time.Millisecond || try == 20 {
+			t.Fatal(failure)
+		}
+		t.Log(failure)
 	}
 	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "10m")
 	idle := s.Dial(t)
@@ -205,6 +201,7 @@ func linger(t *testing.T, s *testkit.Server) error {
 
 // A request that never ends is cut off after --drain, and the exit code is 1.
 func TestDrainIsBounded(t *testing.T) {
+	t.Parallel()
 	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "1s")
 	c := s.Dial(t)
 	defer c.Close()
@@ -222,6 +219,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 // A second signal ends the process at once.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "10m")
 	c := s.Dial(t)
 	defer c.Close()
@@ -240,16 +238,9 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// acceptHangup keeps the processes that a test starts from ignoring SIGHUP, also if nohup runs the tests.
-func acceptHangup(t *testing.T) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
-	t.Cleanup(func() { signal.Stop(signals) })
-}
-
 // SIGHUP stops the service like SIGTERM. A terminal may send it several times; that does not end the process early.
 func TestHangup(t *testing.T) {
-	acceptHangup(t)
+	t.Parallel()
 	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "10m")
 	c := s.Dial(t)
 	defer c.Close()
@@ -271,6 +262,7 @@ func TestHangup(t *testing.T) {
 
 // Under nohup, SIGHUP has no effect.
 func TestNohup(t *testing.T) {
+	t.Parallel()
 	serve := testkit.Serve(filepath.Join(t.TempDir(), "plants.db"))
 	s := testkit.Launch(t, exec.Command("nohup", serve.Args...))
 	s.WaitServing()
@@ -285,7 +277,7 @@ func TestNohup(t *testing.T) {
 
 // The first signal ends a start that waits for a database that never responds.
 func TestStopWhileTheDatabaseHangs(t *testing.T) {
-	acceptHangup(t)
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -309,6 +301,7 @@ func TestStopWhileTheDatabaseHangs(t *testing.T) {
 
 // A signal at any moment of a start stops the process without an error.
 func TestStopWhileStarting(t *testing.T) {
+	t.Parallel()
 	launch := func() *testkit.Server {
 		return testkit.Launch(t, testkit.Serve(filepath.Join(t.TempDir(), "plants.db"), "--ops-listen", "off"))
 	}
@@ -320,7 +313,7 @@ func TestStopWhileStarting(t *testing.T) {
 		t.Fatalf("exit %d after a complete start", code)
 	}
 	early := 0
-	const moments = 40
+	const moments = 20
 	for n := range moments {
 		s := launch()
 		moment := took * time.Duration(n) / moments
