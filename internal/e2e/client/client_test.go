@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	plants "plantstore/client"
 	"plantstore/internal/testkit"
@@ -155,55 +152,4 @@ func wantClientErrors(t *testing.T, c *plants.Client, p *testkit.Server) {
 	}
 	_, err = unauthorized.Get(ctx, 0)
 	wantNumber(t, "a wrong token", err, 40103)
-}
-
-// While the service is killed and restarted, every Create succeeds and stores its plant once.
-func TestClientSurvivesKills(t *testing.T) {
-	testkit.Long(t)
-	t.Setenv("PLANTSTORE_FIXED_TOKEN", testkit.FixedToken)
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			db, address := e.Database(t), testkit.FreeAddress(t)
-			p := testkit.Start(t, db, "--listen", address)
-			p.Token = testkit.FixedToken
-			c := newClient(t, p, plants.WithRetries(100, 10*time.Millisecond))
-
-			var wg sync.WaitGroup
-			t.Cleanup(wg.Wait)
-			var created atomic.Int64
-			end := make(chan struct{})
-			for worker := range int64(8) {
-				wg.Go(func() {
-					for id := worker; ; id += 8 {
-						select {
-						case <-end:
-							return
-						default:
-						}
-						p := plants.NewPlant{ID: id, Plant: plants.Plant{Name: fmt.Sprint("plant ", id)}}
-						if _, err := c.Create(t.Context(), p); err != nil {
-							t.Errorf("Create(%d): %v", id, err)
-							return
-						}
-						created.Add(1)
-					}
-				})
-			}
-			const kills = 5
-			for range kills {
-				before := created.Load()
-				testkit.WaitFor(t, "creates", func() bool { return created.Load() >= before+100 || t.Failed() })
-				p.Kill()
-				p = testkit.Start(t, db, "--listen", address)
-			}
-			close(end)
-			wg.Wait()
-			n, err := c.Count(t.Context())
-			if err != nil || n != created.Load() || n < kills*100 {
-				t.Errorf("the store has %d plants (%v), want the %d that were created, and %d at least", n, err, created.Load(),
-					kills*100)
-			}
-			t.Logf("%d kills, %d plants created, no call failed", kills, n)
-		})
-	}
 }

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,12 +13,16 @@ import (
 	"plantstore/internal/testkit"
 )
 
+var withLitestream = flag.Bool("litestream", false, "build Litestream and follow a database with it")
+
 const litestreamVersion = "v0.5.17"
 
 // Litestream follows the database of a service under load. After a kill of the service, and after a kill of both, what
 // it restores has every plant that was confirmed before the last synchronization.
 func TestLitestream(t *testing.T) {
-	testkit.Long(t)
+	if !*withLitestream {
+		t.Skip("make litestream runs it")
+	}
 	program := testkit.GoTool(t, "github.com/benbjohnson/litestream/cmd/litestream", litestreamVersion)
 	db, replica := testkit.Engines[0].Database(t), "file://"+filepath.Join(t.TempDir(), "replica")
 	restore := func(to string) error {
