@@ -98,6 +98,21 @@ func TestTLS(t *testing.T) {
 		t.Errorf("health: exit %d, %s%s", code, out, stderr)
 	}
 
+	wantVersions(t, s)
+	plain, err := http.Get("http://" + s.Address() + "/plants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Body.Close()
+	text, _ := io.ReadAll(plain.Body)
+	if plain.StatusCode != 400 || !strings.Contains(string(text), `40024,"message":"the service accepts only TLS;`) {
+		t.Errorf("without TLS: %d %s", plain.StatusCode, text)
+	}
+}
+
+// wantVersions connects with several versions of TLS and of HTTP.
+func wantVersions(t *testing.T, s *testkit.Server) {
+	t.Helper()
 	for name, test := range map[string]struct {
 		config *tls.Config
 		want   string
@@ -117,16 +132,6 @@ func TestTLS(t *testing.T) {
 		if name == "both versions" && c.ConnectionState().NegotiatedProtocol != "http/1.1" {
 			t.Errorf("%s: %s", name, c.ConnectionState().NegotiatedProtocol)
 		}
-	}
-
-	plain, err := http.Get("http://" + s.Address() + "/plants")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Body.Close()
-	text, _ := io.ReadAll(plain.Body)
-	if plain.StatusCode != 400 || !strings.Contains(string(text), `40024,"message":"the service accepts only TLS;`) {
-		t.Errorf("without TLS: %d %s", plain.StatusCode, text)
 	}
 }
 
