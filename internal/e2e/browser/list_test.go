@@ -3,28 +3,82 @@ package browser
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"plantstore/internal/testkit"
 )
 
-// createNumbered stores plants with the ids 1 to n.
-func (s service) createNumbered(t *testing.T, n int) {
-	t.Helper()
-	for id := 1; id <= n; id++ {
-		s.create(t, fmt.Sprintf(`{"id":%d,"name":"Plant %d"}`, id, id))
+// While the service cannot be reached, the rows stay. Once it can be reached, the list is loaded without an action.
+func TestReconnects(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.createNumbered(t, 25)
+	const up, lost, broken = 0, 1, 2
+	var state atomic.Int32
+	s.intercept(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
+		switch now := state.Load(); {
+		case now == lost:
+			panic(http.ErrAbortHandler)
+		case now == broken && r.URL.Path == "/plants":
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprint(w, `{"error":50001,"message":"it failed"}`)
+		default:
+			product.ServeHTTP(w, r)
+		}
+	})
+	p := newPage(t, s.front)
+	p.hurry()
+	p.open(s.Token)
+	before := ids(1, 20)
+	p.wantIDs(before...)
+	for _, action := range []struct {
+		act  func()
+		want []string
+	}{
+		{func() { p.click("#refresh") }, ids(1, 20)},
+		{func() { p.click("#next") }, ids(21, 25)},
+		{func() { p.search("plant 17") }, ids(17, 17)},
+	} {
+		state.Store(lost)
+		action.act()
+		p.wantText("#away",
+			"The service cannot be reached. Reconnecting… The list shows the plants that were loaded before.")
+		p.wantIDs(before...)
+		state.Store(up)
+		p.wantIDs(action.want...)
+		p.wantGone("#away")
+		before = action.want
 	}
-}
+	state.Store(lost)
+	p.add("26", "Fern", "")
+	p.wantVisible("#add-error .explain", "The plant may have been stored. Creating the same plant again is safe.")
+	state.Store(up)
+	p.click("#add button")
+	p.wantVisible("#status span", "Plant 26 is in the store.")
+	p.wantGone("#add-error .failure")
+	s.want(t, `{"id":26,"name":"Fern"}`)
 
-// ids returns the numbers from first to last.
-func ids(first, last int) (all []string) {
-	for id := first; id <= last; id++ {
-		all = append(all, fmt.Sprint(id))
-	}
-	return all
+	state.Store(broken)
+	p.click("#refresh")
+	p.wantVisible("#list-error bdi", "The service failed. If it happens again, tell the operator.")
+	p.wantIDs("17")
+	p.edit("17", "not saved")
+	state.Store(up) // What is edited by now is not replaced.
+	p.wantVisible("#refresh", "Refresh: list changed")
+	p.wantGone("#list-error .failure")
+	p.wantValue(row("17")+" .f-name textarea", "not saved")
+	p.click(row("17")+" button", "Cancel")
 }
 
 // A page whose rows are all removed shows what is left of the store. Only an empty store is said to be empty.
 func TestEmptiedPage(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
 	s := serve(t)
 	s.createNumbered(t, 65)
 	p := openConsole(t, s)
@@ -52,10 +106,9 @@ func TestEmptiedPage(t *testing.T) {
 	if hash := eval[string](p, `location.hash`); hash != "" {
 		t.Errorf("the URL has %s, want the first page", hash)
 	}
-	eval[any](p, `((limit) => { limit.value = '10'; limit.dispatchEvent(new Event('change')); })(
-		document.querySelector('#limit'))`)
+	p.choose("#limit", "10")
 	p.wantIDs(ids(21, 30)...)
-	p.typeIn("#search-text", "plant")
+	p.search("plant")
 	p.wantText("#list-title", "Plants found")
 	p.wantIDs(ids(21, 30)...)
 	removeAll()
@@ -73,88 +126,132 @@ func TestEmptiedPage(t *testing.T) {
 	p.wantGone("#samples")
 	p.click("#empty button", "Show them")
 	p.wantIDs("7")
-	p.wantEmptyConsole()
 }
 
-// While the service cannot be reached, the rows stay. Once it can be reached, the list is loaded without an action.
-func TestReconnects(t *testing.T) {
+// A reload keeps the search, the page and the rows of a page; the browser's Back returns to the page before.
+func TestReload(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
 	s := serve(t)
-	s.createNumbered(t, 25)
-	const up, lost, broken = 0, 1, 2
-	var state atomic.Int32
-	address := s.proxy(t, func(forward http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			switch now := state.Load(); {
-			case now == lost:
-				panic(http.ErrAbortHandler)
-			case now == broken && r.URL.Path == "/plants":
-				w.WriteHeader(http.StatusInternalServerError)
-				fmt.Fprint(w, `{"error":50001,"message":"it failed"}`)
-			default:
-				forward.ServeHTTP(w, r)
-			}
-		})
-	})
-	p := newPage(t)
-	p.goTo(address + "/")
-	p.enter(s.Token)
-	p.wantIDs(ids(1, 20)...)
-	const bar = "The service cannot be reached. Reconnecting… The list shows the plants that were loaded before."
-	for _, action := range []struct {
-		name string
-		act  func()
-		want []string
-	}{
-		{"refresh", func() { p.click("#refresh") }, ids(1, 20)},
-		{"next page", func() { p.click("#next") }, ids(21, 25)},
-		{"search", func() { p.typeIn("#search-text", "plant 17") }, ids(17, 17)},
-	} {
-		t.Logf("%s while the service cannot be reached", action.name)
-		before := p.ids()
-		state.Store(lost)
-		action.act()
-		p.wantText("#away", bar)
-		p.wantIDs(before...)
-		state.Store(up)
-		p.wantIDs(action.want...)
-		p.wantGone("#away")
-	}
-	state.Store(lost)
-	p.add("26", "Fern", "")
-	p.wantVisible("#add-error .explain", "The plant may have been stored. Creating the same plant again is safe.")
-	state.Store(up)
-	p.click("#add button")
-	p.wantVisible("#status span", "Plant 26 is in the store.")
-	p.wantGone("#add-error .failure")
-	s.want(t, "26", 200, `{"id":26,"name":"Fern"}`)
-
-	state.Store(broken)
-	p.click("#refresh")
-	p.wantVisible("#list-error bdi", "The service failed. If it happens again, tell the operator.")
-	p.wantIDs("17")
-	p.click(row("17") + " .edit") // What is edited by now is not replaced.
-	p.typeIn(row("17")+" .f-name textarea", "not saved")
-	state.Store(up)
-	p.wantVisible("#refresh", "Refresh: list changed")
-	p.wantGone("#list-error .failure")
-	p.wantValue(row("17")+" .f-name textarea", "not saved")
-	p.click(row("17")+" button", "Cancel")
-	p.wantEmptyConsole()
-}
-
-// In a row of several lines, the checkbox is beside the id, as the buttons are.
-func TestTallRow(t *testing.T) {
-	s := serve(t)
-	s.create(t, `{"id":1,"name":"a\nb\nc\nd"}`)
+	s.createNumbered(t, 45)
 	p := openConsole(t, s)
-	p.wantVisible(row("1"))
-	middles := eval[[]float64](p, `['input', '.disclose', '.edit', '.remove'].map((part) => {
-		const { top, bottom } = document.querySelector('tr.plant ' + part).getBoundingClientRect();
-		return (top + bottom) / 2;
-	})`)
-	for _, y := range middles {
-		if y < middles[1]-2 || y > middles[1]+2 {
-			t.Errorf("the checkbox, the id and the buttons are at %v, want them beside each other", middles)
+	p.click("#next")
+	p.wantText("#position", "Page 2 · ids 21 to 40")
+	p.do(chromedp.Reload())
+	p.wantText("#position", "Page 2 · ids 21 to 40")
+	p.click("#previous")
+	p.wantText("#position", "Page 1 · ids 1 to 20")
+	p.do(chromedp.NavigateBack())
+	p.wantText("#position", "Page 2 · ids 21 to 40")
+	p.choose("#limit", "10")
+	p.wantText("#position", "Page 1 · ids 1 to 10")
+	p.search("plant 4")
+	p.wantIDs(append([]string{"4"}, ids(40, 45)...)...)
+	p.do(chromedp.Reload())
+	p.wantIDs(append([]string{"4"}, ids(40, 45)...)...)
+	p.wantValue("#search-text", "plant 4")
+	p.wantValue("#limit", "10")
+}
+
+// Several plants can be selected, with Shift for a range, and removed. Undo brings them back as they were.
+func TestRemoveSeveral(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	s := serve(t)
+	s.createNumbered(t, 9)
+	p := openConsole(t, s)
+	p.click(row("2") + " input")
+	p.clickWith(chromedp.ModifierShift, row("5")+" input")
+	p.click(row("4") + " input")
+	p.click(row("9") + " input")
+	p.wantText("#selected", "4 plants selected")
+	// Plant 9 changes behind the page, so it is not the plant that the user meant.
+	s.change(t, "PUT", "/plants/9", `{"name":"changed"}`)
+	p.click("#remove-selected")
+	p.wantText("#status span", "3 plants are removed.")
+	p.wantIDs("1", "4", "6", "7", "8", "9")
+	p.wantText("#list-error .explain", "1 plant not removed")
+	p.wantText("#list-error li", "Plant 9: Somebody changed it in the meantime. Check it before you remove it.")
+	p.wantRow("9", "changed", "")
+	p.wantText("#count", "6")
+	// Somebody takes the id of plant 3 before the undo.
+	s.create(t, `{"id":3,"name":"another"}`)
+	p.click("#status button", "Undo")
+	p.wantText("#list-error .explain", "1 plant not restored")
+	p.wantText("#list-error li", "Plant 3: Its id belongs to another plant by now.")
+	p.wantVisible("#list-error button", "Copy as JSON")
+	s.want(t, `{"id":2,"name":"Plant 2","tag":""}`, `{"id":3,"name":"another"}`, `{"id":5,"name":"Plant 5","tag":""}`)
+	p.click("#list-error button", "Close")
+	p.click("#refresh")
+	p.wantIDs(ids(1, 9)...)
+
+	p.click("#select-all")
+	p.wantText("#selected", "9 plants selected")
+	p.click("#remove-selected")
+	p.wantText("#status span", "9 plants are removed.")
+	p.wantVisible("#samples")
+	p.click("#status button", "Undo")
+	p.wantIDs(ids(1, 9)...)
+}
+
+// Undo restores a plant where it was: at both ends of a page, and in a search. It restores all plants that were removed
+// one after the other, also one whose removal succeeded without a response.
+func TestUndo(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	s := serve(t)
+	s.createNumbered(t, 30)
+	var once sync.Once
+	s.intercept(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
+		if r.Method == "DELETE" {
+			once.Do(func() {
+				product.ServeHTTP(httptest.NewRecorder(), r)
+				panic(http.ErrAbortHandler)
+			})
 		}
+		product.ServeHTTP(w, r)
+	})
+	p := openConsole(t, s)
+	undo := func(id string, shown []string) {
+		t.Helper()
+		p.wantIDs(shown...)
+		p.remove(id)
+		p.wantGone(row(id))
+		s.wantNone(t, id)
+		p.click("#status button", "Undo")
+		p.wantIDs(shown...)
 	}
+	p.goTo("/#rows=10&after=10")
+	p.do(chromedp.Reload())
+	undo("11", ids(11, 20))
+	undo("20", ids(11, 20))
+	p.search("plant 2")
+	undo("22", append([]string{"2"}, ids(20, 28)...))
+
+	p.remove("22")
+	p.wantGone(row("22"))
+	p.search("plant 1")
+	p.wantVisible(row("10"))
+	p.click("#status button", "Undo")
+	p.click("#status button", "Show it")
+	p.wantIDs("22")
+
+	p.goTo("/")
+	p.do(chromedp.Reload())
+	p.remove("1")
+	p.wantVisible("#status span", "Plant 1 is removed.")
+	p.remove("2")
+	p.wantVisible("#status span", "2 plants are removed.")
+	p.add("-1", "Olea", "")
+	p.wantVisible("#status span", "Plant -1 is in the store.") // It does not replace the notice with Undo.
+	p.remove("3")
+	p.wantVisible("#status span", "3 plants are removed.")
+	p.click("#status button", "Undo")
+	p.wantIDs(append([]string{"-1"}, ids(1, 20)...)...)
+	p.wantGone("#status button")
+	s.want(t, `{"id":1,"name":"Plant 1","tag":""}`, `{"id":2,"name":"Plant 2","tag":""}`)
+	p.remove("1") // What is restored is not counted again.
+	p.wantVisible("#status span", "Plant 1 is removed.")
+	p.click("#sign-out")
+	p.wantGone("#status span") // Another token must not restore it.
 }

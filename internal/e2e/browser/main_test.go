@@ -3,8 +3,8 @@
 package browser
 
 import (
-	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,35 +26,29 @@ import (
 var browser context.Context
 
 func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "4") // Tests often wait; -parallel overrides it.
 	os.Exit(func() int {
-		if err := testkit.Build(); err != nil {
-			return fail(err)
-		}
-		path, err := exec.LookPath("chromium")
+		stop, err := startBrowser()
 		if err != nil {
-			return m.Run() // A test that needs a page is skipped, or fails in CI.
-		}
-		profile, err := os.MkdirTemp("", "plantstore-browser-")
-		if err != nil {
-			return fail(err)
-		}
-		defer os.RemoveAll(profile)
-		stop, err := startBrowser(path, profile)
-		if err != nil {
-			return fail(fmt.Errorf("start %s: %w", path, err))
+			fmt.Fprintln(os.Stderr, "start the browser:", err)
+			return 1
 		}
 		defer stop()
-		return m.Run()
+		return testkit.Main(m)
 	}())
 }
 
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
-}
-
-// startBrowser starts Chromium so that it works for root and reaches only this machine.
-func startBrowser(path, profile string) (stop func(), err error) {
+// startBrowser starts Chromium so that it works for root and reaches only this machine. Without Chromium, a test that
+// needs it is skipped, or fails in CI.
+func startBrowser() (stop func(), err error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return func() {}, nil
+	}
+	profile, err := os.MkdirTemp("", "plantstore-browser-")
+	if err != nil {
+		return nil, err
+	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
 		chromedp.UserDataDir(profile),
@@ -71,6 +66,7 @@ func startBrowser(path, profile string) (stop func(), err error) {
 	stop = func() {
 		cancel()
 		stopAllocator()
+		os.RemoveAll(profile)
 	}
 	if err := chromedp.Do(ctx); err != nil {
 		stop()
@@ -80,71 +76,103 @@ func startBrowser(path, profile string) (stop func(), err error) {
 	return stop, nil
 }
 
-// service is a running product with a store of its own.
+// service is a running product with a database of its own.
 type service struct {
 	*testkit.Server
-	db string
+	db    string
+	front string // the address for pages
 }
 
 // serve starts the product with a new database.
-func serve(t *testing.T, args ...string) service {
+func serve(t *testing.T, args ...string) *service {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "plants.db")
-	return service{testkit.Start(t, db, args...), db}
+	s := testkit.Start(t, db, args...)
+	return &service{s, db, s.URL}
 }
 
-// proxy serves the product through a handler that may change requests and responses.
-func (s service) proxy(t *testing.T, wrap func(forward http.Handler) http.Handler) (address string) {
+// intercept puts a handler between pages and the product.
+func (s *service) intercept(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, product http.Handler)) {
 	t.Helper()
 	target, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	forward := &httputil.ReverseProxy{
+	product := &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {}, // the page cancelled the request
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {}, // The page cancelled the request.
 	}
-	server := httptest.NewServer(wrap(forward))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, product) }))
 	t.Cleanup(server.Close)
-	return server.URL
+	s.front = server.URL
 }
 
-// refuse responds as the service does to a token that exceeded its rate. A page must not wait so briefly that a slow
-// machine misses it.
+// refuse responds as the service does to a token that exceeded its rate.
 func refuse(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "5")
 	w.WriteHeader(http.StatusTooManyRequests)
 	fmt.Fprint(w, `{"error":42901,"message":"the token exceeded its rate"}`)
 }
 
-// waitFor waits until a condition holds. found describes the current state for the error.
-func waitFor(t *testing.T, limit time.Duration, what string, holds func() (ok bool, found string)) {
+// issue issues a token.
+func (s *service) issue(t *testing.T, args ...string) string {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		ok, found := holds()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s; found %s", limit, what, cmp.Or(found[:min(len(found), 2000)], "nothing"))
-		}
+	return testkit.IssueToken(t, s.db, args...)
+}
+
+// change sends a request that must succeed, as another client.
+func (s *service) change(t *testing.T, method, path, body string) {
+	t.Helper()
+	if a, err := s.Send(method, path, body); err != nil || a.Status/100 != 2 {
+		t.Fatalf("%s %s %s: %d %s, %v", method, path, body, a.Status, a.Body, err)
 	}
 }
 
 // create stores plants without the page.
-func (s service) create(t *testing.T, bodies ...string) {
+func (s *service) create(t *testing.T, bodies ...string) {
 	t.Helper()
 	for _, body := range bodies {
-		if a := s.Create(t, body); a.Status != 200 {
-			t.Fatalf("create %s: %d %s", body, a.Status, a.Body)
+		s.change(t, "POST", "/plants", body)
+	}
+}
+
+// createNumbered stores plants with the ids 1 to n.
+func (s *service) createNumbered(t *testing.T, n int) {
+	t.Helper()
+	for _, id := range ids(1, n) {
+		s.create(t, fmt.Sprintf(`{"id":%s,"name":"Plant %s","tag":""}`, id, id))
+	}
+}
+
+// ids returns the numbers from first to last.
+func ids(first, last int) (all []string) {
+	for id := first; id <= last; id++ {
+		all = append(all, fmt.Sprint(id))
+	}
+	return all
+}
+
+// want checks that plants are stored like this.
+func (s *service) want(t *testing.T, bodies ...string) {
+	t.Helper()
+	for _, body := range bodies {
+		a, err := s.Send("GET", "/plants/"+idOf(body), "")
+		if err != nil || a.Status != 200 || a.Body != body {
+			t.Errorf("GET /plants/%s = %d %s, %v; want %s", idOf(body), a.Status, a.Body, err, body)
 		}
 	}
 }
 
-// want checks that a plant is stored like this, or that reading it returns another status.
-func (s service) want(t *testing.T, id string, status int, body string) {
+// idOf returns the id of a plant that the service wrote.
+func idOf(plant string) string {
+	id, _, _ := strings.Cut(strings.TrimPrefix(plant, `{"id":`), ",")
+	return id
+}
+
+// wantNone checks that a plant is not stored.
+func (s *service) wantNone(t *testing.T, id string) {
 	t.Helper()
-	if a := s.Do(t, "GET", "/plants/"+id, ""); a.Status != status || status == 200 && a.Body != body {
-		t.Errorf("GET /plants/%s = %d %s, want %d %s", id, a.Status, a.Body, status, body)
+	if a, err := s.Send("GET", "/plants/"+id, ""); err != nil || a.Status != 404 {
+		t.Errorf("GET /plants/%s = %d %s, %v; want 404", id, a.Status, a.Body, err)
 	}
 }

@@ -5,26 +5,26 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"plantstore/internal/testkit"
 )
 
 // Characters without a shape of their own have visible marks wherever a text is shown; fields keep them as they are.
 func TestMarks(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
 	s := serve(t)
 	s.create(t, `{"id":1,"name":"live \u202eoverridden","tag":"\u009b31m"}`,
 		`{"id":2,"name":"\u2067\u0007","tag":"a\nb\tc"}`, `{"id":3,"name":"Fe\u200drn","tag":"می\u200cخواهم 👩\u200d🌾"}`,
 		`{"id":4,"name":"x","tag":"\udb40\udc01"}`)
-	address := s.proxy(t, func(forward http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/token" {
-				fmt.Fprint(w, `{"name":"ci\u202e","store":"main\u0085","scopes":["plants:create","plants:read","plants:write"]}`)
-				return
-			}
-			forward.ServeHTTP(w, r)
-		})
+	s.intercept(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
+		if r.URL.Path == "/token" {
+			fmt.Fprint(w, `{"name":"ci\u202e","store":"main\u0085","scopes":["plants:create","plants:read","plants:write"]}`)
+			return
+		}
+		product.ServeHTTP(w, r)
 	})
-	p := newPage(t)
-	p.goTo(address + "/")
-	p.enter(s.Token)
+	p := openConsole(t, s)
 	p.wantText("#session-token", "ciU+202E")
 	p.wantText("#session-store", "mainU+0085")
 	p.wantRow("1", "live U+202Eoverridden", "U+009B31m")
@@ -41,10 +41,7 @@ func TestMarks(t *testing.T) {
 	p.drop("files\u202e.csv", "id,name\n\"x\u009b\",y\n")
 	p.wantText("#import-title", "Imported: filesU+202E.csv")
 	p.wantText(".bad-lines bdi", `The id must be a whole number, but is "xU+009B".`)
-	eval[any](p, `((field) => {
-		field.value = '\u202enothing';
-		field.form.requestSubmit();
-	})(document.querySelector('#search-text'))`)
+	p.search("\u202enothing")
 	p.wantText("#empty p", "No plant matches U+202Enothing.")
 	p.click("#show-all")
 
@@ -56,8 +53,7 @@ func TestMarks(t *testing.T) {
 		t.Errorf("the page has characters without a mark: %q", text)
 	}
 	p.typeIn(row("1")+" .f-tag textarea", "tree")
-	p.click(row("1")+" button", "Save")
+	p.save("1")
 	p.wantRow("1", "live U+202Eoverridden", "tree")
-	s.want(t, "1", 200, "{\"id\":1,\"name\":\"live \u202eoverridden\",\"tag\":\"tree\"}")
-	p.wantEmptyConsole()
+	s.want(t, "{\"id\":1,\"name\":\"live \u202eoverridden\",\"tag\":\"tree\"}")
 }

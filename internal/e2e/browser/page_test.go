@@ -1,10 +1,11 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -23,172 +25,164 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// limit is the time that a test has for everything on a page.
-const limit = 2 * time.Minute
-
 // page is a tab with its own cookies and storage, and what happened on it.
 type page struct {
-	t   *testing.T
-	ctx context.Context
+	t       *testing.T
+	ctx     context.Context
+	base    string // the address that all its requests must start with
+	accepts string // the start of messages in the browser's console that are not failures, if there are any
 
-	mu       sync.Mutex
-	messages []chromedp.ConsoleMessage
-	requests []string
-	dialogs  []string
+	collectors sync.WaitGroup
+	mu         sync.Mutex // guards the rest
+	messages   []string   // of the browser's console, without those about failed requests
+	requests   []string   // addresses
+	dialogs    []string   // kinds
 }
 
-// newPage opens a tab, which is closed at the end of the test. The test fails if a script fails or a dialog
-// opens.
-func newPage(t *testing.T) *page {
-	t.Helper()
-	return newPageFor(t, limit)
-}
-
-func newPageFor(t *testing.T, limit time.Duration) *page {
+// newPage opens a tab, which is closed at the end of the test. The test fails if the browser's console has a message,
+// such as a violation of the security policy, if a dialog opens, or if a request goes to another address.
+func newPage(t *testing.T, base string) *page {
 	t.Helper()
 	if browser == nil {
 		testkit.Unavailable(t, "chromium is not installed")
 	}
-	return openTab(t, browser, limit, chromedp.WithNewBrowserContext())
+	return openTab(t, browser, base, chromedp.WithNewBrowserContext())
 }
 
 // newTab opens another tab of the same user.
 func (p *page) newTab() *page {
 	p.t.Helper()
-	return openTab(p.t, p.ctx, limit)
+	return openTab(p.t, p.ctx, p.base)
 }
 
-func openTab(t *testing.T, parent context.Context, limit time.Duration, options ...chromedp.ContextOption) *page {
+func openTab(t *testing.T, parent context.Context, base string, options ...chromedp.ContextOption) *page {
 	t.Helper()
-	tabCtx, closeTab := chromedp.NewContext(parent, options...)
-	if err := chromedp.Do(tabCtx); err != nil {
+	ctx, closeTab := chromedp.NewContext(parent, options...)
+	p := &page{t: t, ctx: ctx, base: base}
+	if err := chromedp.Do(ctx); err != nil {
 		closeTab()
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(tabCtx, limit)
-	p := &page{t: t, ctx: ctx}
-	// Otherwise keys are lost while another window has the focus.
-	call(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
-	// A slow machine must not miss a notice, which the page shows for 8 or 10 seconds.
-	call(p, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `{
-		const start = window.setTimeout;
-		window.setTimeout = (f, ms, ...rest) => start(f, ms === 8000 || ms === 10000 ? 300000 : ms, ...rest);
-	}`})
-
-	collectors := p.collect()
 	t.Cleanup(func() {
 		if t.Failed() {
 			p.screenshot("failed-" + strings.ReplaceAll(t.Name(), "/", "-"))
+		} else {
+			p.flushMessages()
 		}
-		cancel()
 		closeTab()
-		collectors.Wait()
-		for _, m := range p.messages {
-			if m.IsException() {
-				t.Errorf("a script of the page failed: %s", m.Text)
-			} else if t.Failed() {
-				t.Logf("the page's console: %s: %s", m.Type, m.Text)
-			}
-		}
-		if len(p.dialogs) > 0 {
-			t.Errorf("the page opened dialogs: %q", p.dialogs)
+		p.collectors.Wait()
+		p.wantNothingElse()
+	})
+	collect(p, chromedp.Console(ctx), func(m chromedp.ConsoleMessage) {
+		if m.Source != "network" {
+			p.messages = append(p.messages, fmt.Sprintf("%s: %s", m.Type, m.Text))
 		}
 	})
+	collect(p, chromedp.Events(ctx, network.RequestWillBeSent), func(r network.EventRequestWillBeSent) {
+		p.requests = append(p.requests, r.Request.URL)
+	})
+	collect(p, chromedp.Events(ctx, cdppage.JavascriptDialogOpening), func(d cdppage.EventJavascriptDialogOpening) {
+		p.dialogs = append(p.dialogs, d.Type.String())
+		chromedp.Call(ctx, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{}) // It stays on the page.
+	})
+	// Otherwise keys are lost while another window has the focus.
+	call(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	p.onLoad(`{
+		// A slow machine must not miss a notice, which the page shows for 8 or 10 seconds.
+		const start = window.setTimeout;
+		window.setTimeout = (f, ms, ...rest) => start(f, ms === 8000 || ms === 10000 ? 300000 : ms, ...rest);
+	}`)
 	return p
 }
 
-// collect records the messages, requests and dialogs of the page until its context ends.
-func (p *page) collect() *sync.WaitGroup {
-	collectors := new(sync.WaitGroup)
-	messages := chromedp.Console(p.ctx)
-	requests := chromedp.Events(p.ctx, network.RequestWillBeSent)
-	dialogs := chromedp.Events(p.ctx, cdppage.JavascriptDialogOpening)
-	collectors.Go(func() {
-		for m, err := range messages {
+// collect records events until the page is closed.
+func collect[E any](p *page, events iter.Seq2[E, error], record func(E)) {
+	p.collectors.Go(func() {
+		for e, err := range events {
 			if err == nil {
-				p.locked(func() { p.messages = append(p.messages, m) })
+				p.mu.Lock()
+				record(e)
+				p.mu.Unlock()
 			}
 		}
 	})
-	collectors.Go(func() {
-		for r, err := range requests {
-			if err == nil {
-				p.locked(func() { p.requests = append(p.requests, r.Request.URL) })
-			}
-		}
+}
+
+const endOfMessages = "debug: end of the messages"
+
+// flushMessages waits until all messages of the browser's console are recorded.
+func (p *page) flushMessages() {
+	p.t.Helper()
+	tryEval[any](p, "console.debug('end of the messages'); null")
+	testkit.WaitFor(p.t, "the browser's console", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return slices.Contains(p.messages, endOfMessages)
 	})
-	collectors.Go(func() {
-		for d, err := range dialogs {
-			if err == nil {
-				p.locked(func() { p.dialogs = append(p.dialogs, d.Type.String()) })
-				chromedp.Call(p.ctx, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{})
-			}
+}
+
+// wantNothingElse checks what happened on a page that is closed.
+func (p *page) wantNothingElse() {
+	for _, m := range p.messages {
+		if m != endOfMessages && (p.accepts == "" || !strings.HasPrefix(m, p.accepts)) {
+			p.t.Errorf("the browser's console: %s", m)
 		}
-	})
-	return collectors
-}
-
-func (p *page) locked(f func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f()
-}
-
-// openConsole signs in to a service and waits for its list.
-func openConsole(t *testing.T, s service) *page {
-	t.Helper()
-	p := newPage(t)
-	p.goTo(s.URL + "/")
-	p.enter(s.Token)
-	return p
-}
-
-// sent counts the requests to a path so far.
-func (p *page) sent(path string) (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	}
 	for _, address := range p.requests {
-		if u, err := url.Parse(address); err == nil && u.Path == path {
-			n++
+		if !strings.HasPrefix(address, p.base) && !strings.HasPrefix(address, "data:") &&
+			!strings.HasPrefix(address, "blob:"+p.base) {
+			p.t.Errorf("the page requested %s, which is not at %s", address, p.base)
 		}
 	}
-	return n
-}
-
-// drop drops a file on the page, once the page listens.
-func (p *page) drop(name, content string) {
-	p.t.Helper()
-	send := func(event string) string {
-		return `((type, name, text) => {
-			const dataTransfer = new DataTransfer();
-			dataTransfer.items.add(new File([text], name));
-			const event = new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true });
-			return !document.body.dispatchEvent(event);
-		})(` + js(event, name, content) + `)`
-	}
-	p.waitFor("the page to accept a file", send("dragover"), `document.body?.innerText`)
-	if !eval[bool](p, send("drop")) {
-		p.t.Fatalf("the page did not take %s", name)
+	if len(p.dialogs) > 0 {
+		p.t.Errorf("the page opened dialogs: %q", p.dialogs)
 	}
 }
 
-func (p *page) enter(token string) {
+// onLoad runs a script before those of each page that the tab loads.
+func (p *page) onLoad(script string) {
 	p.t.Helper()
-	p.typeIn("#token", token)
-	p.click("#sign-in button")
-	p.wantVisible("#store")
+	call(p, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 }
 
+// hurry makes the clock of the pages ten times as fast, except for the time-out of a request.
+func (p *page) hurry() {
+	p.t.Helper()
+	p.onLoad(`{
+		const now = performance.now.bind(performance);
+		performance.now = () => 10 * now();
+		for (const name of ['setTimeout', 'setInterval']) {
+			const start = window[name];
+			window[name] = (f, ms, ...rest) => start(f, ms < 8000 ? ms / 10 : ms, ...rest);
+		}
+	}`)
+}
+
+// do runs steps, each of which takes a moment on any machine.
 func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	if err := chromedp.Do(p.ctx, steps...); err != nil {
+	ctx, cancel := context.WithTimeout(p.ctx, testkit.Deadline)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *page) goTo(address string) {
+func call[P, R any](p *page, command cdp.Command[P, R], params P) R {
 	p.t.Helper()
-	p.do(chromedp.Navigate(address))
+	ctx, cancel := context.WithTimeout(p.ctx, testkit.Deadline)
+	defer cancel()
+	result, err := chromedp.Call(ctx, command, params)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return result
+}
+
+// goTo opens a path below the base address.
+func (p *page) goTo(path string) {
+	p.t.Helper()
+	p.do(chromedp.Navigate(p.base + path))
 }
 
 // eval returns the value of an expression on the page, or of the promise that it returns.
@@ -204,13 +198,16 @@ func eval[T any](p *page, expression string) T {
 // tryEval is eval, but reports if another page took the place of this one meanwhile.
 func tryEval[T any](p *page, expression string) (v T, replaced bool) {
 	p.t.Helper()
-	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-	switch {
-	case err == nil:
+	ctx, cancel := context.WithTimeout(p.ctx, testkit.Deadline)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err == nil {
 		return v, false
-	case strings.Contains(err.Error(), "navigated or closed"), strings.Contains(err.Error(), "context was destroyed"),
-		strings.Contains(err.Error(), "Cannot find context"):
-		return v, true
+	}
+	for _, reason := range []string{"navigated or closed", "context was destroyed", "Cannot find context"} {
+		if strings.Contains(err.Error(), reason) {
+			return v, true
+		}
 	}
 	p.t.Fatalf("%s: %v", expression, err)
 	panic("unreachable")
@@ -218,57 +215,77 @@ func tryEval[T any](p *page, expression string) (v T, replaced bool) {
 
 // js writes values as JavaScript arguments.
 func js(values ...string) string {
-	quoted := make([]string, len(values))
-	for i, v := range values {
-		b, _ := json.Marshal(v) // It cannot fail for a string.
-		quoted[i] = string(b)
-	}
-	return strings.Join(quoted, ",")
+	b, _ := json.Marshal(values) // It cannot fail for strings.
+	return string(b[1 : len(b)-1])
 }
 
-// where finds a visible element by its selector and, if given, its text.
-const where = `((selector, text) => [...document.querySelectorAll(selector)].find((e) =>
-	e.checkVisibility({ visibilityProperty: true }) && (text === undefined || e.textContent.trim() === text)))`
+// find is an expression for a visible element with a selector and, if given, a text.
+func find(selector string, text ...string) string {
+	return `((selector, text) => [...document.querySelectorAll(selector)].find((e) =>
+		e.checkVisibility({ visibilityProperty: true }) && (text === undefined || e.textContent.trim() === text)))(` +
+		js(append([]string{selector}, text...)...) + `)`
+}
 
-func findElement(selector string, text []string) string {
-	return where + "(" + js(append([]string{selector}, text...)...) + ")"
+// waitFor waits until an expression has a value that is neither empty, zero nor false, and returns it as text. The
+// error of a failed test has the value of another expression, or the text of the page.
+func (p *page) waitFor(what, expression string, instead ...string) (value string) {
+	p.t.Helper()
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if value, _ = tryEval[string](p, "String(("+expression+") || '')"); value != "" {
+			return value
+		}
+		if time.Since(start) > testkit.Deadline {
+			state, _ := tryEval[string](p, "String("+cmp.Or(strings.Join(instead, ""), "document.body?.innerText")+")")
+			p.t.Fatalf("waited %v for %s; found %.2000s", testkit.Deadline, what, cmp.Or(state, "nothing"))
+		}
+	}
 }
 
 func (p *page) wantVisible(selector string, text ...string) {
 	p.t.Helper()
-	p.waitFor(fmt.Sprintf("%s %q on the page", selector, text), "Boolean("+findElement(selector, text)+")",
-		`document.body?.innerText`)
+	p.waitFor(fmt.Sprintf("%s %q on the page", selector, text), "Boolean("+find(selector, text...)+")")
 }
 
 func (p *page) wantGone(selector string) {
 	p.t.Helper()
-	p.waitFor(selector+" to go", "!"+findElement(selector, nil), `document.body?.innerText`)
+	p.waitFor(selector+" to go", "!"+find(selector))
 }
 
 // wantText waits until an element has exactly this text.
 func (p *page) wantText(selector, text string) {
 	p.t.Helper()
 	content := "document.querySelector(" + js(selector) + ")?.textContent"
-	p.waitFor(fmt.Sprintf("%s to read %q", selector, text), content+" === "+js(text), content+" ?? 'no such element'")
+	p.waitFor(fmt.Sprintf("%s to read %q", selector, text), content+" === "+js(text), content)
 }
 
 // wantValue waits until a field has this value.
 func (p *page) wantValue(selector, text string) {
 	p.t.Helper()
 	value := "document.querySelector(" + js(selector) + ")?.value"
-	p.waitFor(fmt.Sprintf("%s to hold %q", selector, text), value+" === "+js(text), value+" ?? 'no such element'")
+	p.waitFor(fmt.Sprintf("%s to hold %q", selector, text), value+" === "+js(text), value)
 }
 
-// waitFor waits until an expression is true. instead is an expression that describes the current state.
-func (p *page) waitFor(what, expression, instead string) {
+// wantFocus waits until an element has the focus, which must be visible.
+func (p *page) wantFocus(selector string) {
 	p.t.Helper()
-	waitFor(p.t, limit/2, what, func() (bool, string) {
-		if met, _ := tryEval[bool](p, expression); met {
-			return true, ""
-		}
-		state, _ := tryEval[string](p, "String("+instead+")")
-		return false, state
-	})
+	p.waitFor("the focus on "+selector, `document.activeElement.matches(`+js(selector)+`)`,
+		`document.activeElement.outerHTML`)
+	const visible = `document.activeElement.matches('h1') || document.activeElement.matches(':focus-visible') &&
+		getComputedStyle(document.activeElement).outlineStyle !== 'none'`
+	if !eval[bool](p, visible) {
+		p.t.Errorf("the focus on %s is not visible", selector)
+	}
+}
+
+// place is an expression for the center of a visible element, or empty while it is covered or absent.
+func place(selector string, text ...string) string {
+	return `((e) => {
+		if (!e) return '';
+		e.scrollIntoView({ block: 'center', behavior: 'instant' });
+		const { x, y, width, height } = e.getBoundingClientRect();
+		const at = [x + width / 2, y + height / 2];
+		return e.contains(document.elementFromPoint(...at)) ? JSON.stringify(at) : '';
+	})(` + find(selector, text...) + `)`
 }
 
 // click clicks the center of a visible element, once it does not move and nothing covers it.
@@ -280,29 +297,21 @@ func (p *page) click(selector string, text ...string) {
 // clickWith clicks while a key such as Shift is held.
 func (p *page) clickWith(key chromedp.Modifier, selector string, text ...string) {
 	p.t.Helper()
-	type point struct{ X, Y float64 }
-	var before, now *point
-	waitFor(p.t, limit/2, fmt.Sprintf("%s %q to be clickable", selector, text), func() (bool, string) {
-		before = now
-		now, _ = tryEval[*point](p, `((e) => {
-			if (!e) return null;
-			e.scrollIntoView({ block: 'center', behavior: 'instant' });
-			const { x, y, width, height } = e.getBoundingClientRect();
-			const at = { X: x + width / 2, Y: y + height / 2 };
-			const hit = document.elementFromPoint(at.X, at.Y);
-			return e.contains(hit) ? at : null;
-		})(`+findElement(selector, text)+`)`)
-		state, _ := tryEval[string](p, `document.body?.innerText`)
-		return before != nil && now != nil && *before == *now, state
-	})
-	p.do(chromedp.MouseClickXY(now.X, now.Y, chromedp.ButtonModifiers(key)))
+	what := fmt.Sprintf("%s %q to be clickable", selector, text)
+	last, now := "", p.waitFor(what, place(selector, text...))
+	for last != now {
+		last, now = now, p.waitFor(what, place(selector, text...))
+	}
+	p.clickAt(now, chromedp.ButtonModifiers(key))
 }
 
-// typeIn replaces the value of a field with mouse and keyboard.
-func (p *page) typeIn(selector, text string) {
+func (p *page) clickAt(place string, options ...chromedp.MouseOption) {
 	p.t.Helper()
-	p.click(selector)
-	p.do(selectAll, chromedp.KeyEvent(text))
+	var at [2]float64
+	if err := json.Unmarshal([]byte(place), &at); err != nil {
+		p.t.Fatal(err)
+	}
+	p.do(chromedp.MouseClickXY(at[0], at[1], options...))
 }
 
 // These are keys without a character.
@@ -321,83 +330,21 @@ func (p *page) press(keys string) {
 	p.do(chromedp.KeyEvent(keys))
 }
 
-// seen returns the messages of the browser's console so far, without those about failed requests.
-func (p *page) seen() (messages []string) {
+// typeIn replaces the value of a field. The text may end with keys such as enter.
+func (p *page) typeIn(selector, text string) {
 	p.t.Helper()
-	const mark = "end of the messages"
-	eval[chromedp.Void](p, "console.debug("+js(mark)+")")
-	waitFor(p.t, limit/2, "the page's console", func() (bool, string) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return slices.ContainsFunc(p.messages, func(m chromedp.ConsoleMessage) bool { return m.Text == mark }), ""
-	})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, m := range p.messages {
-		if m.Text != mark && m.Source != "network" {
-			messages = append(messages, fmt.Sprintf("%s: %s", m.Type, m.Text))
-		}
-	}
-	return messages
-}
-
-// wantEmptyConsole checks that the browser's console has no message: no violation of the security policy, no warning.
-func (p *page) wantEmptyConsole() {
-	p.t.Helper()
-	if messages := p.seen(); len(messages) > 0 {
-		p.t.Errorf("the page's console: %q", messages)
-	}
-}
-
-// wantOneOrigin checks that every request of the page went to one origin, and that the paths are among them.
-func (p *page) wantOneOrigin(origin string, paths ...string) {
-	p.t.Helper()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, address := range p.requests {
-		u, err := url.Parse(address)
-		if err != nil || u.Scheme+"://"+u.Host != origin && u.Scheme != "data" && u.Scheme != "blob" {
-			p.t.Errorf("the page requested %s, which is not at %s", address, origin)
-		}
-	}
-	for _, path := range append(paths, "/plants") {
-		if !slices.ContainsFunc(p.requests, func(address string) bool {
-			address, _, _ = strings.Cut(address, "?")
-			return address == origin+path
-		}) {
-			p.t.Errorf("the page did not request %s, but %q", path, p.requests)
-		}
-	}
-}
-
-// phone emulates a small touch screen.
-func (p *page) phone() {
-	p.t.Helper()
-	p.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2)))
-}
-
-// scheme sets the preferred color scheme, light or dark. Motion is reduced, so that no screenshot shows a transition.
-func (p *page) scheme(value string) {
-	p.t.Helper()
-	features := []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: value},
-		{Name: "prefers-reduced-motion", Value: "reduce"},
-	}
-	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
-}
-
-func call[P, R any](p *page, command cdp.Command[P, R], params P) R {
-	p.t.Helper()
-	result, err := chromedp.Call(p.ctx, command, params)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return result
+	p.click(selector)
+	p.do(selectAll)
+	characters := strings.TrimRight(text, enter+backspace)
+	call(p, input.InsertText, input.InsertTextParams{Text: characters})
+	p.press(text[len(characters):])
 }
 
 // screenshot writes a picture of the visible part of the page to artifacts/.
 func (p *page) screenshot(name string) {
-	picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	ctx, cancel := context.WithTimeout(p.ctx, testkit.Deadline)
+	defer cancel()
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err == nil {
 		folder := filepath.Join(testkit.Root(), "artifacts")
 		if err = os.MkdirAll(folder, 0o755); err == nil {

@@ -18,9 +18,12 @@ import (
 )
 
 // stored returns every plant of the store as the service writes it.
-func (s service) stored(t *testing.T) (plants []string) {
+func (s *service) stored(t *testing.T) (plants []string) {
 	t.Helper()
-	a := s.Do(t, "GET", "/plants?limit=1000", "")
+	a, err := s.Send("GET", "/plants?limit=1000", "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var raw []json.RawMessage
 	if err := json.Unmarshal([]byte(a.Body), &raw); err != nil {
 		t.Fatal(err)
@@ -29,6 +32,23 @@ func (s service) stored(t *testing.T) (plants []string) {
 		plants = append(plants, string(r))
 	}
 	return plants
+}
+
+// drop drops a file on the page, once the page listens.
+func (p *page) drop(name, content string) {
+	p.t.Helper()
+	send := func(event string) string {
+		return `((type, name, text) => {
+			const dataTransfer = new DataTransfer();
+			dataTransfer.items.add(new File([text], name));
+			const event = new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true });
+			return !document.body.dispatchEvent(event);
+		})(` + js(event, name, content) + `)`
+	}
+	p.waitFor("the page to accept a file", send("dragover"))
+	if !eval[bool](p, send("drop")) {
+		p.t.Fatalf("the page did not take %s", name)
+	}
 }
 
 type badLine struct{ Line, Why string }
@@ -41,6 +61,8 @@ func (p *page) badLines() []badLine {
 
 // A file is imported whatever its format; lines that are not stored are listed with the reason.
 func TestImport(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
 	const range64 = "The id must be an integer from -9223372036854775808 to 9223372036854775807, but is "
 	want := []string{
 		`{"id":-9223372036854775808,"name":"least","tag":"a, \"b\"\nc"}`,
@@ -48,6 +70,9 @@ func TestImport(t *testing.T) {
 		`{"id":2,"name":"","tag":""}`,
 		`{"id":9223372036854775807,"name":"most, [with] {brackets} \\ and \"quotes\""}`,
 	}
+	s := serve(t)
+	s.create(t, want[1])
+	p := openConsole(t, s)
 	for _, tt := range []struct {
 		name, content string
 		bad           []badLine
@@ -84,33 +109,34 @@ func TestImport(t *testing.T) {
 		{"cut.json", "[" + want[0] + "," + want[2] + "," + want[3] + ",{\"id\":8,\"na",
 			[]badLine{{"1", "The file ends before the list does: the plant of line 1 is not complete."}}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := serve(t)
-			s.create(t, want[1])
-			p := openConsole(t, s)
-			p.drop(tt.name, tt.content)
-			p.wantText("#import-title", "Imported: "+tt.name)
-			summary := "3 plants are in the store."
-			if len(tt.bad) > 0 {
-				summary = fmt.Sprintf("3 plants are in the store, %d not imported.", len(tt.bad))
-			}
-			p.wantText("#import-summary", summary)
-			if got := p.badLines(); !slices.Equal(got, tt.bad) {
-				t.Errorf("the bad lines are %q, want %q", got, tt.bad)
-			}
-			if got := s.stored(t); !slices.Equal(got, want) {
-				t.Errorf("the store has %s, want %s", got, want)
-			}
-			p.waitFor("the plants in the list", `document.querySelectorAll('tr.plant').length === 4`, `document.body?.innerText`)
-			p.wantEmptyConsole()
-		})
+		p.drop(tt.name, tt.content)
+		p.wantText("#import-title", "Imported: "+tt.name)
+		summary := "3 plants are in the store."
+		if len(tt.bad) > 0 {
+			summary = fmt.Sprintf("3 plants are in the store, %d not imported.", len(tt.bad))
+		}
+		p.wantText("#import-summary", summary)
+		if got := p.badLines(); !slices.Equal(got, tt.bad) {
+			t.Errorf("%s: the bad lines are %q, want %q", tt.name, got, tt.bad)
+		}
+		if got := s.stored(t); !slices.Equal(got, want) {
+			t.Errorf("%s: the store has %s, want %s", tt.name, got, want)
+		}
+		p.wantIDs(least, "1", "2", most)
+		for _, id := range []string{least, "2", most} {
+			s.change(t, "DELETE", "/plants/"+id, "")
+		}
+		p.click("#refresh")
+		p.wantIDs("1")
 	}
 }
 
 // A file is read in pieces. Wherever they end, also inside of a character, its plants are the same.
 func TestFileInPieces(t *testing.T) {
-	p := newPage(t)
-	p.goTo(serve(t).URL + "/")
+	testkit.Long(t)
+	t.Parallel()
+	p := newPage(t, serve(t).front)
+	p.goTo("/")
 	const read = `(async (text) => {
 		const { records } = await import(new URL('console/files.js', document.baseURI));
 		const bytes = new TextEncoder().encode(text);
@@ -152,38 +178,42 @@ func TestFileInPieces(t *testing.T) {
 
 // An import waits when the service asks for it, has several requests in flight, and can be cancelled.
 func TestImportWaits(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
 	s := serve(t)
-	var inFlight, most, refused atomic.Int32
+	var status, inFlight, most atomic.Int32
+	status.Store(429)
 	hold := make(chan struct{})
-	address := s.proxy(t, func(forward http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == "POST" {
-				if n := refused.Add(1); n <= 2 {
-					w.Header().Set("Retry-After", "1")
-					w.WriteHeader([]int{429, 503}[n-1])
-					fmt.Fprintf(w, `{"error":%d,"message":"wait"}`, []int{42901, 50301}[n-1])
-					return
-				}
-				n := inFlight.Add(1)
-				defer inFlight.Add(-1)
-				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-				}
-				<-hold
+	s.intercept(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
+		if r.Method == "POST" {
+			if refused := status.Load(); refused != 0 {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(int(refused))
+				fmt.Fprintf(w, `{"error":%d01,"message":"wait"}`, refused)
+				return
 			}
-			forward.ServeHTTP(w, r)
-		})
+			n := inFlight.Add(1)
+			defer inFlight.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			<-hold
+		}
+		product.ServeHTTP(w, r)
 	})
-	p := newPage(t)
-	p.goTo(address + "/")
-	p.enter(s.Token)
+	p := newPage(t, s.front)
+	p.hurry()
+	p.open(s.Token)
 	var lines strings.Builder
 	for id := range 1000 {
 		fmt.Fprintf(&lines, "{\"id\":%d,\"name\":\"Plant %d\"}\n", id, id)
 	}
 	p.drop("many.ndjson", lines.String())
-	p.wantVisible("#import-waiting")
+	for _, next := range []int32{503, 0} {
+		p.wantVisible("#import-waiting")
+		status.Store(next)
+	}
 	p.wantGone("#import-waiting")
-	waitFor(t, limit/2, "5 requests in flight", func() (bool, string) { return most.Load() == 5, fmt.Sprint(most.Load()) })
+	testkit.WaitFor(t, "5 requests in flight", func() bool { return most.Load() == 5 })
 	p.wantVisible("#import-cancel")
 	p.drop("second.ndjson", `{"id":2000,"name":"second"}`)
 	p.wantText("#status span",
@@ -192,20 +222,19 @@ func TestImportWaits(t *testing.T) {
 	for range 20 {
 		hold <- struct{}{}
 	}
-	p.waitFor("the progress", `document.querySelector('#import-progress').value > 0`, `''`)
+	p.waitFor("the progress", `document.querySelector('#import-progress').value > 0`)
 	p.click("#import-cancel")
 	close(hold)
 	p.wantText("#import-title", "Import cancelled: many.ndjson")
-	stored := s.Do(t, "GET", "/plants?limit=1", "", "Prefer: count=exact").Header.Get("Plants-Count")
-	p.wantText("#import-summary", stored+" plants are in the store.")
+	p.wantText("#import-summary", fmt.Sprintf("%d plants are in the store.", len(s.stored(t))))
 	if most.Load() > 5 {
 		t.Errorf("%d requests were in flight, want at most 5", most.Load())
 	}
-	p.wantEmptyConsole()
 }
 
-// What is exported can be imported, and is then the same.
+// What is exported can be imported, and is then the same. The command line exports the same file.
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	s.create(t, append([]string{
 		`{"id":7,"name":" spaces ","tag":" "}`, `{"id":8,"name":"semi;colon, comma\tand tab"}`,
@@ -219,23 +248,21 @@ func TestRoundTrip(t *testing.T) {
 		Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: downloads,
 		BrowserContextID: info.TargetInfo.BrowserContextID,
 	})
-	export := func(which, format string, plants int) string {
+	export := func(which, format string, plants int) (content string) {
 		t.Helper()
 		path := filepath.Join(downloads, "main."+strings.ToLower(format))
 		os.Remove(path)
-		eval[any](p, `(([which, format]) => {
-			document.querySelector('#export-which').value = which;
-			document.querySelector('#export-format').value = format;
-		})([`+js(which, format)+`])`)
+		p.choose("#export-which", which)
+		p.choose("#export-format", format)
 		p.click("#export-job button", "Download")
-		var content []byte
 		p.waitFor("the export", `document.querySelector('#export-summary')?.textContent.startsWith(`+
-			js(fmt.Sprintf("%d plants exported.", plants))+`) ?? false`, `document.body?.innerText`)
-		waitFor(t, limit/2, path, func() (bool, string) {
-			content, _ = os.ReadFile(path)
-			return len(content) > 0, ""
+			js(fmt.Sprintf("%d plants exported.", plants))+`)`)
+		testkit.WaitFor(t, path, func() bool {
+			b, _ := os.ReadFile(path)
+			content = string(b)
+			return content != ""
 		})
-		return string(content)
+		return content
 	}
 	p.click("#export")
 	for _, format := range []string{"JSON", "NDJSON", "CSV"} {
@@ -245,34 +272,19 @@ func TestRoundTrip(t *testing.T) {
 		if same != content {
 			t.Errorf("plants export writes %q, %s; the console writes %q", same, errs, content)
 		}
-		into := serve(t)
-		other := openConsole(t, into)
-		other.drop("exported", content)
-		other.wantText("#import-title", "Imported: exported")
-		if got := into.stored(t); !slices.Equal(got, want) {
+		for _, plant := range want {
+			s.change(t, "DELETE", "/plants/"+idOf(plant), "")
+		}
+		p.drop("exported "+format, content)
+		p.wantText("#import-title", "Imported: exported "+format)
+		if got := s.stored(t); !slices.Equal(got, want) {
 			t.Errorf("%s: the copy has %s, want %s\nthe file: %s", format, got, want, content)
 		}
 	}
-	p.typeIn("#search-text", "edge")
-	p.wantIDs("-9223372036854775808", "9223372036854775807")
-	content := export("search", "CSV", 2)
-	const found = "id,name,tag\n-9223372036854775808,The least id there is,edge\n9223372036854775807,The most,edge\n"
-	if content != found {
+	p.search("edge")
+	p.wantIDs(least, most)
+	const found = "id,name,tag\n" + least + ",The least id there is,edge\n" + most + ",The most,edge\n"
+	if content := export("search", "CSV", 2); content != found {
 		t.Errorf("the exported search is %q, want %q", content, found)
 	}
-	p.wantEmptyConsole()
-}
-
-// An empty store offers sample plants, also to a token that must wait for them.
-func TestSamples(t *testing.T) {
-	s := serve(t)
-	p := newPage(t)
-	p.goTo(s.URL + "/")
-	p.enter(testkit.IssueToken(t, s.db, "--name", "slow", "--rate", "1/s", "--burst", "8"))
-	p.click("#samples")
-	p.wantIDs("1", "2", "3", "4", "5", "6", "7", "8", "9", "10")
-	s.want(t, "1", 200, `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`)
-	p.wantGone("#import-job")
-	p.wantGone("#samples")
-	p.wantEmptyConsole()
 }

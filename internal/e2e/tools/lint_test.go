@@ -29,11 +29,6 @@ func TestSpectral(t *testing.T) {
 	if err := os.WriteFile(rules, []byte("extends: spectral:oas\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"openapi.json", "openapi.yaml"} {
-		out := run(t, "spectral", "lint", "--format=json", "--quiet", "--fail-severity=hint", "--ruleset", rules,
-			describe(t, s, name))
-		if found := decode[[]any](t, []byte(out)); len(found) > 0 {
-			t.Errorf("%s: %v", name, found)
-		}
-	}
+	run(t, "spectral", "lint", "--fail-severity=hint", "--ruleset", rules, describe(t, s, "openapi.json"),
+		describe(t, s, "openapi.yaml"))
 }

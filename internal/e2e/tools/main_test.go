@@ -1,21 +1,16 @@
-// Package tools runs tools that read the published description: linters, mock servers, API clients and
-// playgrounds. They are npm packages, pinned in package-lock.json.
+// Package tools runs tools that read the published description: linters, mock servers and API clients. They are npm
+// packages, pinned in package-lock.json. make test-all runs it.
 package tools
 
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,75 +18,21 @@ import (
 	"plantstore/internal/testkit/missing"
 )
 
-func TestMain(m *testing.M) {
-	code := testkit.Main(m)
-	stopBrowser()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
 // limit is how long a tool may take. It is generous, since the machine may be busy.
 const limit = 2 * time.Minute
 
-// packages returns the directory that has node_modules, and skips the test if it can't be had.
-func packages(t *testing.T) string {
-	t.Helper()
-	dir, err := install()
-	if err != nil {
-		missing.Optional(t, "the npm packages: %v", err)
-	}
-	return dir
-}
-
-// install installs the packages below bin/, in a directory named by their versions.
-var install = sync.OnceValues(func() (string, error) {
-	files := map[string][]byte{}
-	version := sha256.New()
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		files[name] = text
-		version.Write(text)
-	}
-	parent := filepath.Join(testkit.Root(), "bin", "tools")
-	dir := filepath.Join(parent, fmt.Sprintf("%x", version.Sum(nil)[:6]))
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return "", err
-	}
-	partial, err := os.MkdirTemp(parent, "partial-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(partial)
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(partial, name), text, 0o644); err != nil {
-			return "", err
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-	npm.Dir, npm.WaitDelay = partial, 10*time.Second
-	if out, err := npm.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w: %.200s", err, out)
-	}
-	if err := os.Rename(partial, dir); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
-		return "", err
-	}
-	return dir, nil
-})
-
 // command is a program of one of the packages, without telemetry.
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	path := filepath.Join(packages(t), "node_modules", ".bin", name)
+	packages, err := testkit.NPM()
+	if err != nil {
+		missing.Optional(t, "the npm packages: %v", err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(packages, ".bin", name), args...)
 	cmd.WaitDelay = 10 * time.Second // for its children, once it is killed
 	cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "CI=true")
 	return cmd
@@ -110,10 +51,11 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// serve starts the product with a new database.
-func serve(t *testing.T, args ...string) *testkit.Server {
+// serve starts the product with a new database. Every test needs it, and is long.
+func serve(t *testing.T) *testkit.Server {
 	t.Helper()
-	return testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), args...)
+	testkit.Long(t)
+	return testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"))
 }
 
 // describe downloads the description that a server publishes, and returns the path of the copy.

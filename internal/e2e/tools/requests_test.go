@@ -77,8 +77,8 @@ func send(t *testing.T, collection, base, token string) []exchange {
 	all := decode[struct {
 		Run struct{ Executions []exchange }
 	}](t, text).Run.Executions
-	if got := len(all); got != operations(t) {
-		t.Errorf("newman sent %d requests, want one for each of %d operations", got, operations(t))
+	if got, want := len(all), len(testkit.Operations()); got != want {
+		t.Errorf("newman sent %d requests, want one for each of %d operations", got, want)
 	}
 	for _, e := range all {
 		if e.RequestError != nil || e.Response.Code < 200 || e.Response.Code > 299 {
@@ -86,23 +86,6 @@ func send(t *testing.T, collection, base, token string) []exchange {
 		}
 	}
 	return all
-}
-
-// operations returns the number of operations in the description.
-func operations(t *testing.T) (n int) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(), "api", "openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, item := range decode[struct{ Paths map[string]map[string]any }](t, text).Paths {
-		for name := range item {
-			if name != "parameters" {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // The requests of a Postman collection succeed with the values that they have, on a new server and on a used one.
@@ -157,10 +140,10 @@ func TestPrismProxy(t *testing.T) {
 // The first request of the description works as it is written.
 func TestFirstRequest(t *testing.T) {
 	t.Parallel()
+	s := serve(t)
 	if _, err := exec.LookPath("curl"); err != nil {
 		missing.Optional(t, "curl is not installed")
 	}
-	s := serve(t)
 	text, err := os.ReadFile(describe(t, s, "openapi.json"))
 	if err != nil {
 		t.Fatal(err)
