@@ -25,6 +25,9 @@ import (
 	"plantstore/internal/testkit"
 )
 
+// limit is how long a page may take for anything. It is generous, since the machine may be busy.
+const limit = 2 * time.Minute
+
 // page is a tab with its own cookies and storage, and what happened on it.
 type page struct {
 	t       *testing.T
@@ -161,7 +164,7 @@ func (p *page) hurry() {
 // do runs steps, each of which takes a moment on any machine.
 func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, testkit.Deadline)
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		p.t.Fatal(err)
@@ -170,7 +173,7 @@ func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 
 func call[P, R any](p *page, command cdp.Command[P, R], params P) R {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, testkit.Deadline)
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	result, err := chromedp.Call(ctx, command, params)
 	if err != nil {
@@ -198,7 +201,7 @@ func eval[T any](p *page, expression string) T {
 // tryEval is eval, but reports if another page took the place of this one meanwhile.
 func tryEval[T any](p *page, expression string) (v T, replaced bool) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, testkit.Deadline)
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err == nil {
@@ -234,9 +237,9 @@ func (p *page) waitFor(what, expression string, instead ...string) (value string
 		if value, _ = tryEval[string](p, "String(("+expression+") || '')"); value != "" {
 			return value
 		}
-		if time.Since(start) > testkit.Deadline {
+		if time.Since(start) > limit {
 			state, _ := tryEval[string](p, "String("+cmp.Or(strings.Join(instead, ""), "document.body?.innerText")+")")
-			p.t.Fatalf("waited %v for %s; found %.2000s", testkit.Deadline, what, cmp.Or(state, "nothing"))
+			p.t.Fatalf("waited %v for %s; found %.2000s", limit, what, cmp.Or(state, "nothing"))
 		}
 	}
 }
@@ -342,7 +345,7 @@ func (p *page) typeIn(selector, text string) {
 
 // screenshot writes a picture of the visible part of the page to artifacts/.
 func (p *page) screenshot(name string) {
-	ctx, cancel := context.WithTimeout(p.ctx, testkit.Deadline)
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err == nil {

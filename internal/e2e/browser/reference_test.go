@@ -26,8 +26,8 @@ func (p *page) openClient(operation string) {
 			p.clickAt(now)
 		}
 		last = now
-		if time.Since(start) > testkit.Deadline {
-			p.t.Fatalf("waited %v for the client of %s", testkit.Deadline, operation)
+		if time.Since(start) > limit {
+			p.t.Fatalf("waited %v for the client of %s", limit, operation)
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
