@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -54,15 +53,14 @@ func TestLateSearch(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.create(t, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Ficus"}`)
-	cancelled := make(chan struct{})
-	var once sync.Once
+	var cancelled atomic.Bool
 	s.intercept(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
 		if r.URL.Query().Get("q") != "aloe" {
 			product.ServeHTTP(w, r)
 			return
 		}
 		<-r.Context().Done()
-		once.Do(func() { close(cancelled) })
+		cancelled.Store(true)
 	})
 	p := openConsole(t, s)
 	p.wantIDs("1", "2")
@@ -70,7 +68,7 @@ func TestLateSearch(t *testing.T) {
 	p.waitFor("the first search", `location.hash === '#q=aloe'`, `location.hash`)
 	p.search("ficus")
 	p.wantIDs("2")
-	<-cancelled
+	testkit.WaitFor(t, "the first search to be cancelled", cancelled.Load)
 	p.click("#refresh") // It waits for a later response.
 	p.wantGone("#table[aria-busy]")
 	p.wantIDs("2")
