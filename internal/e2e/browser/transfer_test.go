@@ -52,13 +52,8 @@ func (p *page) drop(name, content string) {
 	}
 }
 
+// badLine is a line of a file that is not imported.
 type badLine struct{ Line, Why string }
-
-func (p *page) badLines() []badLine {
-	p.t.Helper()
-	return eval[[]badLine](p, `[...document.querySelectorAll('.bad-lines tbody tr')].map((row) =>
-		({ Line: row.cells[0].textContent, Why: row.cells[1].textContent }))`)
-}
 
 // A file is imported whatever its format; lines that are not stored are listed with the reason.
 func TestImport(t *testing.T) {
@@ -110,16 +105,7 @@ func TestImport(t *testing.T) {
 		{"cut.json", "[" + want[0] + "," + want[2] + "," + want[3] + ",{\"id\":8,\"na",
 			[]badLine{{"1", "The file ends before the list does: the plant of line 1 is not complete."}}},
 	} {
-		p.drop(tt.name, tt.content)
-		p.wantText("#import-title", "Imported: "+tt.name)
-		summary := "3 plants are in the store."
-		if len(tt.bad) > 0 {
-			summary = fmt.Sprintf("3 plants are in the store, %d not imported.", len(tt.bad))
-		}
-		p.wantText("#import-summary", summary)
-		if got := p.badLines(); !slices.Equal(got, tt.bad) {
-			t.Errorf("%s: the bad lines are %q, want %q", tt.name, got, tt.bad)
-		}
+		p.wantImported(tt.name, tt.content, 3, tt.bad)
 		if got := s.stored(t); !slices.Equal(got, want) {
 			t.Errorf("%s: the store has %s, want %s", tt.name, got, want)
 		}
@@ -129,6 +115,23 @@ func TestImport(t *testing.T) {
 		}
 		p.click("#refresh")
 		p.wantIDs("1")
+	}
+}
+
+// wantImported drops a file and checks what the page says about it.
+func (p *page) wantImported(name, content string, plants int, bad []badLine) {
+	p.t.Helper()
+	p.drop(name, content)
+	p.wantText("#import-title", "Imported: "+name)
+	summary := fmt.Sprintf("%d plants are in the store.", plants)
+	if len(bad) > 0 {
+		summary = fmt.Sprintf("%d plants are in the store, %d not imported.", plants, len(bad))
+	}
+	p.wantText("#import-summary", summary)
+	shown := eval[[]badLine](p, `[...document.querySelectorAll('.bad-lines tbody tr')].map((row) =>
+		({ Line: row.cells[0].textContent, Why: row.cells[1].textContent }))`)
+	if !slices.Equal(shown, bad) {
+		p.t.Errorf("%s: the bad lines are %q, want %q", name, shown, bad)
 	}
 }
 
@@ -278,8 +281,7 @@ func TestRoundTrip(t *testing.T) {
 		for _, plant := range want {
 			s.change(t, "DELETE", "/plants/"+idOf(plant), "")
 		}
-		p.drop("exported "+format, content)
-		p.wantText("#import-title", "Imported: exported "+format)
+		p.wantImported("exported "+format, content, len(want), nil)
 		if got := s.stored(t); !slices.Equal(got, want) {
 			t.Errorf("%s: the copy has %s, want %s\nthe file: %s", format, got, want, content)
 		}
