@@ -16,6 +16,7 @@ var rounds = flag.Int("rounds", 1, "how often TestFaults causes each fault of a 
 // Nodes are killed, hang and are added under load. No 200 is lost, nothing that was refused is stored, plants on the
 // other worker can be created meanwhile, and afterwards every request works again without a restart of the service.
 func TestFaults(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	for _, by := range []string{"id", "store"} {
 		t.Run("by "+by, func(t *testing.T) {
@@ -37,7 +38,7 @@ func TestFaults(t *testing.T) {
 			}
 			x.rebalance(s)
 			t.Log("in total: ", x.total)
-			if x.total.Acks < 500 || x.total.Refused < 50 {
+			if x.total.Acked < 500 || x.total.Refused < 50 {
 				t.Error("too few requests to detect anything")
 			}
 		})
@@ -55,7 +56,7 @@ type fault struct {
 func (x *trial) cause(f fault, s *testkit.Server, faulty, healthy *probe) {
 	x.t.Helper()
 	x.load()
-	before := x.failures()
+	before := x.Failed()
 	testkit.Must(x.t, f.begin)()
 	name := fmt.Sprintf("worker 127.0.0.1:%d does not respond", x.cluster.Workers[faulty.worker].Port)
 	testkit.WaitFor(x.t, "/readyz to name the worker", func() bool {
@@ -65,7 +66,7 @@ func (x *trial) cause(f fault, s *testkit.Server, faulty, healthy *probe) {
 	stop := faulty.read(s)
 	defer stop()
 	healthy.want(s, 20)
-	testkit.WaitFor(x.t, "errors of the ledger", func() bool { return !f.long || x.failures() >= before+clients })
+	testkit.WaitFor(x.t, "errors of the ledger", func() bool { return !f.long || x.Failed() >= before+clients })
 	testkit.Must(x.t, f.end)()
 	stop()
 	x.recovered(s, f.what)
@@ -84,7 +85,7 @@ func (x *trial) killCoordinator(s *testkit.Server) {
 func (x *trial) recovered(s *testkit.Server, what string) {
 	x.t.Helper()
 	s.WaitReady(x.t, true)
-	x.wait()
+	x.Wait(x.t, some)
 	x.verify(what)
 }
 

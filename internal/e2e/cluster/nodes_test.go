@@ -13,6 +13,7 @@ import (
 // Two services on two nodes serve one store. Each is killed and started again under load, and then the worker under one
 // of them is killed. No 200 is lost, and the service on the other node continues.
 func TestServicesOnTwoNodes(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	for _, test := range []struct {
 		name, by string
@@ -32,9 +33,9 @@ func TestServicesOnTwoNodes(t *testing.T) {
 			x.load()
 			for _, i := range []int{0, 1, 0} {
 				x.serves[i].Kill()
-				x.wait()
+				x.Wait(x.t, some)
 				x.restart(i, urls[i])
-				x.wait()
+				x.Wait(x.t, some)
 			}
 			x.verify("services are killed")
 			x.restartNode(test.nodes[1])
@@ -66,5 +67,5 @@ func (x *trial) restartNode(node int) {
 	for _, s := range x.serves {
 		s.WaitReady(x.t, true)
 	}
-	x.wait()
+	x.Wait(x.t, some)
 }

@@ -3,60 +3,28 @@
 package cluster
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/ledger"
 )
 
-// trial is a cluster, the services on its nodes and the ledger of the responses that their clients received. A separate
-// process writes the ledger and compares it with what is stored.
+// trial is a cluster, the services on its nodes and the ledger of their clients.
 type trial struct {
+	*ledger.Ledger
 	t       *testing.T
 	cluster *pgtest.Cluster
 	db      string // the URL of the database on the coordinator
 	name    string // of the database
 	by      string // the column by which plants are distributed
 	serves  []*testkit.Server
-	ledger  string // the path
-	drive   *exec.Cmd
-	ended   func() error // waits for drive
+	stop    func() // ends the clients
 
-	total report
-}
-
-// report is what the ledger found since the last time.
-type report struct {
-	Intents, Acks, Refused, Unknown int
-	Stored                          int // unknown ones that happened
-	Lost                            int
-	Violations                      []string
-}
-
-func (r *report) add(o report) {
-	r.Intents += o.Intents
-	r.Acks += o.Acks
-	r.Refused += o.Refused
-	r.Unknown += o.Unknown
-	r.Stored += o.Stored
-	r.Lost += o.Lost
-	r.Violations = append(r.Violations, o.Violations...)
-}
-
-func (r report) String() string {
-	return fmt.Sprintf("%d intents, %d acknowledged, %d refused, %d unknown (%d happened), %d lost, %d violations",
-		r.Intents, r.Acks, r.Refused, r.Unknown, r.Stored, r.Lost, len(r.Violations))
+	total ledger.Report
 }
 
 // newTrial starts a cluster with two workers, and as many spare servers, and distributes a database by a column.
@@ -65,10 +33,9 @@ func newTrial(t *testing.T, by string, spare int) *trial {
 	c := pgtest.StartCluster(t, 2+spare, nil)
 	all := c.Workers
 	c.Workers = all[:2]
-	x := &trial{t: t, cluster: c, by: by, db: testkit.Distributed(t, c, by)}
+	x := &trial{Ledger: ledger.New(), t: t, cluster: c, by: by, db: testkit.Distributed(t, c, by)}
 	c.Workers = all // so that all are removed
 	x.name = testkit.DatabaseName(t, x.db)
-	x.ledger = filepath.Join(t.TempDir(), "ledger")
 	return x
 }
 
@@ -80,99 +47,29 @@ func (x *trial) serve(db string, args ...string) *testkit.Server {
 	return s
 }
 
-const clients = 16
+const (
+	clients = 16
+	some    = 50 // acknowledgements before and after a fault
+)
 
-// load starts the clients of the ledger, which create, repeat, replace and remove plants.
+// load starts clients, which create, repeat, read, replace and remove plants.
 func (x *trial) load() {
 	x.t.Helper()
-	var urls []string
+	var targets []testkit.Target
 	for _, s := range x.serves {
-		urls = append(urls, s.URL)
+		targets = append(targets, s.Target())
 	}
-	x.drive = x.tool("drive", "--edits", "--clients", fmt.Sprint(clients), "--url", strings.Join(urls, ","))
-	x.drive.Stderr = new(bytes.Buffer)
-	if err := x.drive.Start(); err != nil {
-		x.t.Fatal(err)
-	}
-	x.ended = sync.OnceValue(x.drive.Wait)
-	x.t.Cleanup(x.stop)
-	x.wait()
-}
-
-// stop ends the clients once their requests in flight have a response.
-func (x *trial) stop() {
-	x.drive.Process.Signal(syscall.SIGTERM)
-	if err := x.ended(); err != nil {
-		x.t.Errorf("ledger drive: %v\n%s", err, x.drive.Stderr)
-	}
-}
-
-// wait waits until the clients have had some more plants acknowledged.
-func (x *trial) wait() {
-	x.t.Helper()
-	const more = 50
-	before := x.acknowledged()
-	testkit.WaitFor(x.t, "more acknowledged plants", func() bool { return x.acknowledged() >= before+more })
-}
-
-func (x *trial) acknowledged() int {
-	text, _ := os.ReadFile(x.ledger)
-	return bytes.Count(text, []byte("\nACK "))
-}
-
-var errorNumber = regexp.MustCompile(`(?m)^(?:REFUSED|UNKNOWN) \d+ (503\d\d|none)$`)
-
-// responses counts the error numbers of 503, and requests without a response, of all faults so far.
-func (x *trial) responses() map[string]int {
-	text, _ := os.ReadFile(x.ledger)
-	counts := map[string]int{}
-	for _, m := range errorNumber.FindAllSubmatch(text, -1) {
-		counts[string(m[1])]++
-	}
-	return counts
-}
-
-// failures is the sum of responses.
-func (x *trial) failures() (n int) {
-	for _, count := range x.responses() {
-		n += count
-	}
-	return n
+	x.stop = x.Start(x.t, ledger.Options{Clients: clients, Edits: true}, targets...)
+	x.Wait(x.t, some)
 }
 
 // verify ends the clients and compares what is stored with the ledger.
 func (x *trial) verify(what string) {
 	x.t.Helper()
 	x.stop()
-	cmd := x.tool("verify", "--url", x.serves[0].URL)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	var found report
-	if json.Unmarshal(out, &found) != nil {
-		x.t.Fatalf("ledger verify: %v\n%s%s", err, out, errs.String())
-	}
-	x.t.Logf("%s: %v; responses: %v", what, found, x.responses())
-	for _, violation := range found.Violations[:min(10, len(found.Violations))] {
-		x.t.Errorf("%s: %s", what, violation)
-	}
-	x.total.add(found)
+	x.t.Log(what)
+	x.total.Add(x.Check(x.t, x.serves[0].Target()))
 	x.wantNothingPrepared()
-}
-
-var ledgerBinary = sync.OnceValues(func() (string, error) {
-	return testkit.BuildCommand("ledger", "plantstore/internal/testkit/ledger")
-})
-
-func (x *trial) tool(command string, args ...string) *exec.Cmd {
-	x.t.Helper()
-	path, err := ledgerBinary()
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	cmd := exec.Command(path, append([]string{command, "--ledger", x.ledger}, args...)...)
-	cmd.Env = append(os.Environ(), "PLANTSTORE_TOKEN="+testkit.FixedToken)
-	return cmd
 }
 
 // wantNothingPrepared waits until no node has a prepared transaction, whose locks would block others.

@@ -30,6 +30,7 @@ func copied(t *testing.T, db string) uint32 {
 // Beside a service, a command that reads makes no system call that changes a file of the database or drops its page
 // cache. One that writes appends to the WAL, and does nothing of what a start after a failure needs.
 func TestCommandsBesideService(t *testing.T) {
+	testkit.Long(t)
 	folder := t.TempDir()
 	db := filepath.Join(folder, "plants.db")
 	s := testkit.Start(t, db)

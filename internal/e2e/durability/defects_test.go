@@ -24,6 +24,7 @@ import (
 
 // Services that break one promise on purpose. The checks that TestKill and TestPowerCut pass must fail for each.
 func TestLedgerDetectsFalseAcknowledgements(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	t.Run("200 before the commit", func(t *testing.T) {
 		t.Parallel()
@@ -58,7 +59,7 @@ func (c *trial) wantLosses() {
 	for tries := 0; c.total.Lost == 0 && tries < 5; tries++ {
 		c.run(whileServing)
 	}
-	c.t.Logf("%d of %d acknowledged plants are lost", c.total.Lost, c.total.Acks)
+	c.t.Logf("%d of %d acknowledged plants are lost", c.total.Lost, c.total.Acked)
 	if c.total.Lost == 0 {
 		c.t.Error("the ledger found no lost plant")
 	}

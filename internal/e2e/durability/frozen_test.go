@@ -3,7 +3,6 @@
 package durability
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 // While the file system is frozen, reads work, no write returns 200 and every write returns before the thaw, and
 // /readyz reports it. After the thaw the service continues.
 func TestFrozen(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	for _, first := range []string{"POST", "PUT", "readyz"} {
 		t.Run(first+" first", func(t *testing.T) {
@@ -37,8 +37,7 @@ func TestFrozen(t *testing.T) {
 				aroundShortFreezes(t, s, r, v)
 			}
 			s.Kill()
-			testkit.StartFixed(t, db)
-			r.check(t, db)
+			r.check(t, testkit.StartFixed(t, db), db)
 		})
 	}
 }
@@ -59,13 +58,13 @@ func whileFrozen(t *testing.T, s *testkit.Server, r *record, v *testkit.Volume, 
 		if first == "POST" {
 			r.want(t, s, 99, 50302)
 		} else {
-			wantChange(t, s, r, "PUT", 18, 50302)
+			wantNumber(t, "a replace", r.Replace(s.Target(), 18, "new"), 50302)
 		}
 	})
 	testkit.WaitFor(t, "a write that the disk blocks", func() bool { return strings.Contains(s.ThreadStates(), "D") })
-	writes.Go(func() { wantChange(t, s, r, "DELETE", 19, 50301) })
+	writes.Go(func() { wantNumber(t, "a remove", r.Remove(s.Target(), 19), 50301) })
 	for id := range int64(200) {
-		writes.Go(func() { r.create(t, s, 100+id) })
+		writes.Go(func() { r.create(s, 100+id) })
 	}
 	written := make(chan struct{})
 	for range 8 {
@@ -85,11 +84,11 @@ func whileFrozen(t *testing.T, s *testkit.Server, r *record, v *testkit.Volume, 
 	close(written)
 	readers.Wait() // The disk still blocks the first write.
 	wantFrozen(t, thawed)
-	if r.slowest > 30*time.Second {
-		t.Errorf("the slowest write took %v, want an end long before the thaw", r.slowest)
+	if slowest := r.Times().Max(); slowest > 30*time.Second {
+		t.Errorf("the slowest write took %v, want an end long before the thaw", slowest)
 	}
-	if r.responses[200] != 20 || r.responses[50301]+r.responses[50302] != len(r.sent)-20 {
-		t.Errorf("responses %v, want no 200 but the 20 before the freeze", r.responses)
+	if all := r.Responses(); all[200] != 20 || all[50301]+all[50302] != 202 {
+		t.Errorf("responses %v, want no 200 but the 20 before the freeze", all)
 	}
 	if rss := s.Memory(t, "VmRSS"); rss > 200<<20 {
 		t.Errorf("the service uses %d MiB, want at most 200", rss>>20)
@@ -110,12 +109,10 @@ func wantFrozen(t *testing.T, thawed chan struct{}) {
 	}
 }
 
-// wantChange replaces or removes a plant. A replacement keeps the name, which the record checks.
-func wantChange(t *testing.T, s *testkit.Server, r *record, method string, id int64, number int) {
+func wantNumber(t *testing.T, what string, got, want int) {
 	t.Helper()
-	a, err := s.Send(method, fmt.Sprintf("/plants/%d", id), fmt.Sprintf(`{"name":%q,"tag":"new"}`, r.name(id)))
-	if err != nil || a.Number() != number {
-		t.Errorf("%s: %d %s %v, want %d", method, a.Status, a.Body, err, number)
+	if got != want {
+		t.Errorf("%s: %d, want %d", what, got, want)
 	}
 }
 
@@ -140,6 +137,7 @@ func aroundShortFreezes(t *testing.T, s *testkit.Server, r *record, v *testkit.V
 
 // On a disk with twenty writes a second, every create succeeds, late.
 func TestSlowDisk(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	v := testkit.NewVolume(t, 32<<20)
 	db := v.Path("plants.db")
@@ -149,7 +147,7 @@ func TestSlowDisk(t *testing.T) {
 	start := time.Now()
 	var id int64
 	for ; time.Since(start) < 2*time.Second; id++ {
-		r.create(t, s, id)
+		r.create(s, id)
 	}
 	single := float64(id) / time.Since(start).Seconds()
 	if single > 40 {
@@ -159,7 +157,7 @@ func TestSlowDisk(t *testing.T) {
 	for c := range int64(64) {
 		wg.Go(func() {
 			for n := int64(0); time.Since(start) < 5*time.Second; n++ {
-				r.create(t, s, 1000*(c+1)+n)
+				r.create(s, 1000*(c+1)+n)
 			}
 		})
 	}
@@ -168,12 +166,12 @@ func TestSlowDisk(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	wg.Wait()
-	if r.responses[200] != len(r.sent) {
-		t.Errorf("responses %v to %d creates, want 200 to each", r.responses, len(r.sent))
+	all := r.Responses()
+	if len(all) != 1 {
+		t.Errorf("responses %v, want 200 to each", all)
 	}
 	s.WaitReady(t, true)
-	t.Logf("%.0f creates a second by one client, %d by 64", single, (r.responses[200]-int(id))/3)
+	t.Logf("%.0f creates a second by one client, %d by 64", single, (all[200]-int(id))/3)
 	s.Kill()
-	testkit.StartFixed(t, db)
-	r.check(t, db)
+	r.check(t, testkit.StartFixed(t, db), db)
 }

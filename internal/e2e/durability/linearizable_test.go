@@ -38,6 +38,7 @@ const (
 // While 64 clients send requests about the same ids and servers are killed, the responses are linearizable: there is
 // an order of all operations that explains every response.
 func TestLinearizable(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	for _, e := range testkit.OneOfEach() {
 		t.Run(e.Name, func(t *testing.T) {
@@ -128,6 +129,7 @@ func wantAllOutcomes(t *testing.T, counts map[string]int) {
 
 // A proxy in front of the server breaks one promise, and the check detects it.
 func TestLinearizableDetectsFalseResponses(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.Start(t, testkit.Engines[0].Database(t))
 	to, err := url.Parse(s.URL)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/ledger"
 )
 
 // After a failed sync nothing is acknowledged, and nothing is synced again: the kernel may have dropped the data of
@@ -42,12 +43,12 @@ func TestSyncFails(t *testing.T) {
 			r := newRecord(test.nameSize)
 			id := int64(1)
 			for ; id <= test.before; id++ {
-				r.create(t, s, id)
+				r.create(s, id)
 			}
 			fault := inject(t, s, "fdatasync,fsync:error=EIO:when=1", "-P", db+test.file)
-			got := r.create(t, s, id)
+			got := r.create(s, id)
 			for ; got == 200 && id < test.before+60 && isReady(t, s); id++ {
-				got = r.create(t, s, id)
+				got = r.create(s, id)
 			}
 			if got != test.number && (test.number != 200 || got != 50303) { // 50303: the checkpoint had failed just before
 				t.Errorf("the create whose sync fails: %d, want %d", got, test.number)
@@ -67,9 +68,9 @@ func TestSyncFails(t *testing.T) {
 				t.Errorf("syncs, want one that failed:\n%s", strings.Join(calls, "\n"))
 			}
 			s = testkit.StartFixed(t, db, "--max-body", "16000000")
-			r.check(t, db)
+			r.check(t, s, db)
 			r.want(t, s, id, 200)
-			r.check(t, db)
+			r.check(t, s, db)
 		})
 	}
 }
@@ -83,6 +84,7 @@ func isReady(t *testing.T, s *testkit.Server) bool {
 // A disk can fail at the first sync of a start, at the second, and so on. The start fails with one message, and the
 // next start on a working disk succeeds.
 func TestSyncFailsAtStart(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	folder := t.TempDir()
 	const most = 30 // syncs in a start
@@ -118,7 +120,7 @@ func TestSyncFailsAtStart(t *testing.T) {
 		r := newRecord(10)
 		r.want(t, s, 1, 200)
 		s.Kill()
-		r.check(t, db)
+		r.check(t, testkit.StartFixed(t, db), db)
 	}
 	t.Errorf("no start without a fault after %d syncs", most)
 }
@@ -133,11 +135,8 @@ func TestFoundInTheLog(t *testing.T) {
 	r := newRecord(10)
 	r.want(t, s, 1, 200)
 	fault := inject(t, s, "fdatasync,fsync:delay_enter=20000000", "-P", db+"-wal")
-	sent := make(chan error)
-	go func() {
-		_, err := s.Send("POST", "/plants", r.body(2))
-		sent <- err
-	}()
+	response := make(chan int)
+	go func() { response <- r.create(s, 2) }()
 	testkit.WaitFor(t, "the sync of a create", func() bool {
 		calls, _ := fault.calls(t)
 		return len(calls) > 0 // Everything is written, and the sync is delayed.
@@ -145,8 +144,8 @@ func TestFoundInTheLog(t *testing.T) {
 	s.Cmd.Process.Kill()
 	fault.stop()
 	<-s.Ended
-	if <-sent == nil {
-		t.Fatal("a create returned before its sync")
+	if got := <-response; got != ledger.None {
+		t.Fatalf("a create returned %d before its sync", got)
 	}
 	s = testkit.StartFixed(t, db)
 	wantRead(t, s, 2) // Otherwise the test shows nothing.
@@ -155,7 +154,7 @@ func TestFoundInTheLog(t *testing.T) {
 	s.Kill()
 	v.Unmount()
 	v.Mount()
-	r.check(t, db)
+	r.check(t, testkit.StartFixed(t, db), db)
 }
 
 // On a thin volume without free blocks, a sync really fails: the kernel still returns the data from its cache and
@@ -187,13 +186,13 @@ func TestSyncFailsAndTheServiceIsStartedAgain(t *testing.T) {
 	}
 	filler.Close()
 	last := int64(3)
-	for ; r.create(t, s, last) == 200; last++ { // into blocks that the file already has
+	for ; r.create(s, last) == 200; last++ { // into blocks that the file already has
 		if last == 200 {
 			t.Fatal("no create fails although the volume has no free blocks")
 		}
 	}
-	if r.responses[50302] != 1 {
-		t.Fatalf("responses %v, want one 50302", r.responses)
+	if r.Responses()[50302] != 1 {
+		t.Fatalf("responses %v, want one 50302", r.Responses())
 	}
 	waitNotReady(t, s, "start")
 	if err := os.Remove(filler.Name()); err != nil {
@@ -208,7 +207,7 @@ func TestSyncFailsAndTheServiceIsStartedAgain(t *testing.T) {
 	s.Kill()
 	v.Unmount()
 	v.Mount()
-	r.check(t, db)
+	r.check(t, testkit.StartFixed(t, db), db)
 }
 
 // thinVolume is a volume whose image is in a folder and takes up blocks there only for the data in it.

@@ -1,4 +1,4 @@
-package main
+package ledger
 
 import (
 	"encoding/json"
@@ -6,45 +6,87 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
+	"testing"
 	"time"
+
+	"plantstore/internal/testkit"
 )
 
-// Report is the result of verify. The counts are of attempts since the last verify.
+// Report is the result of Verify. The counts are of attempts since the last one.
 type Report struct {
-	Intents, Acks, Refused, Unknown int
+	Sent, Acked, Refused, Unknown int
 
 	Stored, Absent int // how many unknown attempts were found to have happened, and how many not
 	Lost           int // acknowledged plants, of any time, that are missing or changed
 	Violations     []string
 }
 
-// retryTime is how long verify repeats an attempt whose outcome stays unknown.
+// Add adds the counts and violations of another report.
+func (r *Report) Add(o Report) {
+	r.Sent += o.Sent
+	r.Acked += o.Acked
+	r.Refused += o.Refused
+	r.Unknown += o.Unknown
+	r.Stored += o.Stored
+	r.Absent += o.Absent
+	r.Lost += o.Lost
+	r.Violations = append(r.Violations, o.Violations...)
+}
+
+func (r Report) String() string {
+	return fmt.Sprintf("%d sent, %d acknowledged, %d refused, %d unknown (%d stored, %d absent), %d lost, %d violations",
+		r.Sent, r.Acked, r.Refused, r.Unknown, r.Stored, r.Absent, r.Lost, len(r.Violations))
+}
+
+// Check is Verify for a service that must have kept its promises.
+func (l *Ledger) Check(t testing.TB, to testkit.Target) Report {
+	t.Helper()
+	r, err := l.Verify(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%v; responses: %v, the slowest after %v", r, l.Responses(), l.Times().Max().Round(time.Millisecond))
+	for _, violation := range r.Violations[:min(10, len(r.Violations))] {
+		t.Error(violation)
+	}
+	return r
+}
+
+// CheckMany is Check for a ledger of clients, which must have sent enough to detect a violation.
+func (l *Ledger) CheckMany(t testing.TB, to testkit.Target) Report {
+	t.Helper()
+	r := l.Check(t, to)
+	if r.Acked < 100 || r.Refused < 10 {
+		t.Errorf("%d acknowledged and %d refused are too few to detect anything", r.Acked, r.Refused)
+	}
+	return r
+}
+
+// retryTime is how long Verify repeats an attempt whose outcome stays unknown.
 const retryTime = 30 * time.Second
 
-// verify compares what is stored with the ledger. Then it repeats each unknown attempt until its outcome is known, and
-// compares again.
-func verify(s *service, l *ledger, limit time.Duration) (*Report, error) {
-	stored, err := list(s)
+// Verify compares what is stored with the ledger. Then it repeats each unknown attempt until its outcome is known, and
+// compares again. No client may be sending.
+func (l *Ledger) Verify(to testkit.Target) (Report, error) { return l.verify(to, retryTime) }
+
+func (l *Ledger) verify(to testkit.Target, limit time.Duration) (r Report, err error) {
+	stored, err := list(to)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	r := new(Report)
 	r.compare(l.attempts, stored)
 	var retries []*attempt
-	for _, n := range slices.Sorted(maps.Keys(l.attempts)) {
-		if l.verified[n] {
-			continue
-		}
-		a := l.attempts[n]
-		r.Intents++
-		switch a.outcome {
+	for _, a := range l.attempts[l.checked:] {
+		r.Sent++
+		switch a.outcome() {
 		case acked:
-			r.Acks++
+			r.Acked++
 		case refused:
 			r.Refused++
 		case unknown:
+			if a.kind == read { // Its plant may have changed since then.
+				continue
+			}
 			r.Unknown++
 			if stored[a.id] == a.result() {
 				r.Stored++
@@ -55,52 +97,47 @@ func verify(s *service, l *ledger, limit time.Duration) (*Report, error) {
 		}
 	}
 	for _, a := range retries {
-		if err := r.retry(s, l, a, limit); err != nil {
-			return nil, err
-		}
+		l.retry(&r, to, a, limit)
 	}
-	if stored, err = list(s); err != nil {
-		return nil, err
+	l.checked = len(l.attempts)
+	if len(retries) == 0 || len(r.Violations) > 0 { // Otherwise each would be reported twice.
+		return r, nil
 	}
-	if len(r.Violations) == 0 { // Otherwise each would be reported twice.
+	if stored, err = list(to); err == nil {
 		r.compare(l.attempts, stored)
 	}
-	return r, l.write("VERIFIED\n")
+	return r, err
 }
 
 // retry repeats an attempt until a response has a definite outcome.
-func (r *Report) retry(s *service, l *ledger, before *attempt, limit time.Duration) error {
+func (l *Ledger) retry(r *Report, to testkit.Target, before *attempt, limit time.Duration) {
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		l.last++
-		a := &attempt{n: l.last, kind: before.kind, id: before.id, body: before.body}
+		a := &attempt{kind: before.kind, id: before.id, body: before.body}
 		if a.kind == drop {
 			a.kind = gone
 		}
-		l.attempts[a.n] = a
-		if _, err := a.send(s, l); err != nil {
-			return err
-		}
-		if a.outcome == acked || a.outcome == refused && strings.HasPrefix(a.response, "40") {
-			return nil // compare checks that it is the right one.
+		l.send(single, to, a, time.Now())
+		if a.outcome() == acked || a.number/10000 == 4 {
+			return // compare checks that it is the right one.
 		}
 		if time.Now().After(deadline) {
-			r.violation("plant %d was sent again for %v and is still %s %s", a.id, limit, a.outcome, a.response)
-			return nil
+			r.violation("plant %d was sent again for %v and the response is still %d", a.id, limit, a.number)
+			return
 		}
 	}
 }
 
 // list reads every plant of the store, as the service encodes it.
-func list(s *service) (map[int64]string, error) {
+func list(to testkit.Target) (map[int64]string, error) {
 	stored := map[int64]string{}
 	for path := "/plants?limit=1000"; ; {
-		response, text, err := s.do("GET", path, "")
+		response, err := to.Send("GET", path, "")
 		if err != nil {
 			return nil, err
 		}
 		var page []json.RawMessage
-		if err := json.Unmarshal(text, &page); err != nil || response.StatusCode != 200 {
-			return nil, fmt.Errorf("GET %s: %d %.200q", path, response.StatusCode, text)
+		if err := json.Unmarshal([]byte(response.Body), &page); err != nil || response.Status != 200 {
+			return nil, fmt.Errorf("GET %s: %d %.200q", path, response.Status, response.Body)
 		}
 		var p struct{ ID int64 }
 		for _, raw := range page {
@@ -139,20 +176,21 @@ func (a *attempt) result() string {
 // add applies an attempt. They are added in the order in which they were sent.
 func (e *expectation) add(a *attempt) {
 	switch {
-	case a.kind == wrong || a.kind == taken: // nothing may happen
-	case a.outcome == acked, a.kind == gone && a.response == strconv.Itoa(notFound):
+	case a.kind == wrong || a.kind == taken || a.kind == read: // nothing may happen
+	case a.outcome() == acked, a.kind == gone && a.number == notFound:
 		e.may, e.acked = []string{a.result()}, a
-	case a.outcome == unknown:
+	case a.outcome() == unknown:
 		e.may = append(e.may, a.result())
 	}
 }
 
 // compare reports every difference between the ledger and what is stored.
-func (r *Report) compare(attempts map[int64]*attempt, stored map[int64]string) {
+func (r *Report) compare(attempts []*attempt, stored map[int64]string) {
 	expected := map[int64]*expectation{}
-	for _, n := range slices.Sorted(maps.Keys(attempts)) {
-		a := attempts[n]
-		r.checkResponse(a)
+	for _, a := range attempts {
+		if problem := a.problem(); problem != "" {
+			r.violation("%s", problem)
+		}
 		if expected[a.id] == nil {
 			expected[a.id] = &expectation{may: []string{""}}
 		}
@@ -184,37 +222,6 @@ func (r *Report) compare(attempts map[int64]*attempt, stored map[int64]string) {
 			r.violation("plant %d was never sent and is stored", id)
 		}
 	}
-}
-
-// checkResponse reports a response that is impossible for its request.
-func (r *Report) checkResponse(a *attempt) {
-	ok := true
-	switch a.outcome {
-	case acked:
-		ok = a.response == a.acknowledgement()
-	case refused:
-		ok = !strings.HasPrefix(a.response, "40") || a.kind == taken && a.response == "40009" ||
-			a.kind == wrong && strings.HasPrefix(a.response, "400") && a.response != "40009" ||
-			a.kind == gone && a.response == strconv.Itoa(notFound)
-	case unknown:
-		ok = a.response == none || a.response == "50302"
-	}
-	if !ok {
-		r.violation("a %s plant %d got %s %.200s", a.kind, a.id, a.outcome, a.response)
-	}
-}
-
-// acknowledgement is the response to an attempt that has happened.
-func (a *attempt) acknowledgement() string {
-	switch a.kind {
-	case fresh, again:
-		return strings.Replace(a.body, fmt.Sprintf(`"id":%d,`, a.id), "", 1)
-	case edit:
-		return a.body
-	case drop, gone:
-		return removed
-	}
-	return "nothing acknowledges it"
 }
 
 func (r *Report) violation(format string, args ...any) {

@@ -1,9 +1,8 @@
-package main
+package ledger
 
 import (
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,184 +10,143 @@ import (
 
 type compareTest struct {
 	name      string
-	ledger    []attempt
-	stored    string // as plant 1, or "" if there is none
-	violation string // "" if there is none
+	attempts  []attempt // about plant 1
+	stored    string    // "" if it is not
+	violation string    // "" if there is none
 	lost      int
 }
 
 func compareTests() []compareTest {
 	one, other, empty := encode(1, "a", nil), encode(1, "b", nil), encode(1, "", nil)
 	const body = `{"name":"a"}` // of the response to one
-	ack := attempt{kind: fresh, body: one, outcome: acked, response: body}
+	ack := attempt{kind: fresh, body: one, number: 200, received: body}
 	attempts := func(all ...attempt) []attempt { return all }
-	with := func(k kind, o outcome, response string) attempt {
-		return attempt{kind: k, body: one, outcome: o, response: response}
+	with := func(k kind, number int, received string) attempt {
+		return attempt{kind: k, body: one, number: number, received: received}
 	}
-	takenBy := func(o outcome, response string) attempt {
-		return attempt{kind: taken, body: other, outcome: o, response: response}
-	}
-	change := func(k kind, o outcome, response string) attempt {
-		return attempt{kind: k, body: other, outcome: o, response: response}
+	change := func(k kind, number int, received string) attempt {
+		return attempt{kind: k, body: other, number: number, received: received}
 	}
 	return []compareTest{
 		{"stored", attempts(ack), one, "", 0},
 		{"lost", attempts(ack), "", "acknowledged and is lost", 1},
 		{"changed", attempts(ack), other, "acknowledged and is stored differently", 1},
-		{"a 200 without the plant", attempts(with(fresh, acked, "")), one, "got ACK", 0},
-		{"a 200 with another plant", attempts(with(fresh, acked, `{"name":"b"}`)), one, "got ACK", 0},
+		{"a 200 without the plant", attempts(with(fresh, 200, "")), one, "got 200", 0},
+		{"a 200 with another plant", attempts(with(fresh, 200, `{"name":"b"}`)), one, "got 200", 0},
+		{"a 204", attempts(with(fresh, 204, body)), one, "got 204", 0},
 		{"invented", nil, one, "never sent", 0},
+		{"read", attempts(ack, with(read, 200, one)), one, "", 0},
+		{"read another", attempts(ack, with(read, 200, other)), one, "got 200", 0},
+		{"read nothing", attempts(ack, with(read, notFound, "")), one, "got 40401", 0},
+		{"read without response", attempts(ack, with(read, None, "")), one, "", 0},
 
-		{"wrong and refused", attempts(with(wrong, refused, "40011")), "", "", 0},
-		{"wrong and stored", attempts(with(wrong, refused, "40011")), one, "refused and is stored", 0},
-		{"wrong, unknown and stored", attempts(with(wrong, unknown, none)), one, "refused and is stored", 0},
-		{"wrong and acknowledged", attempts(with(wrong, acked, body)), "", "got ACK", 0},
-		{"wrong, refused as taken", attempts(with(wrong, refused, "40009")), "", "got REFUSED", 0},
-		{"right, refused as wrong", attempts(with(fresh, refused, "40011")), "", "got REFUSED", 0},
-		{"right, refused as taken", attempts(with(fresh, refused, "40009")), "", "got REFUSED", 0},
+		{"wrong and refused", attempts(with(wrong, 40011, "")), "", "", 0},
+		{"wrong and stored", attempts(with(wrong, 40011, "")), one, "refused and is stored", 0},
+		{"wrong, unknown and stored", attempts(with(wrong, None, "")), one, "refused and is stored", 0},
+		{"wrong and acknowledged", attempts(with(wrong, 200, "")), "", "got 200", 0},
+		{"wrong, refused as taken", attempts(with(wrong, 40009, "")), "", "got 40009", 0},
+		{"right, refused as wrong", attempts(with(fresh, 40011, "")), "", "got 40011", 0},
+		{"right, refused as taken", attempts(with(fresh, 40009, "")), "", "got 40009", 0},
 
-		{"busy", attempts(with(fresh, refused, "50301")), "", "", 0},
-		{"busy but stored", attempts(with(fresh, refused, "50301")), one, "refused and is stored", 0},
-		{"no response and absent", attempts(with(fresh, unknown, none)), "", "", 0},
-		{"no response and stored", attempts(with(fresh, unknown, none)), one, "", 0},
-		{"unknown and stored", attempts(with(fresh, unknown, "50302")), one, "", 0},
-		{"unknown and stored in part", attempts(with(fresh, unknown, none)), empty, "differently than it was sent", 0},
-		{"an internal error", attempts(with(fresh, unknown, "50001")), "", "got UNKNOWN 50001", 0},
+		{"busy", attempts(with(fresh, 50301, "")), "", "", 0},
+		{"busy without Retry-After", attempts(with(fresh, 50301, "without Retry-After")), "", "without Retry-After", 0},
+		{"busy but stored", attempts(with(fresh, 50301, "")), one, "refused and is stored", 0},
+		{"not sent but stored", attempts(with(fresh, Unreachable, "")), one, "refused and is stored", 0},
+		{"no response and absent", attempts(with(fresh, None, "")), "", "", 0},
+		{"no response and stored", attempts(with(fresh, None, "")), one, "", 0},
+		{"unknown and stored", attempts(with(fresh, 50302, "")), one, "", 0},
+		{"unknown and stored in part", attempts(with(fresh, None, "")), empty, "differently than it was sent", 0},
+		{"an internal error", attempts(with(fresh, 50001, "")), "", "got 50001", 0},
 
-		{"repeated", attempts(with(fresh, unknown, none), with(again, acked, body)), one, "", 0},
-		{"repeated and lost", attempts(with(fresh, unknown, none), with(again, acked, body)), "", "is lost", 1},
-		{"acknowledged, then busy", attempts(ack, with(again, refused, "50301")), one, "", 0},
-		{"repeated, refused as taken", attempts(ack, with(again, refused, "40009")), one, "got REFUSED", 0},
-		{"taken", attempts(ack, takenBy(refused, "40009")), one, "", 0},
-		{"taken but busy", attempts(ack, takenBy(refused, "50301")), one, "", 0},
-		{"taken, refused as wrong", attempts(ack, takenBy(refused, "40011")), one, "got REFUSED", 0},
-		{"taken over", attempts(ack, takenBy(unknown, none)), other, "stored differently", 1},
-		{"taken and acknowledged", attempts(ack, takenBy(acked, `{"name":"b"}`)), one, "got ACK", 0},
+		{"repeated", attempts(with(fresh, None, ""), with(again, 200, body)), one, "", 0},
+		{"repeated and lost", attempts(with(fresh, None, ""), with(again, 200, body)), "", "is lost", 1},
+		{"acknowledged, then busy", attempts(ack, with(again, 50301, "")), one, "", 0},
+		{"repeated, refused as taken", attempts(ack, with(again, 40009, "")), one, "got 40009", 0},
+		{"taken", attempts(ack, change(taken, 40009, "")), one, "", 0},
+		{"taken but busy", attempts(ack, change(taken, 50301, "")), one, "", 0},
+		{"taken, refused as wrong", attempts(ack, change(taken, 40011, "")), one, "got 40011", 0},
+		{"taken over", attempts(ack, change(taken, None, "")), other, "stored differently", 1},
+		{"taken and acknowledged", attempts(ack, change(taken, 200, "")), one, "got 200", 0},
 
-		{"replaced", attempts(ack, change(edit, acked, other)), other, "", 0},
-		{"replaced and back", attempts(ack, change(edit, acked, other)), one, "stored differently", 1},
-		{"a 200 without the replaced plant", attempts(ack, change(edit, acked, `{"name":"b"}`)), other, "got ACK", 0},
-		{"replaced though refused", attempts(ack, change(edit, refused, "50303")), other, "stored differently", 1},
-		{"replaced, unknown", attempts(ack, change(edit, unknown, none)), one, "", 0},
-		{"replaced, unknown, and stored", attempts(ack, change(edit, unknown, "50302")), other, "", 0},
-		{"replaced, unknown, and lost", attempts(ack, change(edit, unknown, none)), "", "is lost", 1},
-		{"replaced, not found", attempts(ack, change(edit, refused, "40401")), one, "got REFUSED", 0},
-		{"removed", attempts(ack, change(drop, acked, "204")), "", "", 0},
-		{"removed and stored", attempts(ack, change(drop, acked, "204")), one, "was removed and is stored", 1},
-		{"removed though refused", attempts(ack, change(drop, refused, "50303")), "", "is lost", 1},
-		{"removed, unknown", attempts(ack, change(drop, unknown, none)), one, "", 0},
-		{"removed, unknown, and gone", attempts(ack, change(drop, unknown, none)), "", "", 0},
-		{"removed, not found", attempts(ack, change(drop, refused, "40401")), one, "got REFUSED", 0},
-		{"removed at the second try", attempts(ack, change(drop, unknown, none), change(gone, refused, "40401")), "", "", 0},
-		{"removed at the second try and stored",
-			attempts(ack, change(drop, unknown, none), change(gone, refused, "40401")), one, "was removed and is stored", 1},
+		{"replaced", attempts(ack, change(edit, 200, other)), other, "", 0},
+		{"replaced and back", attempts(ack, change(edit, 200, other)), one, "stored differently", 1},
+		{"a 200 without the replaced plant", attempts(ack, change(edit, 200, `{"name":"b"}`)), other, "got 200", 0},
+		{"replaced though refused", attempts(ack, change(edit, 50303, "")), other, "stored differently", 1},
+		{"replaced, unknown", attempts(ack, change(edit, None, "")), one, "", 0},
+		{"replaced, unknown, and stored", attempts(ack, change(edit, 50302, "")), other, "", 0},
+		{"replaced, unknown, and lost", attempts(ack, change(edit, None, "")), "", "is lost", 1},
+		{"replaced, not found", attempts(ack, change(edit, notFound, "")), one, "got 40401", 0},
+		{"removed", attempts(ack, change(drop, 204, "")), "", "", 0},
+		{"removed and stored", attempts(ack, change(drop, 204, "")), one, "was removed and is stored", 1},
+		{"removed with 200", attempts(ack, change(drop, 200, "")), "", "got 200", 0},
+		{"removed though refused", attempts(ack, change(drop, 50303, "")), "", "is lost", 1},
+		{"removed, unknown", attempts(ack, change(drop, None, "")), one, "", 0},
+		{"removed, unknown, and gone", attempts(ack, change(drop, None, "")), "", "", 0},
+		{"removed, not found", attempts(ack, change(drop, notFound, "")), one, "got 40401", 0},
+		{"removed at the second try", attempts(ack, change(drop, None, ""), change(gone, notFound, "")), "", "", 0},
+		{"removed at the second try and stored", attempts(ack, change(drop, None, ""), change(gone, notFound, "")), one,
+			"was removed and is stored", 1},
 	}
 }
 
 // Each way to break a promise is reported, and a service that keeps them all is not.
 func TestCompare(t *testing.T) {
 	for _, test := range compareTests() {
-		t.Run(test.name, func(t *testing.T) {
-			all, stored := map[int64]*attempt{}, map[int64]string{}
-			for i, a := range test.ledger {
-				a.n, a.id = int64(i+1), 1
-				all[a.n] = &a
-			}
-			if test.stored != "" {
-				stored[1] = test.stored
-			}
-			var r Report
-			r.compare(all, stored)
-			if want := test.violation; want == "" && len(r.Violations) > 0 ||
-				want != "" && (len(r.Violations) != 1 || !strings.Contains(r.Violations[0], want)) {
-				t.Errorf("violations %q, want %q", r.Violations, want)
-			}
-			if r.Lost != test.lost {
-				t.Errorf("%d lost, want %d", r.Lost, test.lost)
-			}
-		})
-	}
-}
-
-// ledgerWith is a ledger of attempts without outcomes, unless they have one.
-func ledgerWith(t *testing.T, all ...*attempt) *ledger {
-	t.Helper()
-	l, err := open(filepath.Join(t.TempDir(), "ledger"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.close() })
-	for _, a := range all {
-		l.last++
-		a.n = l.last
-		if a.outcome == "" {
-			a.outcome, a.response = unknown, none
+		var all []*attempt
+		for _, a := range test.attempts {
+			a.id = 1
+			all = append(all, &a)
 		}
-		l.attempts[a.n] = a
+		stored := map[int64]string{}
+		if test.stored != "" {
+			stored[1] = test.stored
+		}
+		var r Report
+		r.compare(all, stored)
+		if want := test.violation; want == "" && len(r.Violations) > 0 || r.Lost != test.lost ||
+			want != "" && (len(r.Violations) != 1 || !strings.Contains(r.Violations[0], want)) {
+			t.Errorf("%s: %d lost, violations %q, want %d and %q", test.name, r.Lost, r.Violations, test.lost, want)
+		}
 	}
-	return l
 }
 
-// A verify counts the attempts since the last one, repeats the unknown ones and leaves nothing unknown.
+// Verify counts the attempts since the last one, repeats the unknown ones and leaves nothing unknown.
 func TestVerify(t *testing.T) {
 	one, two, three := encode(1, "a", nil), encode(2, "b", nil), encode(3, "c", nil)
-	f := newFake(t)
+	f, l := newFake(t), New()
 	f.plants[1], f.plants[2] = one, two
-	l := ledgerWith(t,
-		&attempt{kind: fresh, id: 1, body: one, outcome: acked, response: `{"name":"a"}`},
-		&attempt{kind: fresh, id: 2, body: two},   // stored
-		&attempt{kind: fresh, id: 3, body: three}, // absent
-		&attempt{kind: wrong, id: 4, body: `{"id":4}`},
-		&attempt{kind: taken, id: 1, body: encode(1, "b", nil), outcome: refused, response: "40009"},
-	)
-	f.responses = []fakeResponse{{status: 503, body: `{"error":50301,"message":""}`}} // to the first repetition
-	r, err := verify(f.service, l, time.Minute)
-	if err != nil {
-		t.Fatal(err)
+	l.attempts = []*attempt{
+		{kind: fresh, id: 1, body: one, number: 200, received: `{"name":"a"}`},
+		{kind: fresh, id: 2, body: two},   // stored
+		{kind: fresh, id: 3, body: three}, // absent
+		{kind: wrong, id: 4, body: `{"id":4}`},
+		{kind: read, id: 1, body: one},
+		{kind: taken, id: 1, body: encode(1, "b", nil), number: 40009},
 	}
-	const want = "{Intents:5 Acks:1 Refused:1 Unknown:3 Stored:1 Absent:2 Lost:0 Violations:[]}"
-	if got := fmt.Sprintf("%+v", *r); got != want {
-		t.Errorf("report %s", got)
+	f.responses = []fakeResponse{failure(50301)} // to the first repetition
+	r, err := l.verify(f.Target, time.Minute)
+	const want = "6 sent, 1 acknowledged, 1 refused, 3 unknown (1 stored, 2 absent), 0 lost, 0 violations"
+	if err != nil || r.String() != want || f.plants[3] != three || len(f.plants) != 3 {
+		t.Errorf("report %v %q, %v; stored %v", r, r.Violations, err, f.plants)
 	}
-	f.locked(func() {
-		if f.plants[3] != three || len(f.plants) != 3 {
-			t.Errorf("stored %v, want the absent plant too", f.plants)
-		}
-		delete(f.plants, 3)
-	})
-	// The next one has nothing to count, but still finds an old plant that is lost.
-	l, err = open(l.file.Name())
-	if err != nil {
-		t.Fatal(err)
+	delete(f.plants, 3) // The next one has nothing to count, and finds the old plant that is lost.
+	r, err = l.verify(f.Target, time.Minute)
+	if err != nil || r.Sent != 0 || r.Lost != 1 || !strings.Contains(fmt.Sprint(r.Violations), "plant 3 ") {
+		t.Errorf("report %v %q, %v, want plant 3 lost", r, r.Violations, err)
 	}
-	defer l.close()
-	if len(l.verified) != len(l.attempts) || len(l.verified) != 4 { // the repetitions, which alone were written
-		t.Errorf("%d of %d attempts are verified, want 4 of 4", len(l.verified), len(l.attempts))
-	}
-	r, err = verify(f.service, l, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Intents != 0 || r.Lost != 1 || !strings.Contains(strings.Join(r.Violations, "\n"), "plant 3 ") {
-		t.Errorf("report %+v, want plant 3 lost", *r)
-	}
-}
 
-// A violation after the repetitions is found too, and an outcome that stays unknown is one.
-func TestVerifyAfterRepetition(t *testing.T) {
-	f := newFake(t)
-	l := ledgerWith(t, &attempt{kind: fresh, id: 1, body: encode(1, "a", nil)})
+	f, l = newFake(t), New()
+	l.attempts = []*attempt{{kind: fresh, id: 1, body: one}}
 	f.responses = []fakeResponse{{status: 200, body: `{"name":"a"}`}} // acknowledged and not stored
-	r, err := verify(f.service, l, time.Minute)
-	if err != nil || r.Lost != 1 || len(r.Violations) != 1 {
-		t.Errorf("report %+v, %v, want one plant lost", r, err)
+	if r, err = l.verify(f.Target, time.Minute); err != nil || r.Lost != 1 || len(r.Violations) != 1 {
+		t.Errorf("report %v %q, %v, want a plant lost after its repetition", r, r.Violations, err)
 	}
-	f = newFake(t)
-	f.always = &fakeResponse{status: 503, body: `{"error":50302,"message":""}`}
-	l = ledgerWith(t, &attempt{kind: fresh, id: 1, body: encode(1, "a", nil)})
-	r, err = verify(f.service, l, time.Millisecond)
-	if err != nil || len(r.Violations) != 1 || !strings.Contains(r.Violations[0], "still UNKNOWN 50302") {
-		t.Errorf("report %+v, %v, want an attempt that stays unknown", r, err)
+	f, l = newFake(t), New()
+	l.attempts = []*attempt{{kind: fresh, id: 1, body: one}}
+	f.always = new(failure(50302))
+	r, err = l.verify(f.Target, time.Millisecond)
+	if err != nil || len(r.Violations) != 1 || !strings.Contains(r.Violations[0], "still 50302") {
+		t.Errorf("report %v %q, %v, want an attempt that stays unknown", r, r.Violations, err)
 	}
 }
 
@@ -201,27 +159,9 @@ func TestVerifyNeedsAList(t *testing.T) {
 		{status: 200, body: `[{"id":1,"name":"a"},{"id":1,"name":"a"}]`},
 		{status: 200, body: `[]`, header: http.Header{"Link": {"</plants>"}}},
 	} {
-		f.locked(func() { f.list = &plants })
-		if r, err := verify(f.service, ledgerWith(t), time.Minute); err == nil {
-			t.Errorf("with the list %d %s: %+v, want an error", plants.status, plants.body, r)
+		f.list = &plants
+		if r, err := New().Verify(f.Target); err == nil {
+			t.Errorf("with the list %d %s: %v, want an error", plants.status, plants.body, r)
 		}
-	}
-	f.locked(func() { f.list = nil })
-	f.http.Close()
-	if _, err := verify(f.service, ledgerWith(t), time.Minute); err == nil {
-		t.Error("without a service: no error")
-	}
-}
-
-func TestList(t *testing.T) {
-	f := newFake(t) // It returns two plants on a page.
-	want := map[int64]string{}
-	for id := int64(-2); id < 3; id++ {
-		want[id] = encode(id, "x", nil)
-		f.plants[id] = want[id]
-	}
-	got, err := list(f.service)
-	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("list = %v, %v, want %v", got, err, want)
 	}
 }

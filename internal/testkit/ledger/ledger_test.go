@@ -1,0 +1,120 @@
+package ledger
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/proxy"
+)
+
+// The clients send requests of every kind, go on after failures, and the ledger agrees with the service until a plant
+// is lost.
+func TestClients(t *testing.T) {
+	f, l := newFake(t), New()
+	f.responses = []fakeResponse{failure(50301), failure(50302), {}}
+	closed := testkit.Target{URL: "http://" + proxy.ClosedAddress(t)}
+	stop := l.Start(t, Options{Clients: 4, Edits: true, Rate: 2000}, closed, f.Target)
+	l.Wait(t, 300)
+	stop()
+	counts := map[string]int{}
+	for _, a := range l.attempts {
+		counts[fmt.Sprint(a.kind, " ", a.number)]++
+	}
+	for _, want := range []string{
+		"fresh 200", "again 200", "wrong 40011", "taken 40009", "read 200", "edit 200", "drop 204",
+	} {
+		if counts[want] < 4 {
+			t.Errorf("%d attempts are %s, want at least 4: %v", counts[want], want, counts)
+		}
+	}
+	all := l.Responses()
+	if all[Unreachable] < 2 || all[None] != 1 || all[50301] != 1 || all[50302] != 1 || l.Failed() != 3+all[Unreachable] {
+		t.Errorf("responses %v, %d failed", all, l.Failed())
+	}
+	if got := f.header.Get("Authorization"); got != "Bearer secret" {
+		t.Errorf("a request has the credential %q", got)
+	}
+	l.CheckMany(t, f.Target)
+	for id := range f.plants {
+		delete(f.plants, id)
+		break
+	}
+	if r, err := l.Verify(f.Target); err != nil || r.Lost != 1 || len(r.Violations) != 1 || r.Sent > 0 {
+		t.Errorf("without a plant: %v %v", r, err)
+	}
+}
+
+// Clients end when nothing listens, so that none sends to a service that gets the address later.
+func TestClientsEnd(t *testing.T) {
+	l, closed := New(), testkit.Target{URL: "http://" + proxy.ClosedAddress(t)}
+	l.Start(t, Options{Clients: 3}, closed, closed)
+	testkit.WaitFor(t, "the clients to end", func() bool { return l.Responses()[Unreachable] == 6 })
+	time.Sleep(20 * time.Millisecond)
+	if got := l.Responses()[Unreachable]; got != 6 {
+		t.Errorf("%d attempts by 3 clients of 2 closed addresses, want 6", got)
+	}
+}
+
+// Attempts have every kind of tag, and those that are to be refused would be.
+func TestCompose(t *testing.T) {
+	f, stored := newFake(t), compose(1, nil, true)
+	f.create(stored.body)
+	tags, ids := map[string]bool{}, map[int64]bool{}
+	largest := 0
+	for n := int64(2); n <= 400; n++ {
+		a := compose(n, stored, false)
+		largest = max(largest, len(a.body))
+		want := map[kind]int{fresh: 200, again: 200, read: 200, wrong: 400, taken: 400}[a.kind]
+		if got := f.create(a.body); got.status != want {
+			t.Errorf("attempt %d (%s): %d %s", n, a.kind, got.status, got.body)
+		}
+		if repeats := a.kind == again || a.kind == taken || a.kind == read; repeats != (a.id == stored.id) {
+			t.Errorf("attempt %d (%s) has id %d", n, a.kind, a.id)
+		}
+		if ids[a.id] && a.id != stored.id {
+			t.Errorf("attempt %d repeats id %d", n, a.id)
+		}
+		ids[a.id] = true
+		_, tag, _ := strings.Cut(a.body, `"tag":`)
+		tags[fmt.Sprintf("%.2s", tag)] = true
+	}
+	if !tags[""] || !tags[`""`] || !tags[`"t`] || largest < 8000 {
+		t.Errorf("tags %v, the largest body has %d bytes", tags, largest)
+	}
+}
+
+func TestClassify(t *testing.T) {
+	for _, test := range []struct {
+		fakeResponse
+		number  int
+		outcome outcome
+		wrong   bool
+	}{
+		{fakeResponse{status: 200, body: "{}\n"}, 200, acked, false},
+		{fakeResponse{status: 201, body: "{}"}, 201, unknown, true},
+		{failure(40009), 40009, refused, false},
+		{failure(40101), 40101, unknown, false},
+		{failure(50301), 50301, refused, false},
+		{failure(50302), 50302, unknown, false},
+		{failure(50303), 50303, refused, false},
+		{failure(50304), 50304, refused, false},
+		{failure(50305), 50305, refused, false},
+		{failure(50306), 50306, unknown, false},
+		{failure(50001), 50001, unknown, false},
+		{fakeResponse{503, failure(40009).body, failure(40009).header}, 503, unknown, true},
+		{fakeResponse{503, failure(50301).body, http.Header{"Content-Type": {"application/json"}}}, 50301, refused, true},
+		{fakeResponse{503, failure(50301).body, nil}, 503, unknown, true},
+		{fakeResponse{503, "gone", failure(50301).header}, 503, unknown, true},
+	} {
+		response := &http.Response{StatusCode: test.status, Header: test.header}
+		number, received := classify(response, []byte(test.body))
+		a := attempt{kind: fresh, number: number, received: received}
+		if number != test.number || a.outcome() != test.outcome || test.number != 200 && test.wrong != (received != "") {
+			t.Errorf("classify(%d %s) = %d %s, outcome %d", test.status, test.body, number, received, a.outcome())
+		}
+	}
+}
