@@ -44,6 +44,7 @@ func balance(t *testing.T, one, two *testkit.Server) string {
 // Behind the example balancer, few requests fail when a server is killed or stopped, and every response is an Error of
 // the catalogue and true, those of the balancer too.
 func TestBalancer(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	b := startBalanced(t)
 	testkit.WaitFor(t, "a create through the balancer", func() bool {
@@ -57,8 +58,8 @@ func TestBalancer(t *testing.T) {
 		t.Errorf("remove: %d %s", a.Status, a.Body)
 	}
 
-	tr := drive(t, true, b.to)
-	tr.wait(enoughCreates)
+	tr := drive(t, b.to)
+	tr.Wait(t, enoughCreates)
 	// At most one for each client, and one for those whose retry fails too.
 	killed := b.lose(tr, 0, "killed", func() { b.servers[0].Kill() }, 2*trafficClients)
 	if !b.servers[0].Running() {
@@ -81,7 +82,7 @@ func TestBalancer(t *testing.T) {
 		return err == nil && a.Number() == 50303
 	})
 	testkit.WantError(t, "without any server", a, 50303)
-	tr.wantNoViolation(b.db)
+	tr.CheckMany(t, testkit.Target{URL: testkit.Start(t, b.db).URL, Token: b.to.Token})
 }
 
 // balanced is two servers behind a balancer.
@@ -116,28 +117,18 @@ func (b *balanced) restart(i int) {
 
 // lose ends a server and returns how many requests failed. If the database pauses meanwhile, the other server is not
 // ready either, so a failure is repeated once.
-func (b *balanced) lose(tr *traffic, i int, what string, end func(), most int) (n int) {
+func (b *balanced) lose(tr traffic, i int, what string, end func(), most int) (n int) {
 	b.t.Helper()
 	for range 2 {
-		before := tr.failed()
+		before := tr.Failed()
 		end()
-		tr.wait(5 * enoughCreates)
-		if n = tr.failed() - before; n <= most {
+		tr.Wait(b.t, 5*enoughCreates)
+		if n = tr.Failed() - before; n <= most {
 			return n
 		}
-		b.t.Logf("%d requests failed when one of two servers was %s: %v", n, what, tr.count())
+		b.t.Logf("%d requests failed when one of two servers was %s: %v", n, what, tr.Responses())
 		b.restart(i)
 	}
 	b.t.Errorf("%d requests failed when one of two servers was %s, want at most %d", n, what, most)
-	return n
-}
-
-// failed is the number of requests without a definite outcome.
-func (tr *traffic) failed() (n int) {
-	for number, times := range tr.count() {
-		if number == noResponse || number/100 == 503 {
-			n += times
-		}
-	}
 	return n
 }

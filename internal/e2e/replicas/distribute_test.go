@@ -13,6 +13,7 @@ import (
 // A database is distributed under traffic. The command is killed and repeated, and then changes the column and the
 // number of shards. No acknowledged plant is lost, and no plant that was refused is stored.
 func TestDistributeUnderTraffic(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	c := pgtest.SharedCluster(t)
 	db := c.Database(t)
@@ -20,15 +21,15 @@ func TestDistributeUnderTraffic(t *testing.T) {
 	const others = 50_000 // plants of another store, so that it takes a while
 	c.Query(t, testkit.DatabaseName(t, db), fmt.Sprintf(
 		"INSERT INTO plants SELECT 'other', i, 'plant ' || i FROM generate_series(1, %d) AS i", others))
-	tr := drive(t, false, p.Target())
-	tr.wait(enoughCreates)
+	tr := drive(t, p.Target())
+	tr.Wait(t, enoughCreates)
 
 	killed := testkit.Launch(t, exec.Command(testkit.Binary, "db", "distribute", "--db", db))
 	testkit.WaitFor(t, "the command to distribute", func() bool {
 		return strings.Contains(killed.Stdout.String(), "Distributing ")
 	})
 	killed.Kill()
-	tr.wait(enoughCreates)
+	tr.Wait(t, enoughCreates)
 	for _, flags := range []string{"", "--shards 6", "--by store", "--by id --shards 4"} {
 		args := append([]string{"db", "distribute", "--db", db}, strings.Fields(flags)...)
 		out, errs, code := testkit.Run(t, nil, args...)
@@ -36,9 +37,10 @@ func TestDistributeUnderTraffic(t *testing.T) {
 		if code != 0 || !done || errs != "" {
 			t.Fatalf("db distribute %s: exit %d, %s%s", flags, code, out, errs)
 		}
-		tr.wait(enoughCreates)
+		tr.Wait(t, enoughCreates)
 	}
-	tr.wantNoViolation(db)
+	tr.stop()
+	tr.CheckMany(t, p.Target())
 	out, errs, code := testkit.Run(t, nil, "db", "status", "--db", db)
 	if code != 0 || strings.Contains(out, pgtest.Password) || !strings.Contains(out, "distributed     by id, 4 shards\n") {
 		t.Errorf("db status: exit %d, %s%s", code, out, errs)

@@ -1,7 +1,6 @@
 package replicas
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/ledger"
 	"plantstore/internal/testkit/proxy"
 )
 
@@ -33,8 +31,6 @@ func startTwoTokens(t *testing.T, db string, args ...string) (p *testkit.Server,
 }
 
 const (
-	enoughCreates = 100 // creates that succeed before a fault and after it
-
 	maxMemory     = 200 << 20
 	maxGoroutines = 3*trafficClients + 50
 	maxFiles      = trafficClients + 50
@@ -50,10 +46,10 @@ type fault struct {
 }
 
 // causeFault causes a fault under traffic and checks that the service reports that it is not ready, recovers by itself
-// and keeps its resources bounded. Then it ends the service and compares the record with the database.
-func causeFault(t *testing.T, p *testkit.Server, tr *traffic, server *pgtest.Server, database string, f fault) {
+// and keeps its resources bounded, and that the ledger agrees with what is stored. It ends the service.
+func causeFault(t *testing.T, p *testkit.Server, tr traffic, server *pgtest.Server, database string, f fault) {
 	t.Helper()
-	tr.wait(enoughCreates)
+	tr.Wait(t, enoughCreates)
 	wantReady(t, p, 200)
 	f.begin()
 	if !f.partial {
@@ -66,14 +62,17 @@ func causeFault(t *testing.T, p *testkit.Server, tr *traffic, server *pgtest.Ser
 	}
 	f.end()
 	ended := time.Now()
-	tr.wait(1)
+	tr.Wait(t, 1)
 	wantReady(t, p, 200)
 	t.Logf("recovered after %v", time.Since(ended).Round(time.Millisecond))
-	tr.wait(enoughCreates)
+	tr.Wait(t, enoughCreates)
 	tr.stop()
 	wantSessions(t, server, database)
+	if n := tr.Responses()[ledger.None]; n > 0 {
+		t.Errorf("%d requests got no response", n)
+	}
+	tr.CheckMany(t, p.Target())
 	wantBounded(t, p)
-	tr.wantNoViolation(server.URL(database))
 }
 
 // notReady is the body of /readyz with a reason.
@@ -130,23 +129,24 @@ func TestDatabaseIsKilled(t *testing.T) {
 	server := pgtest.Start(t, nil)
 	db := server.Database(t)
 	p, targets := startTwoTokens(t, db)
-	tr := drive(t, false, targets...)
+	tr := drive(t, targets...)
 	kill := fault{begin: testkit.Must(t, server.Kill9), end: testkit.Must(t, server.Start)}
 	causeFault(t, p, tr, server, testkit.DatabaseName(t, db), kill)
 }
 
 // startProxied starts the product with a proxy between it and a database of the shared server.
-func startProxied(t *testing.T) (p *testkit.Server, tr *traffic, network *proxy.Proxy, database string) {
+func startProxied(t *testing.T) (p *testkit.Server, tr traffic, network *proxy.Proxy, database string) {
 	t.Helper()
 	server := pgtest.Shared(t)
 	database = testkit.DatabaseName(t, server.Database(t))
 	network = proxy.New(t, fmt.Sprintf("127.0.0.1:%d", server.Port))
 	p, targets := startTwoTokens(t, server.Through(network.Address, database))
-	return p, drive(t, false, targets...), network, database
+	return p, drive(t, targets...), network, database
 }
 
 // The network to PostgreSQL has a fault.
 func TestNetworkFails(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	for _, test := range []struct {
 		name    string
@@ -167,7 +167,7 @@ func TestNetworkFails(t *testing.T) {
 			p, tr, network, database := startProxied(t)
 			var before int
 			test.fault.begin = func() {
-				before = tr.count()[test.want]
+				before = tr.Responses()[test.want]
 				network.Set(test.network)
 				if test.fault.resets {
 					network.Reset()
@@ -179,70 +179,11 @@ func TestNetworkFails(t *testing.T) {
 					least += trafficClients // Each may have one that was stored before.
 				}
 				testkit.WaitFor(t, fmt.Sprintf("%d responses %d during the fault", least-before, test.want), func() bool {
-					return test.want == 0 || tr.count()[test.want] >= least
+					return test.want == 0 || tr.Responses()[test.want] >= least
 				})
 				network.Set(nil)
 			}
 			causeFault(t, p, tr, pgtest.Shared(t), database, test.fault)
 		})
 	}
-}
-
-// PostgreSQL has no free connection.
-func TestDatabaseIsOutOfConnections(t *testing.T) {
-	t.Parallel()
-	const connections = 20
-	server := pgtest.Start(t, map[string]string{"max_connections": strconv.Itoa(connections)})
-	db := server.Database(t)
-	p, targets := startTwoTokens(t, db)
-	tr := drive(t, false, targets...)
-	var others []*pgx.Conn
-	causeFault(t, p, tr, server, testkit.DatabaseName(t, db), fault{
-		begin: func() { others = takeAllConnections(t, server, connections) },
-		end: func() {
-			for _, conn := range others {
-				conn.Close(t.Context())
-			}
-		},
-	})
-}
-
-// takeAllConnections opens as many sessions as the server allows, and ends those of the service for that.
-func takeAllConnections(t *testing.T, server *pgtest.Server, connections int) (others []*pgx.Conn) {
-	t.Helper()
-	const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'plantstore'"
-	for deadline := time.Now().Add(testkit.Deadline); len(others) < connections; {
-		if conn, err := pgx.Connect(t.Context(), server.SocketURL("postgres")); err == nil {
-			others = append(others, conn)
-			continue
-		}
-		if len(others) == 0 {
-			time.Sleep(10 * time.Millisecond) // The reserved sessions are still in use.
-		} else if _, err := others[0].Exec(t.Context(), terminate); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d sessions taken: the service keeps the others", len(others), connections)
-		}
-	}
-	return others
-}
-
-// Another session has locked the table.
-func TestTableIsLocked(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Shared(t)
-	db := server.Database(t)
-	p, targets := startTwoTokens(t, db)
-	tr := drive(t, false, targets...)
-	other, err := pgx.Connect(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { other.Close(context.Background()) })
-	run := func(sql string) func() {
-		return testkit.Must(t, func() error { _, err := other.Exec(t.Context(), sql); return err })
-	}
-	lock := fault{begin: run("BEGIN; LOCK TABLE plants IN ACCESS EXCLUSIVE MODE"), end: run("ROLLBACK")}
-	causeFault(t, p, tr, server, testkit.DatabaseName(t, db), lock)
 }

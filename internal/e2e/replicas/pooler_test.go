@@ -9,6 +9,7 @@ import (
 
 // The service uses PostgreSQL through PgBouncer. Either of them is restarted under traffic.
 func TestPooler(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	for _, mode := range pgtest.PoolModes {
 		t.Run(mode, func(t *testing.T) {
@@ -34,6 +35,6 @@ func restartBehindPooler(t *testing.T, mode string, of func(*pgtest.Server, *pgt
 	database := testkit.DatabaseName(t, server.Database(t))
 	pooler := pgtest.StartPooler(t, server, mode)
 	p, targets := startTwoTokens(t, pooler.URL(database))
-	tr := drive(t, false, targets...)
+	tr := drive(t, targets...)
 	causeFault(t, p, tr, server, database, of(server, pooler))
 }
