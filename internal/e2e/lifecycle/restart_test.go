@@ -1,27 +1,20 @@
 package lifecycle
 
 import (
-	"bufio"
-	"errors"
 	"flag"
-	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/ledger"
 )
 
-var restarts = flag.Int("restarts", 5, "how often TestRollingRestart restarts the service on each engine")
+var restarts = flag.Int("restarts", 3, "how often TestRollingRestart restarts the service on each engine")
 
 // socket is a listener that outlives the servers that it is passed to, as with systemd.
 type socket struct {
@@ -65,7 +58,7 @@ func (s *socket) serve(db string) *testkit.Server {
 }
 
 // A service that is restarted repeatedly under load refuses no connection, resets none and drops no request: clients
-// that keep their connections and never retry get only 200.
+// that keep their connections and never retry get only the responses of a service that runs.
 //
 // On a database server the next process serves before the previous one stops, as with replicas. A SQLite file has one
 // process at a time, as with systemctl restart: requests in between wait in the socket.
@@ -75,9 +68,9 @@ func TestRollingRestart(t *testing.T) {
 			t.Parallel()
 			db, s := e.Database(t), newSocket(t)
 			now := s.serve(db)
-			load := offer(t, s.url, now.Token)
-			load.wait(100)
-			start := time.Now()
+			target, l := now.Target(), ledger.New()
+			stop := l.Start(t, ledger.Options{Rate: 500}, target)
+			l.Wait(t, 100)
 			for range *restarts {
 				last := now
 				if e.Name != "sqlite" {
@@ -88,199 +81,18 @@ func TestRollingRestart(t *testing.T) {
 					last.WaitExit()
 					now = s.serve(db)
 				}
-				load.wait(100)
+				l.Wait(t, 100)
 				if code := last.WaitExit(); code != 0 {
 					t.Errorf("exit %d\n%s", code, last.Stderr)
 				}
 			}
-			took := time.Since(start)
-			load.stop()
-			for i, failure := range load.failures {
-				if i < 5 {
-					t.Error(failure)
-				}
+			stop()
+			if all := l.Responses(); l.Failed() > 0 {
+				t.Errorf("%d of the requests failed: %v", l.Failed(), all)
 			}
-			if n := len(load.failures); n > 0 {
-				t.Errorf("%d of %d requests failed", n, load.responses.Load())
-			}
-			now.Token = load.token
-			created := load.created.Load()
-			count := now.Do(t, "GET", "/plants?limit=1", "", "Prefer: count=exact").Header.Get("Plants-Count")
-			if count != fmt.Sprint(created) {
-				t.Errorf("%s plants are stored, want the %d that were acknowledged", count, created)
-			}
-			t.Logf("%d restarts in %v: %d requests, %d failed, %d repeated, %d connections, the slowest response after %v",
-				*restarts, took.Round(time.Millisecond), load.responses.Load(), len(load.failures), load.repeated.Load(),
-				load.dialled.Load(), time.Duration(load.slowest.Load()).Round(time.Millisecond))
+			l.CheckMany(t, target)
 		})
 	}
-}
-
-const (
-	offeredRate    = 500 // requests a second, whether or not earlier ones have a response
-	offeredClients = 32  // each with one connection that it keeps
-)
-
-// errClosedIdle is the error of a request that was sent while the server closed a connection that was idle for long
-// because this process had paused. Neither end can know, so every connection pool repeats such a request.
-var errClosedIdle = errors.New("closed while idle")
-
-// offered is load at a fixed rate from clients that keep their connections and repeat a request only after
-// errClosedIdle.
-type offered struct {
-	t           *testing.T
-	host, token string
-	due         chan time.Time
-	end         chan struct{}
-	clients     sync.WaitGroup
-
-	next, responses, created, dialled, repeated, slowest atomic.Int64
-
-	mu       sync.Mutex
-	failures []string
-}
-
-func offer(t *testing.T, url, token string) *offered {
-	t.Helper()
-	o := &offered{
-		t: t, host: strings.TrimPrefix(url, "http://"), token: token,
-		due: make(chan time.Time, 100*offeredRate), end: make(chan struct{}),
-	}
-	o.clients.Go(func() {
-		defer close(o.due)
-		for at := time.Now(); ; at = at.Add(time.Second / offeredRate) {
-			select {
-			case <-o.end:
-				return
-			case <-time.After(time.Until(at)):
-				o.due <- at
-			}
-		}
-	})
-	for range offeredClients {
-		o.clients.Go(o.client)
-	}
-	t.Cleanup(o.stop)
-	return o
-}
-
-func (o *offered) stop() {
-	select {
-	case <-o.end:
-	default:
-		close(o.end)
-	}
-	o.clients.Wait()
-}
-
-// wait waits until so many more requests have a response.
-func (o *offered) wait(more int64) {
-	o.t.Helper()
-	want := o.responses.Load() + more
-	testkit.WaitFor(o.t, fmt.Sprintf("%d more responses", more), func() bool { return o.responses.Load() >= want })
-}
-
-func (o *offered) client() {
-	var c net.Conn
-	var in *bufio.Reader
-	var last time.Time // when the last response arrived on the connection
-	defer func() {
-		if c != nil {
-			c.Close()
-		}
-	}()
-	send := func(id int64) (err error) {
-		if c == nil {
-			if c, err = net.Dial("tcp", o.host); err != nil {
-				return err
-			}
-			o.dialled.Add(1)
-			in, last = bufio.NewReader(c), time.Time{}
-		}
-		c.SetDeadline(time.Now().Add(testkit.Deadline))
-		final, err := o.exchange(c, in, id, last)
-		last = time.Now()
-		if err != nil || final {
-			c.Close()
-			c = nil
-		}
-		return err
-	}
-	for at := range o.due {
-		if c != nil && hungUp(c) {
-			c.Close()
-			c = nil
-		}
-		id := o.next.Add(1)
-		err := send(id)
-		if errors.Is(err, errClosedIdle) {
-			o.repeated.Add(1)
-			err = send(id)
-		}
-		if err != nil {
-			o.mu.Lock()
-			o.failures = append(o.failures, err.Error())
-			o.mu.Unlock()
-		}
-		o.responses.Add(1)
-		for took := int64(time.Since(at)); ; {
-			if slowest := o.slowest.Load(); took <= slowest || o.slowest.CompareAndSwap(slowest, took) {
-				break
-			}
-		}
-	}
-}
-
-// exchange sends a request, mostly a create, and expects 200. before is when the last response arrived on the
-// connection, or zero. It reports whether the server closes the connection.
-func (o *offered) exchange(c net.Conn, in *bufio.Reader, id int64, before time.Time) (last bool, err error) {
-	request := "GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
-	switch id % 8 {
-	case 0:
-	case 1:
-		request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n" // a page, which is not part of the API
-	default:
-		body := fmt.Sprintf(`{"id":%d,"name":"x"}`, id)
-		request = fmt.Sprintf("POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
-			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", o.token, len(body), body)
-	}
-	_, err = io.WriteString(c, request)
-	idle := !before.IsZero() && time.Since(before) > testkit.LongIdle
-	if err == nil {
-		_, err = in.Peek(1)
-	}
-	if idle && err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return true, fmt.Errorf("request %d: %w: %w", id, errClosedIdle, err)
-	}
-	if err != nil {
-		return true, fmt.Errorf("request %d: no response: %w", id, err)
-	}
-	response, err := http.ReadResponse(in, nil)
-	if err != nil {
-		return true, fmt.Errorf("request %d: receive: %w", id, err)
-	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != 200 {
-		return true, fmt.Errorf("request %d: %d %.200s %w", id, response.StatusCode, body, err)
-	}
-	if id%8 > 1 {
-		o.created.Add(1)
-	}
-	return response.Close, nil
-}
-
-// hungUp reports whether the server has closed an idle connection, as every connection pool checks before reuse.
-func hungUp(c net.Conn) (up bool) {
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		return true
-	}
-	err = raw.Read(func(fd uintptr) bool {
-		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		up = !errors.Is(err, syscall.EAGAIN)
-		return true
-	})
-	return up || err != nil
 }
 
 // A passed file descriptor that is not a TCP listener is refused with one sentence. Descriptors for another process are

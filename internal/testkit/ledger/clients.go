@@ -35,7 +35,7 @@ func (l *Ledger) Start(t testing.TB, o Options, targets ...testkit.Target) (stop
 	if o.Clients == 0 {
 		o.Clients = 32
 	}
-	c := &clients{l, o, targets, newHTTP(o), make(chan struct{}), make(chan time.Time, 100*o.Rate)}
+	c := &clients{l, o, targets, make(chan struct{}), make(chan time.Time, 100*o.Rate)}
 	var all sync.WaitGroup
 	if o.Rate > 0 {
 		all.Go(c.schedule)
@@ -46,7 +46,6 @@ func (l *Ledger) Start(t testing.TB, o Options, targets ...testkit.Target) (stop
 	stop = sync.OnceFunc(func() {
 		close(c.end)
 		all.Wait()
-		c.http.CloseIdleConnections()
 	})
 	t.Cleanup(stop)
 	return stop
@@ -56,7 +55,6 @@ type clients struct {
 	*Ledger
 	Options
 	targets []testkit.Target
-	http    *http.Client
 	end     chan struct{}
 	due     chan time.Time
 }
@@ -105,8 +103,10 @@ func (c *clients) next() (due time.Time, more bool) {
 	}
 }
 
-// work is client n.
+// work is client n, which has a connection of its own.
 func (c *clients) work(n int) {
+	http := newHTTP(c.Options)
+	defer http.CloseIdleConnections()
 	var stored *attempt // the last acknowledged plant
 	for closed := 0; closed < len(c.targets); {
 		due, more := c.next()
@@ -117,7 +117,7 @@ func (c *clients) work(n int) {
 		c.sent++
 		a := compose(c.sent, stored, c.Edits)
 		c.mu.Unlock()
-		switch c.send(c.http, c.targets[n%len(c.targets)], a, due) {
+		switch c.send(http, c.targets[n%len(c.targets)], a, due) {
 		case Unreachable:
 			closed++
 			n++
