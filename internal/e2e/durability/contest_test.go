@@ -3,16 +3,16 @@
 package durability
 
 import (
-	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,7 +62,8 @@ func contend(t *testing.T, first int, targets ...testkit.Target) *contest {
 }
 
 func (c *contest) client() *worker {
-	one := &worker{contest: c, n: len(c.clients), conns: map[*instance]*wire{}}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
+	one := &worker{contest: c, n: len(c.clients), http: client}
 	c.clients = append(c.clients, one)
 	return one
 }
@@ -97,29 +98,17 @@ type entry struct {
 	porcupine.Operation
 }
 
-// worker is one client, with a connection to each server.
+// worker is one client.
 type worker struct {
 	*contest
-	n     int
-	sent  int
-	conns map[*instance]*wire
-	done  []entry
-}
-
-// wire is a connection with a buffered reader.
-type wire struct {
-	net.Conn
-	in *bufio.Reader
-}
-
-func (c *worker) close() {
-	for _, conn := range c.conns {
-		conn.Close()
-	}
+	n    int
+	sent int
+	http *http.Client
+	done []entry
 }
 
 func (c *worker) work() {
-	defer c.close()
+	defer c.http.CloseIdleConnections()
 	for {
 		select {
 		case <-c.end:
@@ -237,39 +226,29 @@ func (c *worker) record(on *instance, called int64, op operation, out outcome) {
 	c.responses.Add(1)
 }
 
-// send sends a request once, which net/http does not guarantee. sent reports whether the server can have received it.
+// send sends a request once: net/http repeats a write only if it wrote nothing. sent reports whether the server can
+// have received it.
 func (c *worker) send(on *instance, method, path, body, match string) (a testkit.Response, sent bool) {
 	if on.died.Load() > 0 {
 		return a, false // Another process may have its port.
 	}
-	to := c.conns[on]
-	if to == nil {
-		conn, err := net.DialTimeout("tcp", strings.TrimPrefix(on.URL, "http://"), 5*time.Second)
-		if err != nil {
-			return a, false
-		}
-		to = &wire{conn, bufio.NewReader(conn)}
-		c.conns[on] = to
-	}
-	to.SetDeadline(time.Now().Add(10 * time.Second))
-	if match != "" {
-		match = "If-Match: " + match + "\r\n"
-	}
-	_, err := fmt.Fprintf(to, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s",
-		method, path, on.Token, match, len(body), body)
-	var response *http.Response
-	if err == nil {
-		response, err = http.ReadResponse(to.in, nil)
-	}
-	var text []byte
-	if err == nil {
-		text, err = io.ReadAll(response.Body)
-	}
+	r, err := http.NewRequest(method, on.URL+path, strings.NewReader(body))
 	if err != nil {
-		to.Close()
-		delete(c.conns, on)
-		return testkit.Response{}, true
+		panic(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+on.Token)
+	r.Header.Set("Content-Type", "application/json")
+	if match != "" {
+		r.Header.Set("If-Match", match)
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return a, !errors.Is(err, syscall.ECONNREFUSED)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return a, true
 	}
 	return testkit.Response{Status: response.StatusCode, Header: response.Header, Body: string(text)}, true
 }

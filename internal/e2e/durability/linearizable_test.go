@@ -94,7 +94,6 @@ func contendUnderKills(t *testing.T, db string, all []*testkit.Server, round int
 	for _, server := range c.servers {
 		last.list(server.Load())
 	}
-	last.close()
 	if want := contendedIDs * len(all); len(last.done) != want {
 		t.Errorf("%d reads at the end, want %d", len(last.done), want)
 	}
