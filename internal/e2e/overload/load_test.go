@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,27 +60,13 @@ func memoryGroup(t *testing.T, limit int64) string {
 	return filepath.Join(group, "cgroup.procs")
 }
 
-// issue issues another token in the server's database.
-func issue(t *testing.T, s *testkit.Server, name string) string {
-	t.Helper()
-	return testkit.IssueToken(t, s.Cmd.Args[slices.Index(s.Cmd.Args, "--db")+1], "--name", name)
-}
+// databaseOf is the value of --db of a server.
+func databaseOf(s *testkit.Server) string { return s.Cmd.Args[slices.Index(s.Cmd.Args, "--db")+1] }
 
 // report is the result of load.
 type report struct{ measure.Report }
 
 func (r report) rate() float64 { return float64(r.Count) / r.Seconds }
-
-// cpu is the processor time of the server in the window.
-func (r report) cpu() time.Duration {
-	if len(r.Server) == 0 {
-		return 0
-	}
-	return r.Server[0].CPU
-}
-
-// perCPU is the number of creates for each second of the server's processor time.
-func (r report) perCPU() float64 { return float64(r.Count) / r.cpu().Seconds() }
 
 func (r report) String() string {
 	var refusals measure.Histogram
@@ -88,27 +74,19 @@ func (r report) String() string {
 		refusals.Record(took)
 	}
 	us := time.Microsecond
-	return fmt.Sprintf("%.0f creates/s (p50 %v, p99 %v, %v of the server each), %.0f refused/s (p50 %v, p99 %v); "+
+	return fmt.Sprintf("%.0f creates/s (p50 %v, p99 %v), %.0f refused/s (p50 %v, p99 %v); "+
 		"%d arrivals, %d sent, %d found no client free, %d not connected, %d broken, %d wrong, %d late %s",
-		r.rate(), r.P50.Round(us), r.P99.Round(us), (r.cpu() / time.Duration(max(1, r.Count))).Round(us/10),
+		r.rate(), r.P50.Round(us), r.P99.Round(us),
 		float64(r.Refused)/r.Seconds, refusals.Quantile(0.5).Round(us), refusals.Quantile(0.99).Round(us),
 		r.Arrivals, r.Sent, r.Unsent, r.Unconnected, r.Broken, r.Wrong, r.Late, r.Reason)
 }
-
-var loadCommand = sync.OnceValues(func() (string, error) {
-	return testkit.BuildCommand("load", "plantstore/internal/testkit/load")
-})
 
 var nextIDs atomic.Int64
 
 // load sends creates from another process on another processor. Its arguments are those of testkit/load.
 func load(t *testing.T, s *testkit.Server, token string, args ...string) report {
 	t.Helper()
-	path, err := loadCommand()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "taskset", append([]string{"-c", "1", path,
+	cmd := exec.CommandContext(t.Context(), "taskset", append([]string{"-c", "1", loadCommand(t),
 		"-address", strings.TrimPrefix(s.URL, "http://"), "-token", token, "-pids", strconv.Itoa(s.Cmd.Process.Pid),
 		"-first", strconv.FormatInt(nextIDs.Add(1)*1_000_000_000, 10)}, args...)...)
 	if slices.Contains(args, "-poll") { // with priority over other processes
@@ -121,4 +99,18 @@ func load(t *testing.T, s *testkit.Server, token string, args ...string) report 
 		t.Errorf("load: %v %s", err, out)
 	}
 	return r
+}
+
+var buildLoad = sync.OnceValues(func() (string, error) {
+	return testkit.BuildCommand("load", "plantstore/internal/testkit/load")
+})
+
+// loadCommand builds testkit/load and returns its path.
+func loadCommand(t testing.TB) string {
+	t.Helper()
+	path, err := buildLoad()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -4,7 +4,6 @@ package overload
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -16,34 +15,22 @@ import (
 )
 
 // At ten times the capacity, every response is a 200 or a well-formed refusal, no acknowledged plant is lost, memory
-// stays within its bound, a create takes the server at most twice the processor time of the peak, and the service
-// recovers. How many creates a second that is depends on the machine: see TestOverloadGoodput.
+// stays within its bound, and the service recovers. How many creates a second that is depends on the machine: see
+// TestOverloadGoodput.
 func TestOverload(t *testing.T) {
+	testkit.Long(t)
 	s := startLimited(t, 256<<20, "")
 	capacity := load(t, s, s.Token, "-warm", "500ms", "-window", "1s")
 	t.Logf("64 clients that wait for their responses: %v", capacity)
 	o := overload{t: t, s: s, rate: 10 * capacity.rate()}
-	all := []report{capacity}
-	for try := 1; ; try++ { // The machine may pause.
-		peak, others := o.run("300ms", time.Second, 490)
-		t.Logf("peak: %v", peak)
-		over, visitor := o.run("1s", 3*time.Second, 1500)
-		t.Logf("ten times the capacity: %v", over)
-		t.Logf("another client: %v", visitor)
-		t.Logf("recovered after %v", waitRecovered(t, s).Round(time.Millisecond))
-		all = append(all, peak, others, over, visitor)
-		ratio := over.perCPU() / peak.perCPU()
-		t.Logf("creates for each second of the processor: %.2f of the peak", ratio)
-		if over.Refused > 0 && visitor.Refused > 0 && ratio >= 0.5 {
-			break
-		}
-		if try == 3 {
-			t.Errorf("%d and %d requests were refused and %.2f of the peak created for each second of the processor, "+
-				"want some and 0.5", over.Refused, visitor.Refused, ratio)
-			break
-		}
+	over, visitor := o.run("1s", 3*time.Second, 1500)
+	t.Logf("ten times the capacity: %v", over)
+	t.Logf("another client: %v", visitor)
+	t.Logf("recovered after %d tries to connect", waitAdmitted(t, s, s.Token))
+	if over.Refused == 0 {
+		t.Error("no request was refused: there was no overload")
 	}
-	o.wantSound(all...)
+	o.wantSound(capacity, over, visitor)
 }
 
 // overload is a server and the rate of requests that overloads it.
@@ -126,7 +113,7 @@ func TestOverloadGoodput(t *testing.T) {
 		over, visitor := o.run("1s", window/rounds, 2000)
 		t.Logf("ten times the capacity: %v", over)
 		t.Logf("another client: %v", visitor)
-		t.Logf("recovered after %v", waitRecovered(t, s).Round(time.Millisecond))
+		t.Logf("recovered after %d tries to connect", waitAdmitted(t, s, s.Token))
 		if over.Refused == 0 || visitor.Refused == 0 {
 			t.Fatalf("%d and %d requests were refused, want some", over.Refused, visitor.Refused)
 		}
@@ -146,23 +133,6 @@ func TestOverloadGoodput(t *testing.T) {
 		t.Errorf("refusals took %v (p99), want at most %v", took, refusal)
 	}
 	o.wantSound(all...)
-}
-
-// waitRecovered waits until a new connection is served again after an overload, and returns how long that took.
-func waitRecovered(t *testing.T, s *testkit.Server) time.Duration {
-	t.Helper()
-	start := time.Now()
-	testkit.WaitFor(t, "a request on a new connection to be served", func() bool {
-		r, _ := http.NewRequest("GET", s.URL+"/plants/1", nil)
-		r.Header.Set("Authorization", "Bearer "+s.Token)
-		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
-		if err != nil {
-			return false
-		}
-		response.Body.Close()
-		return response.StatusCode == 404
-	})
-	return time.Since(start)
 }
 
 // p99 is the time that 99 of 100 stay below.

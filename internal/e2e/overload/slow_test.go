@@ -25,6 +25,7 @@ const (
 // Hundreds of clients that send headers, send bodies and read responses a few bytes at a time do not keep others from
 // being served, and the memory that they use is bounded.
 func TestSlowClients(t *testing.T) {
+	testkit.Long(t)
 	program, err := exec.LookPath("slowhttptest")
 	if err != nil {
 		testkit.Unavailable(t, "slowhttptest is not installed")

@@ -3,103 +3,185 @@
 package overload
 
 import (
-	"bufio"
+	"flag"
 	"fmt"
-	"io"
+	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/ledger"
 	"plantstore/internal/testkit/proxy"
 	"plantstore/internal/token"
 )
 
-// hostileClients are connections that open again and again.
-type hostileClients struct {
-	conns, addresses int
-	lasts            time.Duration // of a connection, after which it is reset; 0: until the service closes it
-	request          func() string
-	repeats          bool // reads the response and sends the next request; otherwise it never reads
-}
+var hostileFor = flag.Duration("hostile", 0, "`duration` of each attack of TestStarvation; 0: small, loose bounds")
 
 // starvations are what others do while honest clients create plants on new connections.
 var starvations = []struct {
 	name string
-	hostileClients
-	token, far bool // the requests have a valid token; the database is 10 ms away
+	attack
+	token, far, tls bool // the requests have a valid token; the database is 10 ms away; the service has TLS
+	fast            bool // part of make test
 }{
-	{"a token that searches", hostileClients{1300, 1, 0, always("GET /plants?q=absent HTTP/1.1\r\n"), true}, true, false},
-	{"a token that counts", hostileClients{1300, 1, 0, always("GET /plants?limit=1 HTTP/1.1\r\nPrefer: count=exact\r\n"),
-		true}, true, false},
-	{"idle", hostileClients{1500, 64, reopen, always(""), false}, false, false},
-	{"incomplete headers", hostileClients{1500, 64, reopen, always(incompleteHead), false}, false, false},
-	{"incomplete bodies", hostileClients{1500, 64, reopen, always(incompleteBody), false}, false, false},
-	{"unread responses", hostileClients{1500, 64, reopen, always(strings.Repeat(script, 8)), false}, false, false},
-	{"mistyped tokens", hostileClients{1500, 64, reopen, always(getOne + "Authorization: Bearer plant_x\r\n"), true},
-		false, false},
-	{"unknown tokens", hostileClients{1500, 64, reopen, unknownToken, true}, false, true},
+	{name: "idle", attack: attack{5000, 1, 5 * time.Second, oneOf(""), false}},
+	{name: "incomplete headers", attack: attack{5000, 1, 5 * time.Second, oneOf(incompleteHead), false}},
+	{name: "incomplete bodies", attack: attack{5000, 1, 5 * time.Second, oneOf(incompleteBody), false}},
+	{name: "unread responses", attack: attack{5000, 1, 16 * time.Second, oneOf(unread), false}},
+	{name: "incomplete headers, often reopened", attack: attack{5000, 1, often, oneOf(incompleteHead), false}, fast: true},
+	{name: "all of these, often reopened",
+		attack: attack{5000, 1, often, oneOf("", incompleteHead, incompleteBody, unread), false}},
+	{name: "large bodies, often reopened", attack: attack{5000, 1, often, oneOf(largeBody), false}},
+	{name: "incomplete headers from 1,000 addresses", attack: attack{5000, 1000, often, oneOf(incompleteHead), false}},
+	{name: "incomplete handshakes of TLS",
+		attack: attack{5000, 1, often, oneOf("", clientHello[:100], clientHello), false}, tls: true},
+	{name: "incomplete handshakes of TLS from 1,000 addresses",
+		attack: attack{5000, 1000, often, oneOf("", clientHello[:100], clientHello), false}, tls: true},
+
+	{name: "idle from 64 addresses", attack: attack{1500, 64, veryOften, oneOf(""), false}},
+	{name: "incomplete headers from 64 addresses", attack: attack{1500, 64, veryOften, oneOf(incompleteHead), false}},
+	{name: "incomplete bodies from 64 addresses", attack: attack{1500, 64, veryOften, oneOf(incompleteBody), false}},
+	{name: "unread responses from 64 addresses", attack: attack{1500, 64, veryOften, oneOf(unread), false}},
+	{name: "mistyped tokens",
+		attack: attack{1500, 64, veryOften, oneOf(getOne + "Authorization: Bearer plant_x\r\n"), true}},
+	{name: "unknown tokens", attack: attack{1500, 64, veryOften, unknownToken, true}, far: true},
+
+	{name: "a token that searches",
+		attack: attack{1300, 1, testkit.Deadline, oneOf("GET /plants?q=absent HTTP/1.1\r\n"), true}, token: true, fast: true},
+	{name: "a token that counts", token: true, attack: attack{1300, 1, testkit.Deadline,
+		oneOf("GET /plants?limit=1 HTTP/1.1\r\nPrefer: count=exact\r\n"), true}},
 }
 
 const (
-	reopen = time.Second / 5
-	getOne = "GET /plants/1 HTTP/1.1\r\n"
+	often     = 1250 * time.Millisecond
+	veryOften = 200 * time.Millisecond
 )
-
-func always(text string) func() string { return func() string { return text } }
 
 func unknownToken() string { return getOne + "Authorization: Bearer " + token.Generate() + "\r\n" }
 
-// Clients that wait, or keep others waiting, do not keep out clients of other tokens and addresses.
+// Clients that wait, or keep others waiting, do not keep out clients of other tokens and addresses: a client at another
+// address is served on its new connections, clients with a token keep their connections even at the hostile address,
+// and health checks succeed.
 func TestStarvation(t *testing.T) {
 	for _, test := range starvations {
 		t.Run(test.name, func(t *testing.T) {
-			hostile, lasts, args := test.hostileClients, *hostileFor, []string{"--access-log", "off"}
+			hostile, lasts, args, want := test.attack, *hostileFor, []string{"--access-log", "off"}, 99 // percent
 			if lasts == 0 {
-				// The addresses open more than 200 slots would take if each were free again after 100 ms.
-				hostile.conns, lasts = 1000, 2*time.Second
-				if test.token {
-					hostile.conns = 300
+				if !test.fast {
+					testkit.Long(t)
 				}
-				hostile.addresses = min(hostile.addresses, 16)
-				args = append(args, "--max-conns", "200")
+				// The attackers open more than the slots would take if each were free again after 100 ms. Without
+				// shares of addresses and tokens, fewer than half are served; on a busy machine connections close
+				// more slowly.
+				lasts, want, args = 2*time.Second, 60, append(args, "--max-conns", "200")
+				hostile.conns, hostile.addresses, hostile.lasts = 1000, min(hostile.addresses, 16), min(hostile.lasts, veryOften)
+				switch {
+				case test.token: // which must be able to have more than half of the slots
+					hostile.conns, args = 400, append(args, "--max-conns", "100")
+				case hostile.addresses == 1:
+					hostile.conns, args = 400, append(args, "--max-conns", "40", "--conns-per-address", "8")
+				case test.tls || test.far: // Each of them takes much of the processor.
+					hostile.conns = 400
+				}
+			}
+			if test.tls {
+				args = append(args, testkit.TLS(t)...)
 			}
 			db, setLatency := filepath.Join(t.TempDir(), "plants.db"), func() {}
 			if test.far {
 				db, setLatency = farDatabase(t)
 			}
 			s := testkit.Start(t, db, args...)
-			importPlants(t, s, 10_000)
 			if test.token {
-				request, greedy := hostile.request, issue(t, s, "greedy")
-				hostile.request = func() string { return request() + "Authorization: Bearer " + greedy + "\r\n" }
+				greedy := testkit.IssueToken(t, db, "--name", "greedy", "--store", "crowd")
+				importPlants(t, s.URL, greedy, 10_000)
+				request := hostile.requests
+				hostile.requests = func() string { return request() + "Authorization: Bearer " + greedy + "\r\n" }
 			}
+			kept := startKept(t, s)
+			s.Do(t, "GET", "/plants", "") // so that the token of the honest clients is cached
 			setLatency()
-			createOnNewConns(s, 100*time.Millisecond) // the token of the honest clients is cached
-
-			stop := hostile.start(s)
-			time.Sleep(lasts / 4)
-			before := s.CPUTime(t)
-			served, refused, latencies := createOnNewConns(s, lasts)
-			cpu := (s.CPUTime(t) - before).Seconds() / lasts.Seconds()
-			sent := stop()
-			t.Logf("%d of %d new connections served (%.1f %%), p50 %v, p99 %v, max %v; %d hostile connections, "+
-				"%.0f requests/s; %.2f processors", served, served+refused, 100*float64(served)/float64(served+refused),
-				latencies.Quantile(0.5).Round(time.Microsecond), latencies.Quantile(0.99).Round(time.Microsecond),
-				latencies.Max().Round(time.Millisecond), hostile.conns, float64(sent)/(1.25*lasts.Seconds()), cpu)
-			want := 75 // percent: on a busy machine some are refused, because connections close more slowly
-			if *hostileFor > 0 {
-				want = 99
+			stop := hostile.start(s.URL)
+			if !hostile.repeats {
+				defer attack{300, 1, time.Second, hostile.requests, false}.start(s.Ops)()
 			}
-			if served*100 < (served+refused)*want {
-				t.Errorf("%d of %d new connections were served, want %d %%", served, served+refused, want)
+			probes, failed := measureHonest(t, s, lasts, want)
+			if failed*100 > probes*(100-want) && !hostile.repeats {
+				t.Errorf("%d of %d health checks failed, want %d %% to succeed", failed, probes, want)
+			}
+			sent := stop()
+			t.Logf("%d hostile connections, %d requests", hostile.conns, sent)
+			if lost := kept(); lost > 0 && !test.token {
+				t.Errorf("%d clients with a token lost their connection", lost)
 			}
 		})
 	}
+}
+
+// measureHonest creates plants from another address, each on a new connection, and checks how many are served. It
+// returns how many health checks were sent from the address of the attackers meanwhile, and how many failed.
+func measureHonest(t *testing.T, s *testkit.Server, lasts time.Duration, want int) (probes, failed int) {
+	t.Helper()
+	time.Sleep(lasts / 4) // so that the attack is in effect
+	l, before, start := ledger.New(), s.CPUTime(t), time.Now()
+	stop := l.Start(t, ledger.Options{Clients: 4, Pause: 20 * time.Millisecond, From: "127.0.0.2", NewConns: true},
+		s.Target())
+	probes, failed = probe(s, lasts)
+	testkit.WaitFor(t, "enough creates", func() bool { return l.Times().Count() >= 50 })
+	stop()
+	cpu, times := (s.CPUTime(t)-before).Seconds()/time.Since(start).Seconds(), l.Times()
+	all := int(times.Count())
+	t.Logf("%d of %d new connections served (%.2f %%), p50 %v, p99 %v, max %v; %d of %d health checks failed; "+
+		"%.2f processors; responses %v", all-l.Failed(), all, 100-100*float64(l.Failed())/float64(all),
+		times.Quantile(0.5).Round(time.Microsecond), times.Quantile(0.99).Round(time.Microsecond),
+		times.Max().Round(time.Millisecond), failed, probes, cpu, l.Responses())
+	if l.Failed()*100 > all*(100-want) {
+		t.Errorf("%d of %d new connections were not served, want %d %% served", l.Failed(), all, want)
+	}
+	if *hostileFor > 0 && times.Quantile(0.99) > 250*time.Millisecond {
+		t.Errorf("p99 is %v, want at most 250 ms", times.Quantile(0.99))
+	}
+	testkit.WaitFor(t, "the service to list what it has stored", func() bool {
+		a, err := s.Send("GET", "/plants", "")
+		return err == nil && a.Status == 200
+	})
+	l.Check(t, s.Target())
+	return probes, failed
+}
+
+// startKept starts clients with a token at two addresses, each with one connection that it keeps. Their pauses are so
+// long that the server may evict their connections when it has others to evict. The returned function ends the clients
+// and returns how many connections they have lost.
+func startKept(t *testing.T, s *testkit.Server) (end func() (lost int)) {
+	const n = 10
+	l := ledger.New()
+	to := testkit.Target{URL: s.URL, Token: testkit.IssueToken(t, databaseOf(s), "--name", "kept", "--store", "kept")}
+	options := ledger.Options{Clients: n, Pause: 1500 * time.Millisecond, From: "127.0.0.1"}
+	one := l.Start(t, options, to)
+	options.From = "127.0.0.3"
+	two := l.Start(t, options, to)
+	testkit.WaitFor(t, "clients that keep their connections", func() bool { return l.Times().Count() >= 2*n })
+	return func() int {
+		one()
+		two()
+		return l.Connections() - 2*n
+	}
+}
+
+// probe checks readiness on new connections from the address of the attackers, at least ten times.
+func probe(s *testkit.Server, lasts time.Duration) (probes, failed int) {
+	client := &http.Client{Timeout: testkit.Deadline, Transport: &http.Transport{DisableKeepAlives: true}}
+	for end := time.Now().Add(lasts); time.Now().Before(end) || probes < 10; time.Sleep(50 * time.Millisecond) {
+		probes++
+		if response, err := client.Get(s.Ops + "/readyz"); err != nil || response.Body.Close() != nil ||
+			response.StatusCode != 200 {
+			failed++
+		}
+	}
+	return probes, failed
 }
 
 // farDatabase returns a PostgreSQL database, and a function that puts it 10 ms away.
@@ -111,8 +193,8 @@ func farDatabase(t *testing.T) (db string, setLatency func()) {
 	return db, func() { network.Set(proxy.Delay(proxy.Replies, 10*time.Millisecond, 0)) }
 }
 
-// importPlants fills the store, so that a search takes a while.
-func importPlants(t *testing.T, s *testkit.Server, n int) {
+// importPlants fills a store, so that a search takes a while.
+func importPlants(t *testing.T, url, token string, n int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "plants.csv")
 	text := []byte("id,name,tag\n")
@@ -122,77 +204,8 @@ func importPlants(t *testing.T, s *testkit.Server, n int) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"PLANTSTORE_URL=" + s.URL, "PLANTSTORE_TOKEN=" + s.Token}
+	env := []string{"PLANTSTORE_URL=" + url, "PLANTSTORE_TOKEN=" + token}
 	if _, stderr, code := testkit.Run(t, env, "plants", "import", file); code != 0 {
 		t.Fatal(stderr)
 	}
-}
-
-// start connects the clients. The returned function disconnects them and returns how many requests they have sent.
-func (h hostileClients) start(s *testkit.Server) (stop func() (sent int)) {
-	stopped := make(chan struct{})
-	var clients sync.WaitGroup
-	var mu sync.Mutex
-	var sent int
-	for i := range h.conns {
-		clients.Go(func() {
-			own, ip := 0, fmt.Sprintf("127.1.0.%d", 1+i%h.addresses)
-			for {
-				select {
-				case <-stopped:
-					mu.Lock()
-					sent += own
-					mu.Unlock()
-					return
-				default:
-					own += h.connect(s, ip, stopped)
-				}
-			}
-		})
-	}
-	return func() int {
-		close(stopped)
-		clients.Wait()
-		return sent
-	}
-}
-
-// connect opens a connection and uses it until it has to end. It returns how many requests it sent.
-func (h hostileClients) connect(s *testkit.Server, ip string, stopped chan struct{}) (sent int) {
-	c, err := dialFrom(ip, s.URL)
-	if err != nil {
-		time.Sleep(time.Millisecond)
-		return 0
-	}
-	defer reset(c)
-	lasts := h.lasts
-	if lasts == 0 {
-		lasts = testkit.Deadline
-	}
-	end := time.Now().Add(lasts)
-	defer func() { // it opens again at its rate, also if the service has closed it
-		if h.lasts > 0 {
-			select {
-			case <-stopped:
-			case <-time.After(time.Until(end)):
-			}
-		}
-	}()
-	in := bufio.NewReader(c)
-	for h.repeats && time.Now().Before(end) {
-		select {
-		case <-stopped:
-			return sent
-		default:
-		}
-		sent++
-		if status := exchangeOn(c, in, h.request()+"Host: x\r\n\r\n"); status == 0 {
-			return sent
-		}
-	}
-	if !h.repeats {
-		io.WriteString(c, h.request())
-		sent++
-	}
-	return sent
 }

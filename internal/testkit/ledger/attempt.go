@@ -45,7 +45,7 @@ func (a *attempt) outcome() outcome {
 	switch n := a.number; {
 	case n == 200, n == 204:
 		return acked
-	case n/100 == 400, n == notFound, n == 50301, n == 50303, n == 50304, n == 50305, n == Unreachable:
+	case n/100 == 400, n/100 == 429, n == notFound, n == 50301, n == 50303, n == 50304, n == 50305, n == Unreachable:
 		return refused
 	}
 	return unknown
@@ -143,7 +143,7 @@ func (a *attempt) problem() string {
 		removes := a.kind == drop || a.kind == gone
 		ok = a.received == a.acknowledgement() && a.kind != wrong && a.kind != taken && removes == (a.number == 204)
 	case refused:
-		ok = a.number/10000 != 4 || a.kind == taken && a.number == 40009 ||
+		ok = a.number/10000 != 4 || a.number/100 == 429 || a.kind == taken && a.number == 40009 ||
 			a.kind == wrong && a.number/100 == 400 && a.number != 40009 || a.kind == gone && a.number == notFound
 	case unknown:
 		ok = a.number == None || a.number == 50302 && a.kind != read

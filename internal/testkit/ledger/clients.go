@@ -60,18 +60,25 @@ type clients struct {
 }
 
 // single is the client of requests that a test sends itself.
-var single = newHTTP(Options{})
+var single = newHTTP(Options{}, func() {})
 
-func newHTTP(o Options) *http.Client {
+// newHTTP is a client that calls opened for each new connection.
+func newHTTP(o Options, opened func()) *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	if o.From != "" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(o.From)}
 	}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, address)
+		if err == nil {
+			opened()
+		}
+		return c, err
+	}
 	return &http.Client{
 		Timeout: testkit.Deadline, // longer than a create can wait in the service
 		Transport: &http.Transport{
-			DialContext: dialer.DialContext, DisableKeepAlives: o.NewConns, MaxIdleConnsPerHost: 256,
-			DisableCompression: true, TLSClientConfig: testkit.ClientTLS(),
+			DialContext: dial, DisableKeepAlives: o.NewConns, DisableCompression: true, TLSClientConfig: testkit.ClientTLS(),
 		},
 	}
 }
@@ -105,7 +112,7 @@ func (c *clients) next() (due time.Time, more bool) {
 
 // work is client n, which has a connection of its own.
 func (c *clients) work(n int) {
-	http := newHTTP(c.Options)
+	http := newHTTP(c.Options, func() { c.conns.Add(1) })
 	defer http.CloseIdleConnections()
 	var stored *attempt // the last acknowledged plant
 	for closed := 0; closed < len(c.targets); {
@@ -133,7 +140,7 @@ func (c *clients) work(n int) {
 		case a.outcome() == acked && (a.kind == fresh || a.kind == edit):
 			stored = a
 		}
-		if a.outcome() == unknown || a.number/100 == 503 {
+		if a.outcome() == unknown || a.number/100 == 503 || a.number/100 == 429 {
 			time.Sleep(5 * time.Millisecond) // The service is overloaded or failing.
 		}
 	}

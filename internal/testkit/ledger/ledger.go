@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type Ledger struct {
 	sent      int64      // requests of clients
 	responses map[int]int
 	times     measure.Histogram
+	conns     atomic.Int64
 }
 
 // New is an empty ledger, for a store without plants.
@@ -69,6 +71,9 @@ func (l *Ledger) Times() *measure.Histogram {
 	return &times
 }
 
+// Connections is how many connections the clients have opened.
+func (l *Ledger) Connections() int { return int(l.conns.Load()) }
+
 // Wait waits until clients have received so many more acknowledgements.
 func (l *Ledger) Wait(t testing.TB, more int) {
 	t.Helper()
@@ -83,7 +88,7 @@ func (l *Ledger) Wait(t testing.TB, more int) {
 // Failed is the number of requests so far that the service did not serve.
 func (l *Ledger) Failed() (n int) {
 	for number, times := range l.Responses() {
-		if number == None || number == Unreachable || number/100 == 503 {
+		if number == None || number == Unreachable || number/100 == 503 || number/100 == 429 {
 			n += times
 		}
 	}

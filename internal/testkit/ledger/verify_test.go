@@ -50,6 +50,8 @@ func compareTests() []compareTest {
 
 		{"busy", attempts(with(fresh, 50301, "")), "", "", 0},
 		{"busy without Retry-After", attempts(with(fresh, 50301, "without Retry-After")), "", "without Retry-After", 0},
+		{"past its rate", attempts(with(fresh, 42901, "")), "", "", 0},
+		{"past its rate but stored", attempts(with(fresh, 42901, "")), one, "refused and is stored", 0},
 		{"busy but stored", attempts(with(fresh, 50301, "")), one, "refused and is stored", 0},
 		{"not sent but stored", attempts(with(fresh, Unreachable, "")), one, "refused and is stored", 0},
 		{"no response and absent", attempts(with(fresh, None, "")), "", "", 0},
