@@ -16,19 +16,20 @@ import (
 	"time"
 
 	"plantstore/internal/testkit"
+	"plantstore/internal/token"
 )
 
 // attack is connections that open again and again.
 type attack struct {
 	conns, addresses int
-	lasts            time.Duration // of a connection, after which it is reset and opened again
-	requests         func() string // without the empty line at the end, if it repeats
-	repeats          bool          // reads the response and sends the next request; otherwise it never reads
+	lasts            time.Duration                  // of a connection, after which it is reset and opened again
+	requests         func(credential string) string // with this header, or without one
+	repeats          bool                           // reads responses and sends the next request; others never read
 }
 
 // start connects the clients to an address and waits until each has tried. stop disconnects them and returns how many
 // requests they have sent.
-func (a attack) start(url string) (stop func() (sent int64)) {
+func (a attack) start(url, credential string) (stop func() (sent int64)) {
 	stopped := make(chan struct{})
 	var clients, opened sync.WaitGroup
 	var sent atomic.Int64
@@ -47,7 +48,7 @@ func (a attack) start(url string) (stop func() (sent int64)) {
 					opened.Done()
 				}
 				if err == nil {
-					sent.Add(a.use(c, end, stopped))
+					sent.Add(a.use(c, credential, end, stopped))
 				}
 				select { // It opens again at its rate, also if the service has closed it.
 				case <-stopped:
@@ -68,15 +69,15 @@ func (a attack) start(url string) (stop func() (sent int64)) {
 }
 
 // use sends requests on a connection and returns how many.
-func (a attack) use(c net.Conn, end time.Time, stopped chan struct{}) (sent int64) {
+func (a attack) use(c net.Conn, credential string, end time.Time, stopped chan struct{}) (sent int64) {
 	if !a.repeats {
-		io.WriteString(c, a.requests())
+		io.WriteString(c, a.requests(credential))
 		return 1
 	}
 	in := bufio.NewReader(c)
 	for time.Now().Before(end) && !isClosed(stopped) {
 		sent++
-		if exchangeOn(c, in, a.requests()+"Host: x\r\n\r\n") == 0 {
+		if exchangeOn(c, in, a.requests(credential)) == 0 {
 			break
 		}
 	}
@@ -131,15 +132,32 @@ const (
 	incompleteHead = "POST /plants HTTP/1.1\r\nHost: x\r\n"
 	incompleteBody = incompleteHead + "Content-Type: application/json\r\nContent-Length: 30\r\n\r\n{"
 	largeBody      = incompleteHead + "Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"
-	getOne         = "GET /plants/1 HTTP/1.1\r\n"
 )
 
 // unread is requests for responses of more than a megabyte each.
 var unread = strings.Repeat("GET /docs/scalar.js HTTP/1.1\r\nHost: x\r\n\r\n", 8)
 
 // oneOf returns a text at random.
-func oneOf(texts ...string) func() string {
-	return func() string { return texts[rand.IntN(len(texts))] }
+func oneOf(texts ...string) func(string) string {
+	return func(string) string { return texts[rand.IntN(len(texts))] }
+}
+
+// getting is a request with more headers than the credential, each with its line break.
+func getting(path, headers string) func(credential string) string {
+	return func(credential string) string {
+		return "GET " + path + " HTTP/1.1\r\nHost: x\r\n" + headers + credential + "\r\n"
+	}
+}
+
+// creating is a request for a new plant.
+func creating(credential string) string {
+	plant := fmt.Sprintf(`{"id":%d,"name":"x"}`, rand.Int64())
+	return incompleteHead + credential +
+		fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(plant), plant)
+}
+
+func unknownToken(string) string {
+	return getting("/plants/1", "Authorization: Bearer "+token.Generate()+"\r\n")("")
 }
 
 // clientHello is the first message of a TLS handshake.

@@ -64,7 +64,7 @@ func TestIdleConnections(t *testing.T) {
 	c.kept.Wait(t, 100)
 	memory := s.Memory(t, "VmRSS")
 
-	defer attack{idle, 1, testkit.Deadline, oneOf(""), false}.start(s.URL)()
+	defer attack{idle, 1, testkit.Deadline, oneOf(""), false}.start(s.URL, "")()
 	testkit.WaitFor(t, "the server to close the refused connections", func() bool { return s.OpenFiles(t) <= 1200 })
 	open := s.OpenFiles(t)
 	grown := s.Memory(t, "VmRSS") - memory
@@ -84,7 +84,7 @@ func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	s := startLimited(t, 0, "ulimit -n 64;")
 	c := startCrowded(t, s)
-	defer attack{300, 1, testkit.Deadline, oneOf(""), false}.start(s.URL)()
+	defer attack{300, 1, testkit.Deadline, oneOf(""), false}.start(s.URL, "")()
 	var most int
 	// After a second idle connections may be evicted.
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

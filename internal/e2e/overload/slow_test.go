@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/ledger"
 )
 
 var slowFor = flag.Duration("slow", 0,
@@ -80,25 +80,21 @@ func TestSlowClients(t *testing.T) {
 	wantCleanLog(t, p)
 }
 
-// latency creates plants one after the other, every tenth on a new connection, and returns the time that 99 of 100 stay
-// below. On a slow machine it creates fewer, since the slow clients stay for only half a minute.
-func latency(t *testing.T, p *testkit.Server) time.Duration {
+// latency sends requests one after the other, each on a new connection, and returns the time that 99 of 100 stay below.
+// On a slow machine it sends fewer, since the slow clients stay for only half a minute.
+func latency(t *testing.T, s *testkit.Server) time.Duration {
 	t.Helper()
 	const most, least, lasts = 300, 50, 8 * time.Second
-	started := time.Now()
-	first := started.UnixNano()
-	var took []time.Duration
-	for i := 0; i < most && (i < least || time.Since(started) < lasts); i++ {
-		body := fmt.Sprintf(`{"id":%d,"name":"x"}`, first+int64(i))
-		start := time.Now()
-		if i%10 == 0 {
-			testkit.HTTP.CloseIdleConnections()
-		}
-		if a, err := p.Send("POST", "/plants", body); err != nil || a.Status != 200 {
-			t.Fatalf("another client: %d %s %v", a.Status, a.Body, err)
-		}
-		took = append(took, time.Since(start))
+	l := ledger.New()
+	stop := l.Start(t, ledger.Options{Clients: 1, NewConns: true}, s.Target())
+	start := time.Now()
+	testkit.WaitFor(t, "requests of another client", func() bool {
+		n := l.Times().Count()
+		return n >= most || n >= least && time.Since(start) > lasts
+	})
+	stop()
+	if n := l.Failed(); n > 0 {
+		t.Fatalf("%d requests of another client failed: %v", n, l.Responses())
 	}
-	slices.Sort(took)
-	return took[len(took)*99/100-1].Round(time.Microsecond)
+	return l.Times().Quantile(0.99).Round(time.Microsecond)
 }

@@ -15,7 +15,6 @@ import (
 	"plantstore/internal/testkit"
 	"plantstore/internal/testkit/ledger"
 	"plantstore/internal/testkit/proxy"
-	"plantstore/internal/token"
 )
 
 var hostileFor = flag.Duration("hostile", 0, "`duration` of each attack of TestStarvation; 0: small, loose bounds")
@@ -46,21 +45,20 @@ var starvations = []struct {
 	{name: "incomplete bodies from 64 addresses", attack: attack{1500, 64, veryOften, oneOf(incompleteBody), false}},
 	{name: "unread responses from 64 addresses", attack: attack{1500, 64, veryOften, oneOf(unread), false}},
 	{name: "mistyped tokens",
-		attack: attack{1500, 64, veryOften, oneOf(getOne + "Authorization: Bearer plant_x\r\n"), true}},
+		attack: attack{1500, 64, veryOften, getting("/plants/1", "Authorization: Bearer plant_x\r\n"), true}},
 	{name: "unknown tokens", attack: attack{1500, 64, veryOften, unknownToken, true}, far: true},
 
-	{name: "a token that searches",
-		attack: attack{1300, 1, testkit.Deadline, oneOf("GET /plants?q=absent HTTP/1.1\r\n"), true}, token: true, fast: true},
-	{name: "a token that counts", token: true, attack: attack{1300, 1, testkit.Deadline,
-		oneOf("GET /plants?limit=1 HTTP/1.1\r\nPrefer: count=exact\r\n"), true}},
+	{name: "a token that searches", attack: attack{1300, 1, testkit.Deadline, getting("/plants?q=absent", ""), true},
+		token: true, fast: true},
+	{name: "a token that counts", token: true,
+		attack: attack{1300, 1, testkit.Deadline, getting("/plants?limit=1", "Prefer: count=exact\r\n"), true}},
+	{name: "a token that creates", attack: attack{1300, 1, testkit.Deadline, creating, true}, token: true},
 }
 
 const (
 	often     = 1250 * time.Millisecond
 	veryOften = 200 * time.Millisecond
 )
-
-func unknownToken() string { return getOne + "Authorization: Bearer " + token.Generate() + "\r\n" }
 
 // Clients that wait, or keep others waiting, do not keep out clients of other tokens and addresses: a client at another
 // address is served on its new connections, clients with a token keep their connections even at the hostile address,
@@ -95,35 +93,43 @@ func TestStarvation(t *testing.T) {
 				db, setLatency = farDatabase(t)
 			}
 			s := testkit.Start(t, db, args...)
+			credential := ""
 			if test.token {
 				greedy := testkit.IssueToken(t, db, "--name", "greedy", "--store", "crowd")
 				importPlants(t, s.URL, greedy, 10_000)
-				request := hostile.requests
-				hostile.requests = func() string { return request() + "Authorization: Bearer " + greedy + "\r\n" }
+				credential = "Authorization: Bearer " + greedy + "\r\n"
 			}
 			kept := startKept(t, s)
 			s.Do(t, "GET", "/plants", "") // so that the token of the honest clients is cached
 			setLatency()
-			stop := hostile.start(s.URL)
+			stop := hostile.start(s.URL, credential)
 			if !hostile.repeats {
-				defer attack{300, 1, time.Second, hostile.requests, false}.start(s.Ops)()
+				defer attack{300, 1, time.Second, hostile.requests, false}.start(s.Ops, "")()
 			}
-			probes, failed := measureHonest(t, s, lasts, want)
+			probes, failed, p99 := measureHonest(t, s, lasts, want)
 			if failed*100 > probes*(100-want) && !hostile.repeats {
 				t.Errorf("%d of %d health checks failed, want %d %% to succeed", failed, probes, want)
 			}
+			if p99 > 250*time.Millisecond && *hostileFor > 0 && !hostile.repeats {
+				t.Errorf("p99 is %v, want at most 250 ms", p99)
+			}
 			sent := stop()
 			t.Logf("%d hostile connections, %d requests", hostile.conns, sent)
-			if lost := kept(); lost > 0 && !test.token {
+			lost, l := kept()
+			if lost > 0 && !test.token {
 				t.Errorf("%d clients with a token lost their connection", lost)
 			}
+			wantServed(t, "requests on kept connections", l, want)
 		})
 	}
 }
 
 // measureHonest creates plants from another address, each on a new connection, and checks how many are served. It
-// returns how many health checks were sent from the address of the attackers meanwhile, and how many failed.
-func measureHonest(t *testing.T, s *testkit.Server, lasts time.Duration, want int) (probes, failed int) {
+// returns how many health checks were sent from the address of the attackers meanwhile, how many of these failed, and
+// how long creates took.
+func measureHonest(
+	t *testing.T, s *testkit.Server, lasts time.Duration, want int,
+) (probes, failed int, p99 time.Duration) {
 	t.Helper()
 	time.Sleep(lasts / 4) // so that the attack is in effect
 	l, before, start := ledger.New(), s.CPUTime(t), time.Now()
@@ -138,24 +144,27 @@ func measureHonest(t *testing.T, s *testkit.Server, lasts time.Duration, want in
 		"%.2f processors; responses %v", all-l.Failed(), all, 100-100*float64(l.Failed())/float64(all),
 		times.Quantile(0.5).Round(time.Microsecond), times.Quantile(0.99).Round(time.Microsecond),
 		times.Max().Round(time.Millisecond), failed, probes, cpu, l.Responses())
-	if l.Failed()*100 > all*(100-want) {
-		t.Errorf("%d of %d new connections were not served, want %d %% served", l.Failed(), all, want)
-	}
-	if *hostileFor > 0 && times.Quantile(0.99) > 250*time.Millisecond {
-		t.Errorf("p99 is %v, want at most 250 ms", times.Quantile(0.99))
-	}
+	wantServed(t, "new connections", l, want)
 	testkit.WaitFor(t, "the service to list what it has stored", func() bool {
 		a, err := s.Send("GET", "/plants", "")
 		return err == nil && a.Status == 200
 	})
 	l.Check(t, s.Target())
-	return probes, failed
+	return probes, failed, times.Quantile(0.99)
+}
+
+// wantServed checks how many requests of a ledger were served, in percent.
+func wantServed(t *testing.T, what string, l *ledger.Ledger, want int) {
+	t.Helper()
+	if all := int(l.Times().Count()); l.Failed()*100 > all*(100-want) {
+		t.Errorf("%d of %d %s were not served, want %d %% served", l.Failed(), all, what, want)
+	}
 }
 
 // startKept starts clients with a token at two addresses, each with one connection that it keeps. Their pauses are so
 // long that the server may evict their connections when it has others to evict. The returned function ends the clients
-// and returns how many connections they have lost.
-func startKept(t *testing.T, s *testkit.Server) (end func() (lost int)) {
+// and returns how many connections they have lost, and their ledger.
+func startKept(t *testing.T, s *testkit.Server) (end func() (lost int, l *ledger.Ledger)) {
 	const n = 10
 	l := ledger.New()
 	to := testkit.Target{URL: s.URL, Token: testkit.IssueToken(t, databaseOf(s), "--name", "kept", "--store", "kept")}
@@ -164,10 +173,10 @@ func startKept(t *testing.T, s *testkit.Server) (end func() (lost int)) {
 	options.From = "127.0.0.3"
 	two := l.Start(t, options, to)
 	testkit.WaitFor(t, "clients that keep their connections", func() bool { return l.Times().Count() >= 2*n })
-	return func() int {
+	return func() (int, *ledger.Ledger) {
 		one()
 		two()
-		return l.Connections() - 2*n
+		return l.Connections() - 2*n, l
 	}
 }
 

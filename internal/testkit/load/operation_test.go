@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"net/http"
@@ -26,18 +25,6 @@ func TestMessageHasTheID(t *testing.T) {
 		if got := string(m.text); got != want {
 			t.Errorf("set(%d) = %s, want %s", id, got, want)
 		}
-	}
-}
-
-func TestCreateRequest(t *testing.T) {
-	m := creates(options{path: "/plants", idName: "plant_id", name: "Ficus"}).request
-	m.set(6_000_000_000_000_007)
-	head, body, _ := bytes.Cut(m.text, endOfHead)
-	if got, want := string(body), `{"plant_id":6000000000000007,"name":"Ficus","tag":"climber"}`; got != want {
-		t.Errorf("body %s, want %s", got, want)
-	}
-	if want := fmt.Sprintf("Content-Length: %d", len(body)); !strings.Contains(string(head), want) {
-		t.Errorf("head %s, want %s in it", head, want)
 	}
 }
 
@@ -80,23 +67,6 @@ func TestGetsMustReturnTheirID(t *testing.T) {
 	})
 	if short.Wrong == 0 || !strings.Contains(short.Reason, "bytes") {
 		t.Errorf("report of responses of different lengths: %+v", short)
-	}
-}
-
-func TestGetsOfSpreadPlants(t *testing.T) {
-	const stored = 5
-	want := map[string]bool{}
-	for i := range int64(stored) {
-		want[fmt.Sprintf("/plants/%d", measure.SpreadID(i, stored))] = true
-	}
-	o := options{method: "GET", stored: stored, spread: stored}
-	report := drive(t, o, func(w http.ResponseWriter, r *http.Request) {
-		if !want[r.URL.Path] {
-			http.NotFound(w, r)
-		}
-	})
-	if report.OK == 0 || report.Bad > 0 {
-		t.Errorf("report %+v, want only gets of stored plants", report)
 	}
 }
 

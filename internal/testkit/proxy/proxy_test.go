@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -84,25 +83,6 @@ func TestLimit(t *testing.T) {
 			t.Errorf("reply with Limit(Replies, 4) = %q, %v, want 4 bytes", got, err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	p = New(t, l.Addr().String())
-	p.Set(Limit(Requests, 4))
-	if _, err := io.WriteString(dial(t, p), "0123456789"); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(30 * time.Second))
-	if got, err := io.ReadAll(conn); string(got) != "0123" || err != nil {
-		t.Errorf("request with Limit(Requests, 4) = %q, %v, want 4 bytes", got, err)
-	}
 }
 
 func TestDelay(t *testing.T) {
@@ -184,17 +164,5 @@ func TestReset(t *testing.T) {
 	p.Reset()
 	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("Read() on an idle connection after Reset() = %d, %v, want a reset", n, err)
-	}
-}
-
-func TestChunk(t *testing.T) {
-	p := New(t, echo(t))
-	var got []byte
-	p.Set(Once(Requests, func(c *Chunk) ([]byte, bool) {
-		got = bytes.Clone(c.Data)
-		return c.Data, true
-	}))
-	if _, err := exchange(dial(t, p)); err != nil || string(got) != "0123456789" {
-		t.Errorf("the fault received %q, %v", got, err)
 	}
 }
