@@ -11,9 +11,4 @@ import (
 	"plantstore/internal/testkit"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(defectVariable) != "" {
-		os.Exit(serveDefective(os.Args[1:]))
-	}
-	os.Exit(testkit.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
