@@ -95,82 +95,28 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// A passed file descriptor that is not a TCP listener is refused with one sentence. Descriptors for another process are
-// ignored.
+// Two passed sockets are for the service and for health checks. A file that is not a TCP listener is refused with one
+// sentence.
 func TestPassedSockets(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "plants.db")
-	file, datagrams, unix := notListeners(t)
 	one, two := newSocket(t), newSocket(t)
-	for _, test := range []struct {
-		what, env string
-		files     []*os.File
-		want      string
-	}{
-		{"a file", "LISTEN_FDS=1", []*os.File{file}, "descriptor 3 of LISTEN_FDS is not a TCP listener"},
-		{"a UDP socket", "LISTEN_FDS=1", []*os.File{datagrams}, "not a TCP listener"},
-		{"a Unix socket", "LISTEN_FDS=1", []*os.File{unix}, "not a TCP listener: it listens on unix"},
-		{"nothing", "LISTEN_FDS=1", nil, "not a TCP listener"},
-		{"not a number", "LISTEN_FDS=all", nil, "must be 1 or 2"},
-		{"three", "LISTEN_FDS=3", []*os.File{one.file, two.file, file}, "must be 1 or 2"},
-		{"one name twice", "LISTEN_FDS=2 LISTEN_FDNAMES=ops:ops", []*os.File{one.file, two.file}, "once each"},
-	} {
-		p := testkit.Launch(t, passing(test.env, test.files,
-			"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"))
-		code, printed := p.WaitExit(), p.Stderr.String()
-		if code != 1 || strings.Count(printed, "\n") != 1 || !strings.Contains(printed, test.want) {
-			t.Errorf("%s: exit %d, %q; want 1 and %q", test.what, code, printed, test.want)
-		}
-	}
-	for _, test := range []struct{ env, public, ops string }{
-		{"LISTEN_FDS=2", one.url, two.url},
-		{"LISTEN_FDS=2 LISTEN_FDNAMES=plantstore.socket:plantstore.socket", one.url, two.url},
-		{"LISTEN_FDS=2 LISTEN_FDNAMES=ops:http", two.url, one.url},
-	} {
-		p := testkit.Launch(t, passing(test.env, []*os.File{one.file, two.file},
-			"serve", "--db", db, "--listen", "192.0.2.1:1", "--ops-listen", "192.0.2.1:1"))
-		p.WaitServing()
-		if p.URL != test.public || p.Ops != test.ops {
-			t.Errorf("%s: serves %s and health %s, want %s and %s", test.env, p.URL, p.Ops, test.public, test.ops)
-		}
-		p.Health(t, "/livez")
-		p.Kill()
-	}
-	other := testkit.Serve(db, "--ops-listen", "off")
-	other.Env, other.ExtraFiles = append(os.Environ(), "LISTEN_PID=1", "LISTEN_FDS=1"), []*os.File{one.file}
-	p := testkit.Launch(t, other)
+	p := testkit.Launch(t, passing("LISTEN_FDS=2 LISTEN_FDNAMES=ops:http", []*os.File{one.file, two.file},
+		"serve", "--db", db, "--listen", "192.0.2.1:1", "--ops-listen", "192.0.2.1:1"))
 	p.WaitServing()
-	if p.URL == one.url {
-		t.Error("a socket for another process is used")
+	if p.URL != two.url || p.Ops != one.url {
+		t.Errorf("serves %s and health %s, want %s and %s", p.URL, p.Ops, two.url, one.url)
 	}
-}
-
-// notListeners are files that are not TCP listeners.
-func notListeners(t *testing.T) (file, datagrams, unix *os.File) {
-	t.Helper()
+	p.Health(t, "/livez")
+	p.Kill()
 	file, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { file.Close() })
-	packets, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
+	defer file.Close()
+	p = testkit.Launch(t, passing("LISTEN_FDS=1", []*os.File{file}, "serve", "--db", db, "--ops-listen", "off"))
+	const want = "descriptor 3 of LISTEN_FDS is not a TCP listener"
+	if code, printed := p.WaitExit(), p.Stderr.String(); code != 1 || strings.Count(printed, "\n") != 1 ||
+		!strings.Contains(printed, want) {
+		t.Errorf("a file: exit %d, %q; want 1 and %q", code, printed, want)
 	}
-	t.Cleanup(func() { packets.Close() })
-	datagrams, err = packets.File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { datagrams.Close() })
-	local, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { local.Close() })
-	unix, err = local.(*net.UnixListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close() })
-	return file, datagrams, unix
 }
