@@ -21,8 +21,8 @@ func TestFaults(t *testing.T) {
 	for _, by := range []string{"id", "store"} {
 		t.Run("by "+by, func(t *testing.T) {
 			t.Parallel()
-			x := newTrial(t, by, 1)
-			s := x.serve(x.db)
+			x := newTrial(t, by)
+			s := x.service
 			probes := x.newProbes()
 			long := x.workerOf("main")
 			for round := range *rounds {

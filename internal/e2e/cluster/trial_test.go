@@ -13,7 +13,7 @@ import (
 	"plantstore/internal/testkit/ledger"
 )
 
-// trial is a cluster, the services on its nodes and the ledger of their clients.
+// trial is a cluster, a service on its coordinator and the ledger of its clients.
 type trial struct {
 	*ledger.Ledger
 	t       *testing.T
@@ -21,30 +21,23 @@ type trial struct {
 	db      string // the URL of the database on the coordinator
 	name    string // of the database
 	by      string // the column by which plants are distributed
-	serves  []*testkit.Server
+	service *testkit.Server
 	stop    func() // ends the clients
 
 	total ledger.Report
 }
 
-// newTrial starts a cluster with two workers, and as many spare servers, and distributes a database by a column.
-func newTrial(t *testing.T, by string, spare int) *trial {
+// newTrial starts a cluster with two workers and a spare server, distributes a database by a column, and serves it.
+func newTrial(t *testing.T, by string) *trial {
 	t.Helper()
-	c := pgtest.StartCluster(t, 2+spare, nil)
+	c := pgtest.StartCluster(t, 3, nil)
 	all := c.Workers
 	c.Workers = all[:2]
 	x := &trial{Ledger: ledger.New(), t: t, cluster: c, by: by, db: testkit.Distributed(t, c, by)}
 	c.Workers = all // so that all are removed
 	x.name = testkit.DatabaseName(t, x.db)
+	x.service = testkit.StartFixed(t, x.db, "--access-log", "off")
 	return x
-}
-
-// serve starts a service on a node.
-func (x *trial) serve(db string, args ...string) *testkit.Server {
-	x.t.Helper()
-	s := testkit.StartFixed(x.t, db, append(args, "--access-log", "off")...)
-	x.serves = append(x.serves, s)
-	return s
 }
 
 const (
@@ -55,11 +48,7 @@ const (
 // load starts clients, which create, repeat, read, replace and remove plants.
 func (x *trial) load() {
 	x.t.Helper()
-	var targets []testkit.Target
-	for _, s := range x.serves {
-		targets = append(targets, s.Target())
-	}
-	x.stop = x.Start(x.t, ledger.Options{Clients: clients, Edits: true}, targets...)
+	x.stop = x.Start(x.t, ledger.Options{Clients: clients, Edits: true}, x.service.Target())
 	x.Wait(x.t, some)
 }
 
@@ -68,7 +57,7 @@ func (x *trial) verify(what string) {
 	x.t.Helper()
 	x.stop()
 	x.t.Log(what)
-	x.total.Add(x.Check(x.t, x.serves[0].Target()))
+	x.total.Add(x.Check(x.t, x.service.Target()))
 	x.wantNothingPrepared()
 }
 
