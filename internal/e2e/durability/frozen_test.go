@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/ledger"
 )
 
 // While the file system is frozen, reads work, no write returns 200 and every write returns before the thaw, and
@@ -153,25 +154,13 @@ func TestSlowDisk(t *testing.T) {
 	if single > 40 {
 		t.Errorf("%.0f creates a second by one client: the disk is not slow", single)
 	}
-	var wg sync.WaitGroup
-	for c := range int64(64) {
-		wg.Go(func() {
-			for n := int64(0); time.Since(start) < 5*time.Second; n++ {
-				r.create(s, 1000*(c+1)+n)
-			}
-		})
-	}
-	for time.Since(start) < 5*time.Second {
-		wantRead(t, s, 0)
-		time.Sleep(20 * time.Millisecond)
-	}
-	wg.Wait()
-	all := r.Responses()
-	if len(all) != 1 {
-		t.Errorf("responses %v, want 200 to each", all)
+	stop := r.Start(t, ledger.Options{Clients: 64}, s.Target())
+	r.Wait(t, 500)
+	stop()
+	if n := r.Failed(); n > 0 {
+		t.Errorf("%d requests failed: %v", n, r.Responses())
 	}
 	s.WaitReady(t, true)
-	t.Logf("%.0f creates a second by one client, %d by 64", single, (all[200]-int(id))/3)
 	s.Kill()
 	r.check(t, testkit.StartFixed(t, db), db)
 }

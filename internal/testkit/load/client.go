@@ -56,12 +56,8 @@ func (d *driver) arrive(start, now time.Time) {
 			d.report.Arrivals = due
 			return
 		}
-		at := len(d.free) - 1
-		if d.rotate {
-			at = 0
-		}
-		i := d.free[at]
-		d.free = slices.Delete(d.free, at, at+1)
+		i := d.free[len(d.free)-1]
+		d.free = d.free[:len(d.free)-1]
 		c := &d.clients[i]
 		c.arrival = time.Now()
 		if d.rate > 0 {

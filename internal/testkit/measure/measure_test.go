@@ -33,12 +33,6 @@ func TestHistogramBuckets(t *testing.T) {
 	}
 }
 
-func TestHistogramWithoutRecords(t *testing.T) {
-	if got := new(Histogram).Quantile(0.5); got != 0 {
-		t.Errorf("Quantile of nothing = %v, want 0", got)
-	}
-}
-
 func TestIDsAreDistinctAndHaveOneLength(t *testing.T) {
 	const n = 200_000
 	seen := make(map[int64]bool, 3*n)
