@@ -66,25 +66,15 @@ const (
 func TestStarvation(t *testing.T) {
 	for _, test := range starvations {
 		t.Run(test.name, func(t *testing.T) {
-			hostile, lasts, args, want := test.attack, *hostileFor, []string{"--access-log", "off"}, 99 // percent
+			hostile, lasts, args, want := test.attack, *hostileFor, []string(nil), 99 // percent
 			if lasts == 0 {
 				if !test.fast {
 					testkit.Long(t)
 				}
-				// The attackers open more than the slots would take if each were free again after 100 ms. Without
-				// shares of addresses and tokens, fewer than half are served; on a busy machine connections close
-				// more slowly.
-				lasts, want, args = 2*time.Second, 60, append(args, "--max-conns", "200")
-				hostile.conns, hostile.addresses, hostile.lasts = 1000, min(hostile.addresses, 16), min(hostile.lasts, veryOften)
-				switch {
-				case test.token: // which must be able to have more than half of the slots
-					hostile.conns, args = 400, append(args, "--max-conns", "100")
-				case hostile.addresses == 1:
-					hostile.conns, args = 400, append(args, "--max-conns", "40", "--conns-per-address", "8")
-				case test.tls || test.far: // Each of them takes much of the processor.
-					hostile.conns = 400
-				}
+				hostile, args = hostile.small(test.token, test.tls || test.far)
+				lasts, want = 2*time.Second, 60
 			}
+			args = append(args, "--access-log", "off")
 			if test.tls {
 				args = append(args, testkit.TLS(t)...)
 			}
@@ -122,6 +112,24 @@ func TestStarvation(t *testing.T) {
 			wantServed(t, "requests on kept connections", l, want)
 		})
 	}
+}
+
+// small is a smaller attack, and arguments of a service that it attacks. The attackers open more connections than the
+// slots would take if each were free again after 100 ms. Without shares of addresses and tokens, fewer than half of the
+// honest clients are served; with them nearly all, on a busy machine fewer, because connections close more slowly.
+func (a attack) small(token, costly bool) (attack, []string) {
+	a.conns, a.addresses, a.lasts = 1000, min(a.addresses, 16), min(a.lasts, veryOften)
+	switch {
+	case token: // which must be able to have more than half of the slots
+		a.conns = 400
+		return a, []string{"--max-conns", "100"}
+	case a.addresses == 1:
+		a.conns = 400
+		return a, []string{"--max-conns", "40", "--conns-per-address", "8"}
+	case costly: // Each connection takes much of the processor.
+		a.conns = 400
+	}
+	return a, []string{"--max-conns", "200"}
 }
 
 // measureHonest creates plants from another address, each on a new connection, and checks how many are served. It

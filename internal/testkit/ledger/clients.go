@@ -112,8 +112,8 @@ func (c *clients) next() (due time.Time, more bool) {
 
 // work is client n, which has a connection of its own.
 func (c *clients) work(n int) {
-	http := newHTTP(c.Options, func() { c.conns.Add(1) })
-	defer http.CloseIdleConnections()
+	client := newHTTP(c.Options, func() { c.conns.Add(1) })
+	defer client.CloseIdleConnections()
 	var stored *attempt // the last acknowledged plant
 	for closed := 0; closed < len(c.targets); {
 		due, more := c.next()
@@ -124,7 +124,7 @@ func (c *clients) work(n int) {
 		c.sent++
 		a := compose(c.sent, stored, c.Edits)
 		c.mu.Unlock()
-		switch c.send(http, c.targets[n%len(c.targets)], a, due) {
+		switch c.send(client, c.targets[n%len(c.targets)], a, due) {
 		case Unreachable:
 			closed++
 			n++
