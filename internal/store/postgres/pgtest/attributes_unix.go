@@ -7,3 +7,5 @@ import "syscall"
 func attributes(owner *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: owner}
 }
+
+func memoryFolder() string { return "" }

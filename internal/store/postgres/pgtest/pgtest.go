@@ -1,9 +1,9 @@
 // Package pgtest starts PostgreSQL servers for tests, each in a temporary directory. A server never outlives
-// the test binary.
+// the process that has started it.
 package pgtest
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"plantstore/internal/testkit/missing"
@@ -22,15 +23,12 @@ const (
 	Password = "not-to-be-seen"
 )
 
-// Main runs the tests of a package, stops the shared server and returns the exit code. Call it from TestMain.
+// Main runs the tests of a package, stops the servers that they shared and returns the exit code. TestMain calls it.
 func Main(m *testing.M) int {
 	code := m.Run()
-	var err error
-	if shared.server != nil {
-		err = shared.server.remove()
-	}
-	if sharedCluster.cluster != nil {
-		err = cmp.Or(err, sharedCluster.cluster.remove())
+	err := sharedCluster.cluster.Load().removeShared()
+	if s := shared.server.Load(); s != nil {
+		err = errors.Join(err, removeAll([]*Server{s}))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest:", err)
@@ -41,20 +39,29 @@ func Main(m *testing.M) int {
 
 var shared struct {
 	once   sync.Once
-	server *Server
+	server atomic.Pointer[Server]
 	err    error
 }
 
-// Shared returns the server that the tests of a package share, and starts it when it is first called.
-// It requires Main. A test that stops or locks a server uses Start.
+// Shared returns the server of the run, which all its packages use, or else the one of this package, which is started
+// when Shared is first called. It requires Main. A test that stops or configures a server uses Start.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	bin := binaries(t)
-	shared.once.Do(func() { shared.server, shared.err = start(bin, nil) })
+	shared.once.Do(func() {
+		servers, err := running(serverVariable, bin)
+		if err == nil && len(servers) == 0 {
+			servers = make([]*Server, 1)
+			servers[0], err = startShared(bin)
+		}
+		if shared.err = err; err == nil {
+			shared.server.Store(servers[0])
+		}
+	})
 	if shared.err != nil {
 		t.Fatal("start PostgreSQL: ", shared.err)
 	}
-	return shared.server
+	return shared.server.Load()
 }
 
 // Database creates an empty database on the shared server and returns its URL.
@@ -66,7 +73,7 @@ func Database(t testing.TB) string {
 // Start starts a server for one test, with the given settings, and stops it when the test ends.
 func Start(t testing.TB, settings map[string]string) *Server {
 	t.Helper()
-	s, err := start(binaries(t), settings)
+	s, err := start(binaries(t), os.TempDir(), settings)
 	return forTest(t, s, err)
 }
 
@@ -90,23 +97,24 @@ func forTest(t testing.TB, s *Server, err error) *Server {
 	return s
 }
 
-// binaries returns the directory of the programs of PostgreSQL: that of the variable PLANTSTORE_TEST_POSTGRES,
-// or of the installed version. Without them the test is skipped, or fails if the variable CI is set.
+// binaries returns the directory of the programs of PostgreSQL. Without them the test is skipped, or fails if the
+// variable CI is set.
 func binaries(t testing.TB) string {
 	t.Helper()
+	dir := findBinaries()
+	if dir == "" {
+		missing.Report(t, "PostgreSQL is not installed on this machine: install the package postgresql, as `make test` does")
+	}
+	return dir
+}
+
+// findBinaries returns the directory of the variable PLANTSTORE_TEST_POSTGRES, or of the installed version that has a
+// server.
+func findBinaries() string {
 	if dir := os.Getenv("PLANTSTORE_TEST_POSTGRES"); dir != "" {
 		return dir
 	}
-	if dir := findBinaries("/usr/lib/postgresql/*/bin"); dir != "" {
-		return dir
-	}
-	missing.Report(t, "PostgreSQL is not installed on this machine: install the package postgresql, as `make test` does")
-	return ""
-}
-
-// findBinaries returns the first of allBinaries that has a server.
-func findBinaries(pattern string) (dir string) {
-	for _, dir := range allBinaries(pattern) {
+	for _, dir := range allBinaries("/usr/lib/postgresql/*/bin") {
 		if _, err := os.Stat(filepath.Join(dir, "initdb")); err == nil {
 			return dir
 		}

@@ -106,9 +106,8 @@ func (p *Pooler) URL(database string) string { return p.server.Through(p.Address
 
 // Start starts PgBouncer, and returns when it accepts connections.
 func (p *Pooler) Start() error {
-	cmd := exec.Command(p.program, p.config())
+	cmd := asOwner(exec.Command(p.program, p.config()))
 	cmd.Dir = p.dir
-	cmd.SysProcAttr = attributes(p.server.owner)
 	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err

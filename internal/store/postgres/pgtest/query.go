@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -42,18 +44,29 @@ func (s *Server) SocketURL(database string) string {
 	}).String()
 }
 
-// Database creates an empty database and returns its URL.
+var databases atomic.Int64 // that this process has created
+
+// newName returns the name of a database that no process uses.
+func newName() string { return fmt.Sprintf("test_%d_%d", os.Getpid(), databases.Add(1)) }
+
+// Database creates an empty database for one test and returns its URL. A shared server drops it when the test ends:
+// thousands of them would fill its folder.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	name := fmt.Sprintf("test_%d", s.databases.Add(1))
+	name := newName()
 	s.Exec(t, "CREATE DATABASE "+name)
+	if s.shared {
+		t.Cleanup(func() { s.Exec(t, dropDatabase(name)) })
+	}
 	return s.URL(name)
 }
+
+func dropDatabase(name string) string { return "DROP DATABASE " + name + " WITH (FORCE)" }
 
 // Exec runs a statement as the superuser in the database postgres.
 func (s *Server) Exec(t testing.TB, sql string) {
 	t.Helper()
-	if _, err := s.query("postgres", sql); err != nil {
+	if _, err := s.Attempt("postgres", sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
@@ -61,7 +74,7 @@ func (s *Server) Exec(t testing.TB, sql string) {
 // Query runs a statement as the superuser in a database and returns its rows, every value as text.
 func (s *Server) Query(t testing.TB, database, sql string) [][]string {
 	t.Helper()
-	rows, err := s.query(database, sql)
+	rows, err := s.Attempt(database, sql)
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
@@ -70,10 +83,6 @@ func (s *Server) Query(t testing.TB, database, sql string) [][]string {
 
 // Attempt is Query for statements that may fail.
 func (s *Server) Attempt(database, sql string) (rows [][]string, err error) {
-	return s.query(database, sql)
-}
-
-func (s *Server) query(database, sql string) (rows [][]string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.SocketURL(database))

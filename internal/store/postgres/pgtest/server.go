@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -25,29 +25,57 @@ type Server struct {
 	Port   int
 	Socket string // the directory of the Unix socket
 
-	bin, dir  string
-	settings  map[string]string
-	owner     *syscall.Credential
-	databases atomic.Int64
+	bin, dir string
+	settings map[string]string
+	shared   bool // used by several tests
 
-	process *os.Process
+	process *os.Process   // nil if another process has started the server
 	exited  chan struct{} // closed when the process has exited
 }
 
-func start(bin string, settings map[string]string) (*Server, error) {
-	return newServer(bin, settings, func(s *Server) error {
-		cmd := s.command("initdb", "-D", s.data(), "-U", User, "--pwfile", s.password(),
-			"--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+// start starts a server whose directory is in a folder. initdb takes seconds, so the files are copied from the shared
+// server if there is one.
+func start(bin, folder string, settings map[string]string) (*Server, error) {
+	return newServer(bin, folder, settings, func(s *Server) error {
+		from := shared.server.Load()
+		if servers, _ := running(serverVariable, bin); from == nil && len(servers) > 0 {
+			from = servers[0]
 		}
-		return nil
+		if from != nil && from.bin == bin {
+			return s.copyData(from.initial(), true)
+		}
+		return s.initdb(s.data())
 	})
 }
 
+// startShared starts the shared server, and keeps a copy of its files as initdb has made them.
+func startShared(bin string) (*Server, error) {
+	s, err := newServer(bin, sharedFolder(), sharedSettings, func(s *Server) error {
+		if err := s.initdb(s.initial()); err != nil {
+			return err
+		}
+		return s.copyData(s.initial(), true)
+	})
+	if err == nil {
+		s.shared = true
+	}
+	return s, err
+}
+
+func (s *Server) initdb(dir string) error {
+	cmd := s.command("initdb", "-D", dir, "-U", User, "--pwfile", s.password(),
+		"--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+	}
+	return nil
+}
+
 // newServer starts a server whose data directory is created by init.
-func newServer(bin string, settings map[string]string, init func(s *Server) error) (_ *Server, err error) {
-	dir, err := os.MkdirTemp("", "pgtest-")
+func newServer(
+	bin, folder string, settings map[string]string, init func(s *Server) error,
+) (_ *Server, err error) {
+	dir, err := os.MkdirTemp(folder, fmt.Sprintf("pgtest-%d-", os.Getpid())) // see sharedFolder
 	if err != nil {
 		return nil, err
 	}
@@ -63,20 +91,20 @@ func newServer(bin string, settings map[string]string, init func(s *Server) erro
 	if err := os.WriteFile(s.passwords(), []byte("*:*:*:*:"+Password+"\n"), 0o600); err != nil {
 		return nil, err
 	}
-	if err := s.changeOwner(dir, s.password(), s.passwords()); err != nil {
+	if err := changeOwner(dir, s.password(), s.passwords()); err != nil {
 		return nil, err
 	}
 	if err := init(s); err != nil {
 		return nil, err
 	}
-	return s, s.startAt(freePort)
+	return s, s.startAnywhere()
 }
 
-// startAt starts the server at a port that choose returns, and at another one if a process has taken the port
-// before the server could.
-func (s *Server) startAt(choose func() (int, error)) (err error) {
+// startAnywhere starts the server at a free port, and at another one if a process has taken the port before the server
+// could.
+func (s *Server) startAnywhere() (err error) {
 	for range 10 {
-		if s.Port, err = choose(); err != nil {
+		if s.Port, err = freePort(); err != nil {
 			return err
 		}
 		if err = s.Start(); err == nil || !strings.Contains(err.Error(), "Address already in use") {
@@ -90,48 +118,57 @@ func (s *Server) startAt(choose func() (int, error)) (err error) {
 }
 
 func (s *Server) data() string     { return filepath.Join(s.dir, "data") }
+func (s *Server) initial() string  { return filepath.Join(s.dir, "initial") }
 func (s *Server) log() string      { return filepath.Join(s.dir, "log") }
 func (s *Server) password() string { return filepath.Join(s.dir, "password") }
 
 // passwords is the file with which the nodes of a cluster log in to each other.
 func (s *Server) passwords() string { return filepath.Join(s.dir, "passwords") }
 
-// changeOwner makes another user the owner of files of the server if the tests run as root: PostgreSQL refuses
-// to run as root.
-func (s *Server) changeOwner(paths ...string) error {
+// owner is the user of the servers, or nil for the user of this process. PostgreSQL refuses to run as root.
+var owner = sync.OnceValues(func() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
-		return nil
+		return nil, nil
 	}
-	owner, err := user.Lookup("postgres")
+	u, err := user.Lookup("postgres")
 	if err != nil {
-		if owner, err = user.Lookup("nobody"); err != nil {
-			return err
+		if u, err = user.Lookup("nobody"); err != nil {
+			return nil, err
 		}
 	}
-	uid, err := strconv.ParseUint(owner.Uid, 10, 32)
-	if err != nil {
+	c := new(syscall.Credential)
+	_, err = fmt.Sscan(u.Uid+" "+u.Gid, &c.Uid, &c.Gid)
+	return c, err
+})
+
+// changeOwner gives files to the user of the servers.
+func changeOwner(paths ...string) error {
+	c, err := owner()
+	if err != nil || c == nil {
 		return err
 	}
-	gid, err := strconv.ParseUint(owner.Gid, 10, 32)
-	if err != nil {
-		return err
-	}
-	s.owner = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	for _, path := range paths {
-		if err := os.Chown(path, int(uid), int(gid)); err != nil {
+		if err := os.Chown(path, int(c.Uid), int(c.Gid)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// command returns a command that ends with the thread that starts it, on systems that support this.
+// asOwner makes a command run as the user of the servers, and end with the thread that starts it, on systems that
+// support this.
+func asOwner(cmd *exec.Cmd) *exec.Cmd {
+	c, _ := owner() // changeOwner has returned the error
+	cmd.SysProcAttr = attributes(c)
+	return cmd
+}
+
+// command returns a command that runs a program of PostgreSQL.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=" + os.Getenv("PATH"), "PGPASSFILE=" + s.passwords()}
-	cmd.SysProcAttr = attributes(s.owner)
-	return cmd
+	return asOwner(cmd)
 }
 
 // freePort returns a port below those that the system gives to other processes, so that a server that is
@@ -155,8 +192,7 @@ func (s *Server) Start() error {
 	}
 	defer log.Close()
 	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.Port), "-k", s.Socket, "-h", "127.0.0.1",
-		"-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB",
-		"-c", "max_connections=400"} // many tests share a server, and some use a hundred
+		"-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB", "-c", "max_connections=400"}
 	for name, value := range s.settings {
 		args = append(args, "-c", name+"="+value)
 	}
@@ -172,7 +208,7 @@ func (s *Server) Start() error {
 func (s *Server) waitUntilReady() error {
 	deadline := time.Now().Add(timeout)
 	for {
-		_, err := s.query("postgres", "SELECT 1")
+		_, err := s.Attempt("postgres", "SELECT 1")
 		if err == nil {
 			return nil
 		}

@@ -15,7 +15,7 @@ import (
 // startStandby copies the files of a server that runs, as the manual of PostgreSQL describes it under "Making a
 // Base Backup Using the Low Level API". Not every distribution of PostgreSQL has pg_basebackup.
 func startStandby(primary *Server) (*Server, error) {
-	return newServer(primary.bin, primary.settings, func(s *Server) error {
+	return newServer(primary.bin, os.TempDir(), primary.settings, func(s *Server) error {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		conn, err := pgx.Connect(ctx, primary.SocketURL("postgres"))
@@ -26,7 +26,7 @@ func startStandby(primary *Server) (*Server, error) {
 		if _, err := conn.Exec(ctx, "SELECT pg_backup_start('standby', true)"); err != nil {
 			return err
 		}
-		if err := s.copyData(primary); err != nil {
+		if err := s.copyData(primary.data(), false); err != nil {
 			return err
 		}
 		var label string
@@ -46,10 +46,10 @@ func startStandby(primary *Server) (*Server, error) {
 	})
 }
 
-// copyData copies the data directory of a server, except the log and the files of the running process.
-func (s *Server) copyData(from *Server) error {
-	return filepath.WalkDir(from.data(), func(path string, entry fs.DirEntry, err error) error {
-		name := strings.TrimPrefix(path, from.data())
+// copyData copies a data directory, except the files of the running process and, if wal is false, the log.
+func (s *Server) copyData(from string, wal bool) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(path, from)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), strings.HasPrefix(entry.Name(), "postmaster."):
 			return nil // a file that was removed meanwhile is not needed
@@ -59,8 +59,8 @@ func (s *Server) copyData(from *Server) error {
 			if err := os.Mkdir(s.data()+name, 0o700); err != nil {
 				return err
 			}
-			return s.changeOwner(s.data() + name)
-		case strings.HasPrefix(name, "/pg_wal/"):
+			return changeOwner(s.data() + name)
+		case strings.HasPrefix(name, "/pg_wal/") && !wal:
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -79,5 +79,5 @@ func (s *Server) writeData(name string, text []byte) error {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return err
 	}
-	return s.changeOwner(path)
+	return changeOwner(path)
 }
