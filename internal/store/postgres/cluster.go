@@ -42,7 +42,7 @@ const (
 // citusSettings are those of every session on Citus.
 var citusSettings = map[string]string{
 	"citus.max_adaptive_executor_pool_size": "1",  // connections to a node for one query: a second takes longer to open
-	"citus.node_connection_timeout":         "2s", // less than attemptTimeout
+	"citus.node_connection_timeout":         "2s", // less than timeouts.attempt
 
 	// A generic plan can't send LIMIT $3 to the workers: they would return all plants.
 	"plan_cache_mode": "force_custom_plan",

@@ -111,7 +111,7 @@ func checkCluster(ctx context.Context, conn *pgx.Conn) (nodes []node, err error)
 		return nil, errors.New("the server does not have Citus; install it on every node, set " +
 			"shared_preload_libraries = 'citus', restart the servers and run CREATE EXTENSION citus in each database")
 	}
-	nodesConn := newNodeConn(conn.Config())
+	nodesConn := newNodeConn(conn.Config(), defaultTimeouts)
 	nodesConn.patience = distributePatience
 	defer nodesConn.close()
 	all, err := nodesConn.nodes(ctx)

@@ -95,17 +95,3 @@ func TestNoDrift(t *testing.T) {
 	}
 	source.Close()
 }
-
-// A distributed table has triggers of Citus, and its shards are checked too, from every node.
-func TestDriftOnCitus(t *testing.T) {
-	address := distributed(t, "id")
-	c, name := pgtest.SharedCluster(t), databaseOf(t, address)
-	for what, address := range map[string]string{"coordinator": address, "worker": c.Worker(0, address)} {
-		wantDrift(t, address, what, "table ", false)
-	}
-	c.Query(t, name, "SELECT run_command_on_shards('plants', 'ALTER TABLE %s SET UNLOGGED')")
-	defer c.Query(t, name, "SELECT run_command_on_shards('plants', 'ALTER TABLE %s SET LOGGED')") // others use it next
-	for what, address := range map[string]string{"coordinator": address, "worker": c.Worker(0, address)} {
-		wantDrift(t, address, what, " is UNLOGGED, so a crash empties it; run ALTER TABLE plants_", true)
-	}
-}

@@ -18,23 +18,14 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-func TestUnsafeServersAreRefused(t *testing.T) {
-	for _, setting := range []string{"fsync", "full_page_writes"} {
-		t.Run(setting, func(t *testing.T) {
-			t.Parallel()
-			server := pgtest.Start(t, map[string]string{setting: "off"})
-			wantUnsafe(t, server.Database(t), setting+"=off", "a power loss can destroy")
-		})
-	}
+// A session whose setting can lose confirmed plants is refused. See TestFsyncIsTurnedOff for settings of a server.
+func TestUnsafeSessionsAreRefused(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
 	for _, value := range []string{"off", "local", "remote_write"} {
-		t.Run("synchronous_commit="+value, func(t *testing.T) {
-			address := withParam(t, pgtest.Database(t), "synchronous_commit", value)
-			wantUnsafe(t, address, "synchronous_commit="+value, "plants can be lost")
-		})
+		wantUnsafe(t, withParam(t, address, "synchronous_commit", value), "synchronous_commit="+value, "plants can be lost")
 	}
-	t.Run("synchronous_commit=remote_apply", func(t *testing.T) {
-		openStore(t, withParam(t, pgtest.Database(t), "synchronous_commit", "remote_apply"))
-	})
+	openStore(t, withParam(t, address, "synchronous_commit", "remote_apply"))
 }
 
 func wantUnsafe(t *testing.T, address, setting, risk string) {
@@ -52,11 +43,12 @@ func wantUnsafe(t *testing.T, address, setting, risk string) {
 }
 
 func TestEncodingIsRefused(t *testing.T) {
-	server := pgtest.Shared(t)
-	server.Exec(t, "DROP DATABASE IF EXISTS latin")
-	server.Exec(t, "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
-	wantOpenError(t, server.URL("latin"), "the server has the encoding LATIN1", "ENCODING 'UTF8'")
-	if s, err := Open(t.Context(), server.URL("latin"), Options{UnsafeDurability: true}); err == nil {
+	server, address := pgtest.Shared(t), pgtest.Database(t)
+	name := databaseOf(t, address)
+	server.Exec(t, "DROP DATABASE "+name)
+	server.Exec(t, "CREATE DATABASE "+name+" ENCODING 'LATIN1' TEMPLATE template0")
+	wantOpenError(t, address, "the server has the encoding LATIN1", "ENCODING 'UTF8'")
+	if s, err := Open(t.Context(), address, Options{UnsafeDurability: true}); err == nil {
 		s.Close()
 		t.Error("Open() of a LATIN1 database with UnsafeDurability = nil")
 	}
@@ -118,12 +110,14 @@ func TestSynchronousCommitIsTurnedOff(t *testing.T) {
 func TestFsyncIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, nil)
-	s := openStore(t, server.Database(t))
+	address := server.Database(t)
+	s := openStore(t, address)
 	for i, setting := range []string{"fsync", "full_page_writes", "fsync"} {
 		fillPool(t, s)
 		id := 10 * i
 		create(t, s, record(id))
 		reload(t, server, setting, "off")
+		wantUnsafe(t, address, setting+"=off", "a power loss can destroy")
 		if i < 2 {
 			err := s.Check(t.Context())
 			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), setting+"=off") {
@@ -162,18 +156,6 @@ func openRefusedSession(t *testing.T, s *Store) {
 	t.Error("no session was new: nothing was tested")
 }
 
-// A connection whose settings can't be read is refused.
-func TestSettingsCannotBeRead(t *testing.T) {
-	conn, err := pgx.Connect(t.Context(), pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close(t.Context())
-	if err := checkSettings(t.Context(), conn, Options{}); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("checkSettings() on a closed connection = %v, want %v", err, store.ErrUnavailable)
-	}
-}
-
 // A warning after a commit is an error; a notice is not.
 func TestWarnings(t *testing.T) {
 	s := openStore(t, pgtest.Database(t))
@@ -200,18 +182,21 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// The primary waits for a standby that does not exist. A commit is on its disk, but a failover would lose it.
+// The primary waits for a standby that does not exist, until an operator cancels the wait or the write ends. A commit
+// is on its disk, but a failover would lose it.
 func TestStandbyDoesNotConfirm(t *testing.T) {
 	t.Parallel()
+	server := pgtest.Start(t, nil)
 	for name, cancel := range map[string]bool{"an operator cancels the wait": true, "nothing ends the wait": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := pgtest.Start(t, nil)
 			s := openStore(t, server.Database(t))
 			create(t, s, record(0), record(2))
+			fillPool(t, s)
 			reload(t, server, "synchronous_standby_names", "missing")
 			waitUntilCommitsWait(t, server)
+			s.timeouts = quick
 			writeWithoutStandby(t, s, server, cancel)
+			s.timeouts = defaultTimeouts
 			reload(t, server, "synchronous_standby_names", "")
 			eventually(t, "no session waits for a standby", func() bool {
 				return len(server.Query(t, "postgres", waitingForStandby)) == 0

@@ -94,61 +94,6 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// An unknown outcome must not also be one that means that nothing was stored.
-func TestUnknownIsNotUnavailable(t *testing.T) {
-	err := fmt.Errorf("%w: %w", store.ErrUnknown, messageOnly(translate(io.ErrUnexpectedEOF)))
-	if errors.Is(err, store.ErrUnavailable) || !errors.Is(err, store.ErrUnknown) ||
-		!strings.Contains(err.Error(), "lost") {
-		t.Errorf("%v is ErrUnavailable too", err)
-	}
-}
-
-func TestClassification(t *testing.T) {
-	const conflict, lost, readOnly, unique, exists = 1, 2, 4, 8, 16
-	for _, test := range []struct {
-		err  error
-		want int
-	}{
-		{serverError("ERROR", serializationFailure), conflict},
-		{serverError("ERROR", deadlockDetected), conflict},
-		{serverError("ERROR", "40002"), 0},
-		{errRemoved, conflict},
-		{serverError("ERROR", uniqueViolation), unique | exists},
-		{serverError("ERROR", "23503"), 0},
-		{serverError("ERROR", duplicateTable), exists},
-		{serverError("ERROR", duplicateObject), exists},
-		{serverError("ERROR", "42711"), 0},
-		{serverError("ERROR", readOnlyTransaction), readOnly},
-		{serverError("ERROR", "25001"), 0},
-		{serverError("FATAL", "57P01"), lost},
-		{serverError("PANIC", "57P02"), lost},
-		{serverError("FATAL", "08006"), lost},
-		{serverError("ERROR", "57014"), 0},
-		{serverError("ERROR", "08006"), 0},
-		{serverError("FATAL", invalidPassword), 0},
-		{io.EOF, lost},
-		{io.ErrUnexpectedEOF, lost},
-		{net.ErrClosed, lost},
-		{pgconn.ErrConnClosed, lost},
-		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, lost},
-		{context.Canceled, 0},
-		{plant.ErrNotFound, 0},
-		{errClosed, 0},
-	} {
-		got := 0
-		for flag, is := range map[int]func(error) bool{
-			conflict: isConflict, lost: isLost, readOnly: isReadOnly, unique: isUniqueViolation, exists: isDuplicate,
-		} {
-			if is(test.err) {
-				got |= flag
-			}
-		}
-		if got != test.want {
-			t.Errorf("%v is classified as %05b, want %05b", test.err, got, test.want)
-		}
-	}
-}
-
 // Errors of the network are retried only if pgx proves that nothing was sent.
 func TestMayBeStored(t *testing.T) {
 	if mayBeStored(safeError{}, true) {

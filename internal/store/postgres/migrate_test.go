@@ -18,27 +18,22 @@ import (
 
 func TestConcurrentMigrations(t *testing.T) {
 	t.Parallel()
-	for range 3 {
-		address := pgtest.Database(t) + "&pool_max_conns=1"
-		start := make(chan struct{})
-		var wg sync.WaitGroup
-		for range 10 {
-			wg.Go(func() {
-				<-start
-				s, err := Open(t.Context(), address, Options{})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				s.Close()
-			})
-		}
-		close(start)
-		wg.Wait()
-		rows := sqlQuery(t, address, "SELECT version FROM plantstore_schema ORDER BY version")
-		if fmt.Sprint(rows) != "[[1] [2] [3]]" {
-			t.Errorf("plantstore_schema = %v, want the versions 1 to 3", rows)
-		}
+	address := pgtest.Database(t) + "&pool_max_conns=1"
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			s, err := Open(t.Context(), address, Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s.Close()
+		})
+	}
+	wg.Wait()
+	rows := sqlQuery(t, address, "SELECT version FROM plantstore_schema ORDER BY version")
+	if fmt.Sprint(rows) != "[[1] [2] [3]]" {
+		t.Errorf("plantstore_schema = %v, want the versions 1 to 3", rows)
 	}
 }
 
@@ -120,15 +115,6 @@ func TestEarlierVersionsAreMigrated(t *testing.T) {
 			testMigrate(t, address)
 		})
 	}
-}
-
-// The migration changes a table that Citus has copied to every node.
-func TestVersion2IsMigratedOnCitus(t *testing.T) {
-	address := distributed(t, "id")
-	c, name := pgtest.SharedCluster(t), databaseOf(t, address)
-	c.Query(t, name, "ALTER TABLE tokens DROP COLUMN last_used")
-	c.Query(t, name, "DELETE FROM plantstore_schema WHERE version = 3")
-	testMigrate(t, address)
 }
 
 func testMigrate(t *testing.T, address string) {

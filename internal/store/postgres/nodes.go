@@ -17,13 +17,6 @@ import (
 	"plantstore/internal/store"
 )
 
-const (
-	nodePeriod         = time.Second     // between two checks of the nodes
-	nodeConnectTimeout = time.Second     // of a connection from one node to another
-	nodeQueryTimeout   = 2 * time.Second // of the query for the settings
-	nodeCheckTimeout   = 10 * time.Second
-)
-
 // node is the state of one node of a Citus cluster.
 type node struct {
 	host        string
@@ -68,13 +61,14 @@ const (
 // request.
 type nodeConn struct {
 	config   *pgx.ConnConfig
-	conn     *pgx.Conn     // nil, or open
-	warnings []string      // that the server has sent since the last query
+	conn     *pgx.Conn // nil, or open
+	warnings []string  // that the server has sent since the last query
+	timeouts timeouts
 	patience time.Duration // factor of the timeouts
 }
 
-func newNodeConn(config *pgx.ConnConfig) *nodeConn {
-	c := &nodeConn{config: config.Copy(), patience: 1}
+func newNodeConn(config *pgx.ConnConfig, t timeouts) *nodeConn {
+	c := &nodeConn{config: config.Copy(), timeouts: t, patience: 1}
 	takeSettings(c.config) // none is needed, and a pooler refuses them
 	c.config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if n.SeverityUnlocalized == "WARNING" {
@@ -94,9 +88,9 @@ func (c *nodeConn) close() {
 }
 
 // nodes reads the settings of every node of the cluster. The result is nil if the database does not use Citus.
-// It returns within nodeCheckTimeout × patience, also if nodes hang.
+// It returns within timeouts.nodeCheck × patience, also if nodes hang.
 func (c *nodeConn) nodes(ctx context.Context) (nodes []node, err error) {
-	ctx, cancel := context.WithTimeout(ctx, nodeCheckTimeout*c.patience)
+	ctx, cancel := context.WithTimeout(ctx, c.timeouts.nodeCheck*c.patience)
 	defer cancel()
 	for range 2 {
 		reused := c.conn != nil
@@ -136,7 +130,7 @@ func (c *nodeConn) readNodes(ctx context.Context) (nodes []node, err error) {
 	if isCanceled(err) { // a node accepts connections and then hangs: query one after the other to find it
 		for i := range nodes {
 			if err = c.readSettings(ctx, nodes[i:i+1]); isCanceled(err) {
-				nodes[i].reason, err = fmt.Sprintf("no response within %v", nodeQueryTimeout*c.patience), nil
+				nodes[i].reason, err = fmt.Sprintf("no response within %v", c.timeouts.nodeQuery*c.patience), nil
 			}
 			if err != nil {
 				break
@@ -217,7 +211,7 @@ func shortReason(warning string) string {
 // transaction runs do in a transaction with timeouts for connections to other nodes and for queries.
 func (c *nodeConn) transaction(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error {
-		connect, query := milliseconds(nodeConnectTimeout*c.patience), milliseconds(nodeQueryTimeout*c.patience)
+		connect, query := milliseconds(c.timeouts.nodeConnect*c.patience), milliseconds(c.timeouts.nodeQuery*c.patience)
 		if _, err := tx.Exec(ctx, setNodeTimeouts, pgx.QueryExecModeExec, connect, query); err != nil {
 			return err
 		}
@@ -271,7 +265,7 @@ type nodeMonitor struct {
 // nodes. A node that does not respond is not refused: the plants on the others can be served.
 func (s *Store) monitorNodes(ctx context.Context, config *pgx.ConnConfig) (*nodeMonitor, error) {
 	m := &nodeMonitor{
-		conn: newNodeConn(config), opts: s.opts, layout: s.refreshLayout, stopped: make(chan struct{}),
+		conn: newNodeConn(config, s.timeouts), opts: s.opts, layout: s.refreshLayout, stopped: make(chan struct{}),
 	}
 	nodes, err := m.conn.nodes(ctx)
 	if err == nil {
@@ -299,7 +293,7 @@ func (m *nodeMonitor) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(nodePeriod):
+		case <-time.After(m.conn.timeouts.nodePeriod):
 		}
 		nodes, err := m.conn.nodes(ctx)
 		m.count(nodes, err)

@@ -2,13 +2,14 @@ package postgres
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,36 +19,18 @@ import (
 	"plantstore/internal/testkit/proxy"
 )
 
-// readNodes returns the state of the nodes of the cluster at a URL, one line each.
-func readNodes(t *testing.T, address string) string {
-	t.Helper()
-	conn := newTestNodeConn(t, address)
-	nodes, err := conn.nodes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return describe(nodes)
-}
+var safe = settings{"on", "on", "on", "UTF8"}
 
-func newTestNodeConn(t *testing.T, address string) *nodeConn {
+// readNodes returns the state of the nodes of the cluster at a URL.
+func readNodes(t *testing.T, address string) (nodes []node, err error) {
 	t.Helper()
 	config, err := parseURL(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := newNodeConn(config.ConnConfig)
-	t.Cleanup(conn.close)
-	return conn
-}
-
-func describe(nodes []node) string {
-	var lines []string
-	for _, n := range nodes {
-		s := n.settings
-		lines = append(lines, strings.Join([]string{n.name(), n.reason, s.Fsync, s.FullPageWrites, s.SynchronousCommit,
-			s.Encoding}, "|"))
-	}
-	return strings.Join(lines, "\n")
+	conn := newNodeConn(config.ConnConfig, quick)
+	defer conn.close()
+	return conn.nodes(t.Context())
 }
 
 func workerName(w *pgtest.Server) string { return fmt.Sprintf("worker 127.0.0.1:%d", w.Port) }
@@ -55,54 +38,88 @@ func workerName(w *pgtest.Server) string { return fmt.Sprintf("worker 127.0.0.1:
 // Every user can read the settings of all nodes, on every node.
 func TestNodes(t *testing.T) {
 	t.Parallel()
-	if got := readNodes(t, pgtest.Database(t)); got != "" {
-		t.Errorf("nodes of a plain server = %s", got)
-	}
 	c := pgtest.SharedCluster(t)
 	address := c.Database(t)
 	user := "asker_" + databaseOf(t, address)
 	c.Query(t, databaseOf(t, address), fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", user, pgtest.Password))
-	lines := []string{fmt.Sprintf("coordinator 127.0.0.1:%d||on|on|on|UTF8", c.Port)}
-	ports := []int{c.Workers[0].Port, c.Workers[1].Port}
-	for _, port := range []int{min(ports[0], ports[1]), max(ports[0], ports[1])} {
-		lines = append(lines, fmt.Sprintf("worker 127.0.0.1:%d||on|on|on|UTF8", port))
-	}
 	for _, address := range []string{address, c.Worker(0, address), c.Worker(1, address)} {
 		as := editURL(t, address, func(u *url.URL, _ url.Values) { u.User = url.UserPassword(user, pgtest.Password) })
 		for _, address := range []string{address, as} {
-			got := strings.Split(readNodes(t, address), "\n")
-			if len(got) != 3 || got[0] != lines[0] || !contains(got, lines[1]) || !contains(got, lines[2]) {
-				t.Errorf("nodes at %s = %q, want %q", address, got, lines)
-			}
+			eventually(t, "all nodes respond", func() bool { // on a slow machine, perhaps not the first time
+				nodes, err := readNodes(t, address)
+				return err == nil && len(nodes) == 3 && nodes[0].coordinator && nodesError(nodes, Options{}) == nil &&
+					nodes[0].settings == safe && nodes[1].settings == safe && nodes[2].settings == safe
+			})
 		}
+	}
+	if nodes, err := readNodes(t, pgtest.Database(t)); err != nil || nodes != nil {
+		t.Errorf("nodes of a plain server = %v, %v", nodes, err)
 	}
 }
 
-func contains(lines []string, want string) bool {
-	return strings.Contains("\n"+strings.Join(lines, "\n")+"\n", "\n"+want+"\n")
+// A worker can hang after it has accepted a connection. Then the nodes are queried one after the other.
+func TestWorkerHangsAfterConnect(t *testing.T) {
+	t.Parallel()
+	c := pgtest.SharedCluster(t)
+	address := c.Database(t)
+	p := proxy.New(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Workers[0].Port)))
+	_, port, _ := net.SplitHostPort(p.Address)
+	c.Query(t, databaseOf(t, address), fmt.Sprintf(
+		"SELECT citus_update_node(nodeid, nodename, %s) FROM pg_dist_node WHERE nodeport = %d", port, c.Workers[0].Port))
+	p.Set(func(chunk *proxy.Chunk) ([]byte, bool) {
+		if chunk.Direction == proxy.Requests && bytes.Contains(chunk.Data, []byte("full_page_writes")) {
+			select {
+			case <-chunk.Removed:
+			case <-time.After(time.Minute):
+			}
+		}
+		return chunk.Data, true
+	})
+	eventually(t, "one worker does not respond", func() bool { // on a slow machine, others may not respond either
+		nodes, err := readNodes(t, address)
+		reasons := map[string]string{}
+		for _, n := range nodes {
+			reasons[n.name()] = n.reason
+		}
+		return err == nil && maps.Equal(reasons, map[string]string{
+			"coordinator " + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)): "",
+			workerName(c.Workers[1]): "", "worker " + p.Address: "no response within 500ms",
+		})
+	})
 }
 
-func TestUnsafeWorkers(t *testing.T) {
+// The faults of workers, one after the other on one cluster.
+func TestFaultsOfWorkers(t *testing.T) {
 	t.Parallel()
 	c := pgtest.StartCluster(t, 2, nil)
-	address := c.Database(t)
+	for _, test := range []struct {
+		name string
+		test func(t *testing.T, c *pgtest.Cluster, address string)
+	}{
+		{"unsafe settings", testUnsafeWorkers},
+		{"no standby", testWorkersWithoutStandby},
+		{"status", testStatusOfCluster},
+		{"down", testWorkerIsDown},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.test(t, c, c.Database(t)) })
+	}
+}
+
+// A worker that can lose what it confirms is refused, also while the store is open.
+func testUnsafeWorkers(t *testing.T, c *pgtest.Cluster, address string) {
 	distributeBy(t, address, "id")
 	worker := c.Workers[1]
 	s := openStore(t, address)
 	for i, test := range []struct{ setting, value, risk string }{
 		{"fsync", "off", "a power loss can destroy the database"},
-		{"full_page_writes", "off", "a power loss can destroy pages of the database"},
 		{"synchronous_commit", "local", "plants can be lost after they were confirmed"},
 	} {
 		create(t, s, record(10*i))
 		reload(t, worker, test.setting, test.value)
 		text := fmt.Sprintf("%s runs with %s=%s, so %s; set it to on or, if that loss is acceptable, "+
 			"start with --unsafe-durability", workerName(worker), test.setting, test.value, test.risk)
-		for _, address := range []string{address, c.Worker(0, address)} {
-			if err := wantOpenError(t, address, text); !errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("Open() = %v, want %v", err, store.ErrUnavailable)
-			}
-		}
+		wantOpenError(t, address, text)
+		wantOpenError(t, c.Worker(0, address), text)
 		accepted, err := Open(t.Context(), address, Options{UnsafeDurability: true})
 		if err != nil {
 			t.Fatalf("Open() with UnsafeDurability = %v", err)
@@ -122,101 +139,137 @@ func TestUnsafeWorkers(t *testing.T) {
 	}
 }
 
-// A worker that is down or hangs is named, and does not prevent a start.
-func TestWorkersThatDoNotRespond(t *testing.T) {
-	t.Parallel()
-	c := pgtest.StartCluster(t, 2, nil)
-	address := c.Database(t)
+// A plant that is on the disk of a worker, but not on its synchronous standby, is not confirmed: neither to the client
+// that created it, nor to one that repeats the create.
+func testWorkersWithoutStandby(t *testing.T, c *pgtest.Cluster, address string) {
+	distributeBy(t, address, "id")
 	s := openStore(t, address)
-	worker := c.Workers[0]
-	conn := newTestNodeConn(t, address)
-	if _, err := conn.nodes(t.Context()); err != nil { // from now on, the connection is one that was used
+	create(t, s, record(1), record(2), record(3), record(4)) // opens the connections to the workers
+	for _, w := range c.Workers {
+		reload(t, w, "synchronous_standby_names", "nobody")
+	}
+	s.timeouts = quick
+	const cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity " +
+		"WHERE wait_event = 'SyncRep' AND query LIKE '%plants%'"
+	for _, attempt := range []string{"create", "repeat"} {
+		created := make(chan error, 1)
+		go func() {
+			_, err := s.CreateBatch(context.Background(), []plant.Record{record(9)})
+			created <- err
+		}()
+		for end := false; !end; {
+			select {
+			case err := <-created:
+				if !errors.Is(err, store.ErrUnknown) {
+					t.Errorf("%s = %v, want %v", attempt, err, store.ErrUnknown)
+				}
+				end = true
+			case <-time.After(20 * time.Millisecond):
+				for _, w := range c.Workers {
+					w.Query(t, databaseOf(t, address), cancel)
+				}
+			}
+		}
+	}
+	for _, w := range c.Workers {
+		reload(t, w, "synchronous_standby_names", "")
+	}
+	s.timeouts = defaultTimeouts
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(9)})
+	wantOutcomes(t, outcomes, err, plant.Same)
+}
+
+func testStatusOfCluster(t *testing.T, c *pgtest.Cluster, address string) {
+	if s := readStatus(t, address); s.Citus == "" || s.Distribution != nil || len(s.Nodes) != 3 {
+		t.Errorf("ReadStatus() before the distribution = %+v", s)
+	}
+	create(t, openStore(t, address), plantRecords(100)...)
+	distributeTo(t, address, Distribution{Shards: 4})
+	for _, address := range []string{address, c.Worker(0, address)} {
+		s := readStatus(t, address)
+		shards, bytes := 0, int64(0)
+		for i, n := range s.Nodes {
+			shards, bytes = shards+n.Shards, bytes+n.Bytes
+			if (n.Role == "coordinator") != (i == 0) || (n.Shards == 2) != (i > 0) || n.State != "ok" {
+				t.Errorf("node %d = %+v", i, n)
+			}
+		}
+		if s.Plants != 100 || !s.PlantsExact || shards != 4 || s.Bytes != bytes || bytes == 0 ||
+			fmt.Sprint(*s.Distribution) != "{id 4}" {
+			t.Errorf("ReadStatus() = %+v", s)
+		}
+	}
+	worker := c.Workers[1]
+	worker.Exec(t, "ALTER DATABASE "+databaseOf(t, address)+" SET synchronous_commit = off")
+	wantProblem(t, address, workerName(worker)+" runs with synchronous_commit=off", "unsafe")
+	if err := worker.Suspend(); err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct {
-		name, reason string
-		fail, repair func() error
+	defer worker.Resume()
+	wantProblem(t, address, workerName(worker)+" does not respond: ", "down")
+}
+
+func wantProblem(t *testing.T, address, text, state string) {
+	t.Helper()
+	s, err := ReadStatus(t.Context(), address, true)
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("ReadStatus() = %v, want %s", err, text)
+		return
+	}
+	states := map[string]int{}
+	for _, n := range s.Nodes {
+		states[n.State]++
+		if (n.Reason != "") != (n.State != "ok") {
+			t.Errorf("node = %+v", n)
+		}
+	}
+	if states["ok"] != 2 || states[state] != 1 || s.PlantsExact != (state == "unsafe") {
+		t.Errorf("states = %v, want 2 ok and 1 %s; plantsExact = %v", states, state, s.PlantsExact)
+	}
+}
+
+// A worker that is down is named, and prevents a distribution but not a start. The database is complete afterwards.
+func testWorkerIsDown(t *testing.T, c *pgtest.Cluster, address string) {
+	s := openStore(t, address)
+	worker := c.Workers[0]
+	if err := worker.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	text := workerName(worker) + " does not respond: connection refused"
+	wantDistributeError(t, address, text)
+	eventually(t, "Check names the worker", func() bool {
+		err := s.Check(t.Context())
+		return errors.Is(err, store.ErrUnavailable) && strings.Contains(err.Error(), text)
+	})
+	other := openStore(t, address)
+	if err := other.nodes.err(); err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("a store that has just been opened reports %v, want %q", err, text)
+	}
+	create(t, other, record(1)) // plants is a local table of the coordinator
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Check returns nil", func() bool { return s.Check(t.Context()) == nil })
+	distributeTo(t, address, Distribution{})
+}
+
+func TestCountNodes(t *testing.T) {
+	nodes := []node{
+		{host: "a", settings: safe}, {host: "b", settings: safe}, {host: "c", reason: "connection refused"},
+		{host: "d", settings: settings{"off", "on", "on", "UTF8"}},
+	}
+	m := new(nodeMonitor)
+	for _, step := range []struct {
+		nodes []node
+		err   error
+		want  map[string]int64
 	}{
-		{"down", "connection refused", worker.Stop, worker.Start},
-		{"killed", "connection refused", worker.Kill9, worker.Start},
-		{"hangs", "could not establish connection after 1000 ms", worker.Suspend, worker.Resume},
+		{nodes, nil, map[string]int64{"ok": 2, "down": 1, "unsafe": 1, "unknown": 0}},
+		{nil, errors.New("the coordinator is down"), map[string]int64{"ok": 0, "down": 0, "unsafe": 0, "unknown": 4}},
+		{nodes[:2], nil, map[string]int64{"ok": 2, "down": 0, "unsafe": 0, "unknown": 0}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			if err := test.fail(); err != nil {
-				t.Fatal(err)
-			}
-			repair := sync.OnceFunc(func() {
-				if err := test.repair(); err != nil {
-					t.Error(err)
-				}
-			})
-			defer repair()
-			text := workerName(worker) + " does not respond: " + test.reason
-			nodes, err := conn.nodes(t.Context())
-			if err == nil {
-				err = nodesError(nodes, Options{})
-			}
-			if want := store.ErrUnavailable.Error() + ": " + text; err == nil || err.Error() != want {
-				t.Errorf("nodes = %v, want %s", err, want)
-			}
-			eventually(t, "Check names the worker", func() bool {
-				err := s.Check(t.Context())
-				return errors.Is(err, store.ErrUnavailable) && strings.Contains(err.Error(), text)
-			})
-			other := openStore(t, address)
-			if err := other.nodes.err(); err == nil || !strings.Contains(err.Error(), text) {
-				t.Errorf("a store that has just been opened reports %v, want %q", err, text)
-			}
-			create(t, other, record(len(test.name))) // plants is a local table of the coordinator
-			other.Close()
-			repair()
-			eventually(t, "Check returns nil", func() bool { return s.Check(t.Context()) == nil })
-		})
-	}
-}
-
-// A worker can also hang after it has accepted a connection. Then the nodes are queried one after the other.
-func TestWorkerHangsAfterConnect(t *testing.T) {
-	t.Parallel()
-	c := pgtest.SharedCluster(t)
-	address := c.Database(t)
-	p := proxy.New(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Workers[0].Port)))
-	_, port, _ := net.SplitHostPort(p.Address)
-	c.Query(t, databaseOf(t, address), fmt.Sprintf(
-		"SELECT citus_update_node(nodeid, nodename, %s) FROM pg_dist_node WHERE nodeport = %d", port, c.Workers[0].Port))
-	p.Set(func(chunk *proxy.Chunk) ([]byte, bool) {
-		return chunk.Data, chunk.Direction != proxy.Requests || !bytes.Contains(chunk.Data, []byte("full_page_writes")) ||
-			hangs(chunk)
-	})
-	conn := newTestNodeConn(t, address)
-	eventually(t, "one worker does not respond", func() bool { // on a slow machine, others may not respond either
-		nodes, err := conn.nodes(t.Context())
-		got := describe(nodes)
-		t.Log(got, err)
-		return err == nil && strings.Contains(got, "worker "+p.Address+"|no response within 2s||||") &&
-			strings.Contains(got, workerName(c.Workers[1])+"||on|on|on|UTF8")
-	})
-}
-
-// hangs returns when the fault is removed.
-func hangs(chunk *proxy.Chunk) bool {
-	select {
-	case <-chunk.Removed:
-	case <-time.After(time.Minute):
-	}
-	return true
-}
-
-func TestShortReason(t *testing.T) {
-	const after = "connection to the remote node a@b:1 failed with the following error: "
-	for warning, want := range map[string]string{
-		after + "Connection refused\n\tIs it?":         "connection refused",
-		after + `FATAL:  database "d" does not exist`:  `FATAL:  database "d" does not exist`,
-		"could not establish connection after 1000 ms": "could not establish connection after 1000 ms",
-		"": "",
-	} {
-		if got := shortReason(warning); got != want {
-			t.Errorf("shortReason(%q) = %q, want %q", warning, got, want)
+		if m.count(step.nodes, step.err); !maps.Equal(m.states(), step.want) {
+			t.Errorf("states() = %v, want %v", m.states(), step.want)
 		}
 	}
 }

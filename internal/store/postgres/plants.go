@@ -89,7 +89,7 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 // Get implements store.Plants.
 func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
 	p := plant.New{ID: id}
-	err := s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+	err := s.read(ctx, s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
 		err := conn.QueryRow(ctx, getPlant, storeName, id).Scan(&p.Name, &p.Tag)
 		return cmp.Or(err, store.CheckText(&p.Name, p.Tag))
 	})
@@ -104,7 +104,7 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 
 // List implements store.Plants.
 func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.New, err error) {
-	err = s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.read(ctx, s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
 		page, err = s.list(ctx, conn, storeName, after, limit)
 		for _, p := range page {
 			err = cmp.Or(err, store.CheckText(&p.Name, p.Tag))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -20,22 +19,20 @@ import (
 func TestStoreBehindPooler(t *testing.T) {
 	t.Parallel()
 	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
-		var mu sync.Mutex
-		databases := map[*testing.T]string{}
-		storetest.Run(t, func(t *testing.T) store.Store {
-			mu.Lock()
-			defer mu.Unlock()
-			if databases[t] == "" {
-				databases[t] = pooler.URL(databaseOf(t, pgtest.Database(t)))
-			}
-			return openStore(t, databases[t])
+		runStoretest(t, func(t *testing.T) (first, again string) {
+			address := pooler.URL(databaseOf(t, pgtest.Database(t)))
+			return address, address
 		})
 	})
 }
 
+// onEachPooler runs a test in the mode in which sessions are shared and, in make test-all, in the other one.
 func onEachPooler(t *testing.T, test func(t *testing.T, pooler *pgtest.Pooler)) {
 	for _, mode := range pgtest.PoolModes {
 		t.Run(mode, func(t *testing.T) {
+			if testing.Short() && mode != "transaction" {
+				t.Skip("make test-all runs this")
+			}
 			t.Parallel()
 			test(t, pgtest.StartPooler(t, pgtest.Shared(t), mode))
 		})
@@ -144,27 +141,6 @@ func TestCommitFailsBehindPooler(t *testing.T) {
 				wantOutcomes(t, outcomes, err, plant.Same)
 			} else if !errors.Is(err, test.want) {
 				t.Errorf("CreateBatch() with %s = %v, want %v", test.raise, err, test.want)
-			}
-		}
-	})
-}
-
-// A write that waits for a lock ends with the certainty that nothing was stored.
-func TestTableIsLockedBehindPooler(t *testing.T) {
-	t.Parallel()
-	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
-		direct := pgtest.Database(t)
-		s := openStore(t, pooler.URL(databaseOf(t, direct))+"&lock_timeout=100ms")
-		create(t, s, record(1))
-		tx := beginTx(t, openStore(t, direct))
-		if _, err := tx.Exec(t.Context(), "LOCK TABLE plants"); err != nil {
-			t.Fatal(err)
-		}
-		_, err := s.CreateBatch(t.Context(), []plant.Record{record(2)})
-		removed := storetest.Remove(t.Context(), s, "main", 1, nil)
-		for what, err := range map[string]error{"CreateBatch": err, "Remove": removed} {
-			if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknown) {
-				t.Errorf("%s = %v, want only %v", what, err, store.ErrUnavailable)
 			}
 		}
 	})

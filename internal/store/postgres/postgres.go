@@ -20,10 +20,11 @@ import (
 
 // Store is an open database.
 type Store struct {
-	pool   *pgxpool.Pool
-	opts   Options
-	closed atomic.Bool
-	damage store.Damage
+	pool     *pgxpool.Pool
+	opts     Options
+	timeouts timeouts
+	closed   atomic.Bool
+	damage   store.Damage
 
 	from, to int // see Migrated
 
@@ -67,12 +68,24 @@ const (
 
 	connectTimeout = 3 * time.Second // unless the URL sets connect_timeout
 	pingTimeout    = time.Second     // of the check of a connection that was idle for a second
-
-	writeTimeout   = 8 * time.Second // of a write with all its attempts
-	attemptTimeout = 4 * time.Second // of one attempt; longer than lock_timeout
-	readTimeout    = 5 * time.Second
-	closeTimeout   = writeTimeout + time.Second
 )
+
+// timeouts bound the calls of a store. They are fields so that tests of faults need not wait for them.
+type timeouts struct {
+	write   time.Duration // of a write with all its attempts, and of Close, which waits for writes
+	attempt time.Duration // of one attempt; longer than lock_timeout
+	read    time.Duration
+
+	nodePeriod  time.Duration // between two checks of the nodes of a cluster
+	nodeConnect time.Duration // of a connection from one node to another
+	nodeQuery   time.Duration // of the query for the settings of the nodes
+	nodeCheck   time.Duration // of a check of all nodes
+}
+
+var defaultTimeouts = timeouts{
+	write: 8 * time.Second, attempt: 4 * time.Second, read: 5 * time.Second,
+	nodePeriod: time.Second, nodeConnect: time.Second, nodeQuery: 2 * time.Second, nodeCheck: 10 * time.Second,
+}
 
 // Open connects to the database at a postgres:// URL and migrates its schema.
 //
@@ -91,7 +104,7 @@ func Open(ctx context.Context, address string, opts Options) (*Store, error) {
 }
 
 func newStore(opts Options) *Store {
-	s := &Store{opts: opts, opened: time.Now()}
+	s := &Store{opts: opts, timeouts: defaultTimeouts, opened: time.Now()}
 	s.lastDuplicate.Store(int64(-onConflictPeriod))
 	return s
 }
@@ -194,7 +207,7 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	// As in read, the end of the caller's context must not close a connection.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeouts.attempt)
 	defer cancel()
 	conn, err := s.acquire(ctx)
 	if err != nil {
@@ -227,7 +240,7 @@ func (s *Store) Close() error {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(closeTimeout): // only connections on a network that hangs are left
+	case <-time.After(s.timeouts.write + time.Second): // only connections on a network that hangs are left
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,17 +29,34 @@ func TestMain(m *testing.M) {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
+	runStoretest(t, func(t *testing.T) (first, again string) {
+		address := pgtest.Database(t)
+		return address, address
+	})
+}
+
+// runStoretest runs the suite of all engines. database returns the URL of a new database, and one at which another
+// process would open it.
+func runStoretest(t *testing.T, database func(t *testing.T) (first, again string)) {
 	var mu sync.Mutex
-	databases := map[*testing.T]string{}
+	others := map[*testing.T]string{}
 	storetest.Run(t, func(t *testing.T) store.Store {
 		mu.Lock()
 		defer mu.Unlock()
-		if databases[t] == "" {
-			databases[t] = pgtest.Database(t)
+		address, ok := others[t]
+		if !ok {
+			address, others[t] = database(t)
 		}
-		return openStore(t, databases[t])
+		return openStore(t, address)
 	})
 }
+
+// quick are timeouts for faults that last longer. They leave a slow machine enough time for a round trip.
+var quick = func() timeouts {
+	t := defaultTimeouts
+	t.write, t.attempt, t.read, t.nodeQuery = 3*time.Second, 1500*time.Millisecond, 1500*time.Millisecond, time.Second/2
+	return t
+}()
 
 // openStore opens a database and closes it when the test ends. On a slow machine a server may not respond in time.
 func openStore(t testing.TB, address string) *Store {
@@ -180,38 +196,40 @@ func waitForLock(t *testing.T, database string) {
 	})
 }
 
+// The connections are divided between creates, which have lanes on every server, and everything else.
+func TestDivideConns(t *testing.T) {
+	for _, test := range []struct{ servers, param, conns, creates, others, lanes int }{
+		{0, 0, defaultConns, 4, 4, 4},
+		{0, 1, 1, 1, 1, 1}, // one semaphore for all
+		{0, 2, 2, 1, 1, 1},
+		{0, 7, 7, 3, 4, 3},
+		{0, 100, 100, 4, 96, 4},
+		{1, 0, 10, 4, 4, 4},
+		{3, 0, 12, 6, 4, 2},
+		{10, 0, 26, 20, 4, 2},
+		{10, 24, 24, 12, 10, 2},
+		{10, 2, 2, 1, 1, 1},
+	} {
+		s := newStore(Options{})
+		if test.servers > 0 {
+			s.layout.Store(&layout{servers: test.servers})
+		}
+		conns := s.divideConns(test.param)
+		if conns != test.conns || cap(s.createSlots) != test.creates || cap(s.otherSlots) != test.others ||
+			s.Lanes() != test.lanes || (s.createSlots == s.otherSlots) != (conns == 1) {
+			t.Errorf("%+v: %d connections, %d for creates, %d for others, %d lanes",
+				test, conns, cap(s.createSlots), cap(s.otherSlots), s.Lanes())
+		}
+	}
+}
+
+// More clients than connections are served, with no more connections than the URL allows.
 func TestPool(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		param         string
-		conns         int
-		lanes, others int
-		shared        bool
-	}{
-		{"", defaultConns, 4, 4, false},
-		{"1", 1, 1, 1, true},
-		{"2", 2, 1, 1, false},
-		{"3", 3, 1, 2, false},
-		{"7", 7, 3, 4, false},
-		{"8", 8, 4, 4, false},
-		{"9", 9, 4, 5, false},
-		{"100", 100, 4, 96, false},
-	} {
-		address := pgtest.Database(t)
-		if test.param != "" {
-			address = withParam(t, address, "pool_max_conns", test.param)
-		}
-		s := openStore(t, address)
-		if s.Lanes() != test.lanes || cap(s.otherSlots) != test.others ||
-			(s.createSlots == s.otherSlots) != test.shared {
-			t.Errorf("pool_max_conns=%s: %d lanes, %d other slots, want %d and %d",
-				test.param, s.Lanes(), cap(s.otherSlots), test.lanes, test.others)
-		}
-		if got, want := int(s.pool.Config().MaxConns), 2*test.conns; got != want {
-			t.Errorf("pool_max_conns=%s: the pool may have %d connections, want %d", test.param, got, want)
-		}
+	for _, conns := range []int{1, 3} {
+		s := openStore(t, withParam(t, pgtest.Database(t), "pool_max_conns", fmt.Sprint(conns)))
 		var wg sync.WaitGroup
-		for i := range 20 { // more clients than connections
+		for i := range 20 {
 			wg.Go(func() {
 				if _, err := s.CreateBatch(t.Context(), []plant.Record{record(i)}); err != nil {
 					t.Errorf("CreateBatch() = %v", err)
@@ -220,13 +238,10 @@ func TestPool(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := int(s.pool.Stat().TotalConns()); n > test.conns {
-			t.Errorf("pool_max_conns=%s: %d connections", test.param, n)
+		if n := int(s.pool.Stat().TotalConns()); n > conns || len(s.createSlots) != 0 || len(s.otherSlots) != 0 {
+			t.Errorf("pool_max_conns=%d: %d connections, %d and %d slots are still in use",
+				conns, n, len(s.createSlots), len(s.otherSlots))
 		}
-		if len(s.createSlots) != 0 || len(s.otherSlots) != 0 {
-			t.Errorf("%d and %d slots are still in use", len(s.createSlots), len(s.otherSlots))
-		}
-		s.Close()
 	}
 }
 
@@ -310,14 +325,6 @@ func TestCloseWaits(t *testing.T) {
 	<-closed
 }
 
-// A batch of no plants needs no connection.
-func TestEmptyBatch(t *testing.T) {
-	outcomes, err := new(Store).CreateBatch(t.Context(), nil)
-	if outcomes != nil || err != nil {
-		t.Errorf("CreateBatch(nil) = %v, %v", outcomes, err)
-	}
-}
-
 func TestReadOnlyDatabase(t *testing.T) {
 	server := pgtest.Shared(t)
 	address := pgtest.Database(t)
@@ -338,38 +345,18 @@ func TestReadOnlyDatabase(t *testing.T) {
 
 func TestServerAcceptsNoMoreConnections(t *testing.T) {
 	t.Parallel()
-	const limit = 10
-	server := pgtest.Start(t, map[string]string{"max_connections": strconv.Itoa(limit)})
-	s := openStore(t, server.Database(t))
+	address := pgtest.Database(t)
+	openStore(t, address).Close()
+	as, user := grant(t, address, "GRANT ALL ON ALL TABLES IN SCHEMA public TO USER")
+	s := openStore(t, as)
+	sqlQuery(t, address, "ALTER ROLE "+user+" CONNECTION LIMIT 0")
 	s.pool.Reset()
-	// Sessions that have just ended still count, so the limit is reached only after a while.
-	var conns []*pgx.Conn
-	eventually(t, "all connections of the server are in use", func() bool {
-		if conn, err := pgx.Connect(t.Context(), server.SocketURL("postgres")); err == nil {
-			conns = append(conns, conn)
-		}
-		return len(conns) == limit
-	})
 	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
-	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "no more connections") {
-		t.Errorf("CreateBatch() = %v, want %v because of connections", err, store.ErrUnavailable)
-	}
-	if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("Check() = %v, want %v", err, store.ErrUnavailable)
-	}
-	last := conns[0]
-	defer last.Close(context.Background())
-	for _, conn := range conns[1:] {
-		conn.Close(t.Context())
-	}
-	const sessions = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
-	eventually(t, "only one session is left", func() bool {
-		var left int
-		if err := last.QueryRow(t.Context(), sessions).Scan(&left); err != nil {
-			t.Fatal(err)
+	for _, err := range []error{err, s.Check(t.Context())} {
+		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "no more connections") {
+			t.Errorf("CreateBatch() or Check() = %v, want %v because of connections", err, store.ErrUnavailable)
 		}
-		return left == 1
-	})
-	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
-	wantOutcomes(t, outcomes, err, plant.Created)
+	}
+	sqlQuery(t, address, "ALTER ROLE "+user+" CONNECTION LIMIT -1")
+	create(t, s, record(1))
 }

@@ -32,12 +32,12 @@ const (
 func IsSame(ctx context.Context, a, b *Store) (same bool, err error) {
 	class, object := rand.Int32(), rand.Int32()
 	find := fmt.Sprintf(findLock, class, object)
-	err = a.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+	err = a.read(ctx, a.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, takeLock, class, object); err != nil {
 				return err
 			}
-			return b.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+			return b.read(ctx, b.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
 				if b.citus {
 					return conn.QueryRow(ctx, findLockOnNodes, find).Scan(&same)
 				}

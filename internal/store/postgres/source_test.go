@@ -61,30 +61,26 @@ func TestOpenSource(t *testing.T) {
 	}
 }
 
-// A database is recognised by another address of its server, and by another node of its cluster.
+// A database is recognised by another address of its server. See TestCitusIsSame.
 func TestIsSame(t *testing.T) {
 	t.Parallel()
-	plain := pgtest.Database(t)
-	onCluster := distributed(t, "id")
-	cluster := pgtest.SharedCluster(t)
-	stores := map[string]*Store{
-		"plain":            openStore(t, plain),
-		"by socket":        openStore(t, pgtest.Shared(t).SocketURL(databaseOf(t, plain))),
-		"another database": openStore(t, pgtest.Database(t)),
-		"coordinator":      openStore(t, onCluster),
-		"worker":           openStore(t, cluster.Worker(0, onCluster)),
-		"other worker":     openStore(t, cluster.Worker(1, onCluster)),
-	}
-	group := map[string]int{
-		"plain": 1, "by socket": 1, "another database": 2, "coordinator": 3, "worker": 3, "other worker": 3,
+	address := pgtest.Database(t)
+	wantSame(t, map[string]int{
+		address: 1, pgtest.Shared(t).SocketURL(databaseOf(t, address)): 1, pgtest.Database(t): 2,
+	})
+}
+
+// wantSame checks that those addresses are of the same database that have the same number.
+func wantSame(t *testing.T, groups map[string]int) {
+	t.Helper()
+	stores := map[string]*Store{}
+	for address := range groups {
+		stores[address] = openStore(t, address)
 	}
 	for a := range stores {
 		for b := range stores {
-			if a == b {
-				continue
-			}
 			same, err := IsSame(t.Context(), stores[a], stores[b])
-			if want := group[a] == group[b]; err != nil || same != want {
+			if want := groups[a] == groups[b]; a != b && (err != nil || same != want) {
 				t.Errorf("IsSame(%s, %s) = %v, %v, want %v", a, b, same, err, want)
 			}
 		}

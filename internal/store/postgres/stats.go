@@ -37,7 +37,7 @@ func (s *Store) Stats() store.Stats {
 
 // readSize keeps the previous size if the server does not respond.
 func (s *Store) readSize() {
-	s.read(context.Background(), readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+	s.read(context.Background(), s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
 		var bytes int64
 		err := conn.QueryRow(ctx, databaseSize).Scan(&bytes)
 		if err == nil {

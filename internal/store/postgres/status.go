@@ -97,7 +97,7 @@ func (s *Status) read(ctx context.Context, config *pgx.ConnConfig, limit int64) 
 	if s.Schema, err = schemaVersion(ctx, conn, math.MaxInt); err != nil {
 		return nil, err
 	}
-	nodesConn := newNodeConn(config)
+	nodesConn := newNodeConn(config, defaultTimeouts)
 	defer nodesConn.close()
 	nodes, err := nodesConn.nodes(ctx)
 	if err != nil {

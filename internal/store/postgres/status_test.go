@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -65,59 +64,5 @@ func TestReadStatus(t *testing.T) {
 		if _, err := s.read(t.Context(), config.ConnConfig, 0); err != nil || s.PlantsExact != test.exact || s.Plants != 10 {
 			t.Errorf("after %s: status = %+v, %v, want 10 plants, exact: %v", test.prepare, s, err, test.exact)
 		}
-	}
-}
-
-func TestReadStatusOfCluster(t *testing.T) {
-	t.Parallel()
-	c := pgtest.StartCluster(t, 2, nil)
-	address := c.Database(t)
-	if s := readStatus(t, address); s.Citus == "" || s.Distribution != nil || len(s.Nodes) != 3 {
-		t.Errorf("ReadStatus() before the distribution = %+v", s)
-	}
-	create(t, openStore(t, address), plantRecords(100)...)
-	distributeTo(t, address, Distribution{Shards: 4})
-	for _, address := range []string{address, c.Worker(0, address)} {
-		s := readStatus(t, address)
-		shards, bytes := 0, int64(0)
-		for i, n := range s.Nodes {
-			shards, bytes = shards+n.Shards, bytes+n.Bytes
-			if (n.Role == "coordinator") != (i == 0) || (n.Shards == 2) != (i > 0) || n.State != "ok" {
-				t.Errorf("node %d = %+v", i, n)
-			}
-		}
-		if s.Plants != 100 || !s.PlantsExact || shards != 4 || s.Bytes != bytes || bytes == 0 ||
-			fmt.Sprint(*s.Distribution) != "{id 4}" {
-			t.Errorf("ReadStatus() = %+v", s)
-		}
-	}
-	worker := c.Workers[1]
-	worker.Exec(t, "ALTER DATABASE "+databaseOf(t, address)+" SET synchronous_commit = off")
-	wantProblem(t, address, workerName(worker)+" runs with synchronous_commit=off", "unsafe")
-	if err := worker.Suspend(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { worker.Resume() })
-	wantProblem(t, address, workerName(worker)+" does not respond: ", "down")
-}
-
-func wantProblem(t *testing.T, address, text, state string) {
-	t.Helper()
-	s, err := ReadStatus(t.Context(), address, true)
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Fatalf("ReadStatus() = %v, want %s", err, text)
-	}
-	states := map[string]int{}
-	for _, n := range s.Nodes {
-		states[n.State]++
-		if (n.Reason != "") != (n.State != "ok") {
-			t.Errorf("node = %+v", n)
-		}
-	}
-	if states["ok"] != 2 || states[state] != 1 {
-		t.Errorf("states = %v, want 2 ok and 1 %s", states, state)
-	}
-	if s.PlantsExact != (state == "unsafe") {
-		t.Errorf("plantsExact = %v while a node is %s", s.PlantsExact, state)
 	}
 }

@@ -18,7 +18,7 @@ func (s *Store) Stores(ctx context.Context) (names []string, err error) {
 	text, args := firstStore, []any(nil)
 	for {
 		var name string
-		err := s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+		err := s.read(ctx, s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
 			return conn.QueryRow(ctx, text, args...).Scan(&name)
 		})
 		if errors.Is(err, pgx.ErrNoRows) {

@@ -85,7 +85,7 @@ func (s *Store) changeToken(repeatable bool, errNone error, sql string, args ...
 
 // TokenByHash implements store.Tokens.
 func (s *Store) TokenByHash(ctx context.Context, hash token.Hash) (t token.Token, err error) {
-	err = s.readIn(ctx, s.tokenSlots, readTimeout, func(ctx context.Context, conn *pgx.Conn) (err error) {
+	err = s.readIn(ctx, s.tokenSlots, s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		t, err = scanToken(conn.QueryRow(ctx, tokenByHash, hash[:]))
 		return err
 	})
@@ -97,7 +97,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash token.Hash) (t token.Token
 
 // Tokens implements store.Tokens.
 func (s *Store) Tokens(ctx context.Context) (all []token.Token, err error) {
-	err = s.read(ctx, readTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.read(ctx, s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, allTokens)
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ const (
 type transaction func(ctx context.Context, conn *pgx.Conn) (stored bool, err error)
 
 // write runs a transaction, and runs it again as long as that can help. It takes no context on purpose: a
-// client that disconnects must not leave a write with an unknown outcome, and writeTimeout bounds it.
+// client that disconnects must not leave a write with an unknown outcome, and its timeout bounds it.
 //
 // If nothing can have been stored, write tries again once after a lost connection, and a few times after a
 // conflict with other transactions. If data may have been stored, the error is store.ErrUnknown, unless the
@@ -33,7 +33,7 @@ func (s *Store) write(slots chan struct{}, repeatable bool, run transaction) err
 	if s.opts.readOnly {
 		return errSource
 	}
-	deadline := time.Now().Add(writeTimeout)
+	deadline := time.Now().Add(s.timeouts.write)
 	unknown := false
 	for attempt := 1; ; attempt++ {
 		stored, err := s.attempt(slots, deadline, run)
@@ -62,7 +62,7 @@ func (s *Store) write(slots chan struct{}, repeatable bool, run transaction) err
 }
 
 func (s *Store) attempt(slots chan struct{}, deadline time.Time, run transaction) (stored bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), min(attemptTimeout, time.Until(deadline)))
+	ctx, cancel := context.WithTimeout(context.Background(), min(s.timeouts.attempt, time.Until(deadline)))
 	defer cancel()
 	if err := acquireSlot(ctx, slots); err != nil {
 		return false, err

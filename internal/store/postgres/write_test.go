@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,62 +85,24 @@ func TestWriteEndsWithClose(t *testing.T) {
 	}
 }
 
-// The attempts of a write end with writeTimeout.
+// The attempts of a write end with its timeout.
 func TestWriteTimeout(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, pgtest.Database(t))
+	s.timeouts = quick
 	start, attempts := time.Now(), 0
 	err := s.write(s.otherSlots, true, func(ctx context.Context, _ *pgx.Conn) (bool, error) {
 		attempts++
 		deadline, ok := ctx.Deadline()
-		if left := time.Until(deadline); !ok || left > attemptTimeout || deadline.After(time.Now().Add(writeTimeout)) {
-			t.Errorf("attempt %d has %v left, want at most %v", attempts, left, attemptTimeout)
+		if !ok || time.Until(deadline) > quick.attempt || deadline.After(start.Add(quick.write+time.Second)) {
+			t.Errorf("attempt %d ends %v, want at most %v from now", attempts, deadline, quick.attempt)
 		}
 		return true, io.ErrUnexpectedEOF
 	})
 	took := time.Since(start)
-	if !errors.Is(err, store.ErrUnknown) || attempts < 3 || took < writeTimeout-maxBackoff {
+	if !errors.Is(err, store.ErrUnknown) || attempts < 2 || took < quick.write-maxBackoff {
 		t.Errorf("write() = %v after %d attempts and %v, want %v after %v",
-			err, attempts, took, store.ErrUnknown, writeTimeout)
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	for _, test := range []struct {
-		attempt int
-		limit   time.Duration
-	}{
-		{1, 10 * time.Millisecond}, {2, 20 * time.Millisecond}, {3, 40 * time.Millisecond},
-		{6, 320 * time.Millisecond}, {7, 500 * time.Millisecond}, {1000, 500 * time.Millisecond},
-	} {
-		var all []time.Duration
-		for range 1000 {
-			all = append(all, backoff(test.attempt))
-		}
-		lowest, highest := slices.Min(all), slices.Max(all)
-		if lowest < test.limit/2 || highest >= test.limit || highest-lowest < test.limit/4 {
-			t.Errorf("backoff(%d) is between %v and %v, want random times between %v and %v",
-				test.attempt, lowest, highest, test.limit/2, test.limit)
-		}
-	}
-}
-
-// A context that has ended gets no slot, even if one is free.
-func TestAcquireSlot(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	slots := make(chan struct{}, 1)
-	if err := acquireSlot(ctx, slots); err != nil || len(slots) != 1 {
-		t.Errorf("acquireSlot() = %v", err)
-	}
-	time.AfterFunc(10*time.Millisecond, cancel)
-	if err := acquireSlot(ctx, slots); err != context.Canceled {
-		t.Errorf("acquireSlot() without a free slot = %v, want %v", err, context.Canceled)
-	}
-	releaseSlot(slots)
-	for range 100 {
-		if err := acquireSlot(ctx, slots); err != context.Canceled || len(slots) != 0 {
-			t.Fatalf("acquireSlot() with an ended context = %v, want %v", err, context.Canceled)
-		}
+			err, attempts, took, store.ErrUnknown, quick.write)
 	}
 }
 
@@ -162,9 +123,9 @@ func TestReadAttempts(t *testing.T) {
 		{"lock", []error{&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: lockNotAvailable}}, 1, store.ErrUnavailable},
 	} {
 		attempts := 0
-		err := s.read(t.Context(), readTimeout, func(ctx context.Context, _ *pgx.Conn) error {
-			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > readTimeout {
-				t.Errorf("%s: the query has no deadline within %v", test.name, readTimeout)
+		err := s.read(t.Context(), time.Minute, func(ctx context.Context, _ *pgx.Conn) error {
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > time.Minute {
+				t.Errorf("%s: the query has no deadline within a minute", test.name)
 			}
 			attempts++
 			return test.errs[attempts-1]
@@ -219,7 +180,7 @@ func TestDamageIsReported(t *testing.T) {
 	damaged := serverError("ERROR", dataCorrupted)
 	for name, run := range map[string]func(*Store) error{
 		"a read": func(s *Store) error {
-			return s.read(t.Context(), readTimeout, func(context.Context, *pgx.Conn) error { return damaged })
+			return s.read(t.Context(), time.Minute, func(context.Context, *pgx.Conn) error { return damaged })
 		},
 		"a write": func(s *Store) error {
 			return s.write(s.otherSlots, false, func(context.Context, *pgx.Conn) (bool, error) { return false, damaged })
