@@ -105,10 +105,7 @@ func TestEditWaitsForAnother(t *testing.T) {
 	} {
 		s := openStore(t, pgtest.Database(t))
 		create(t, s, record(1), record(2))
-		other := beginTx(t, s)
-		if _, err := other.Exec(t.Context(), "SELECT FROM plants WHERE id = 1 FOR UPDATE; "+sql); err != nil {
-			t.Fatal(err)
-		}
+		other := beginTx(t, s, "SELECT FROM plants WHERE id = 1 FOR UPDATE; "+sql)
 		edited := make(chan struct{})
 		go func() {
 			defer close(edited)

@@ -174,7 +174,7 @@ func testWorkersWithoutStandby(t *testing.T, c *pgtest.Cluster, address string) 
 	for _, w := range c.Workers {
 		reload(t, w, "synchronous_standby_names", "")
 	}
-	s.timeouts = defaultTimeouts
+	s.timeouts = patient
 	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(9)})
 	wantOutcomes(t, outcomes, err, plant.Same)
 }

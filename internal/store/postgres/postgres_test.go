@@ -51,36 +51,34 @@ func runStoretest(t *testing.T, database func(t *testing.T) (first, again string
 	})
 }
 
-// quick are timeouts for faults that last longer. They leave a slow machine enough time for a round trip.
-var quick = func() timeouts {
-	t := defaultTimeouts
-	t.write, t.attempt, t.read, t.nodeQuery = 3*time.Second, 1500*time.Millisecond, 1500*time.Millisecond, time.Second/2
-	return t
+// patient are timeouts that a slow machine does not reach, and quick are those for faults that last longer. They leave
+// such a machine enough time for a round trip.
+var patient, quick = func() (timeouts, timeouts) {
+	p, q := defaultTimeouts, defaultTimeouts
+	p.write, p.attempt, p.read = 2*time.Minute, time.Minute, time.Minute
+	q.write, q.attempt, q.read, q.nodeQuery = 3*time.Second, 1500*time.Millisecond, 1500*time.Millisecond, time.Second/2
+	return p, q
 }()
 
-// openStore opens a database and closes it when the test ends. On a slow machine a server may not respond in time.
+// openStore opens a database with the timeouts patient, and closes it when the test ends.
 func openStore(t testing.TB, address string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), address, Options{})
-	for deadline := time.Now().Add(time.Minute); errors.Is(err, store.ErrUnavailable) && time.Now().Before(deadline); {
-		s, err = Open(t.Context(), address, Options{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return openConfig(t, address, func(*pgxpool.Config) {})
 }
 
-// openConfig opens a database after a change of the configuration of the pool.
+// openConfig is openStore after a change of the configuration of the pool.
 func openConfig(t testing.TB, address string, change func(config *pgxpool.Config)) *Store {
 	t.Helper()
 	config, err := parseURL(address)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if config.ConnConfig.ConnectTimeout == connectTimeout {
+		config.ConnConfig.ConnectTimeout = patient.attempt
+	}
 	change(config)
 	s := newStore(Options{})
+	s.timeouts = patient
 	if err := s.open(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +170,8 @@ func eventually(t *testing.T, condition string, holds func() bool) {
 	}
 }
 
-// beginTx begins a transaction in another session on the same database.
-func beginTx(t *testing.T, s *Store) pgx.Tx {
+// beginTx begins a transaction with a statement, in another session on the same database.
+func beginTx(t *testing.T, s *Store, sql string) pgx.Tx {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pgtest.Shared(t).URL(s.pool.Config().ConnConfig.Database))
 	if err != nil {
@@ -181,6 +179,9 @@ func beginTx(t *testing.T, s *Store) pgx.Tx {
 	}
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	tx, err := conn.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), sql)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,10 +46,7 @@ func TestSessionsAreTerminated(t *testing.T) {
 	}
 	terminate("state = 'idle' AND application_name = 'plantstore'")
 	create(t, s, record(1))
-	other := beginTx(t, s)
-	if _, err := other.Exec(t.Context(), "LOCK TABLE plants"); err != nil {
-		t.Fatal(err)
-	}
+	other := beginTx(t, s, "LOCK TABLE plants")
 	created := make(chan struct{})
 	go func() {
 		defer close(created)

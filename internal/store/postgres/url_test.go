@@ -86,8 +86,5 @@ func TestSessionSettings(t *testing.T) {
 		if err != nil || fmt.Sprint(got) != want {
 			t.Errorf("the settings are %v, %v, want %s", got, err, want)
 		}
-		if d := s.pool.Config().ConnConfig.ConnectTimeout; d != connectTimeout {
-			t.Errorf("the connect timeout is %v, want %v", d, connectTimeout)
-		}
 	}
 }
