@@ -177,22 +177,3 @@ func TestStopAndKill(t *testing.T) {
 		t.Errorf("the server is left after its test: %v", err)
 	}
 }
-
-// A server that does not start says why and leaves nothing.
-func TestStartFails(t *testing.T) {
-	tmp, err := os.MkdirTemp("", "pgtest-") // t.TempDir is not accessible to the user of the server
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(tmp)
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	_, err = start(binaries(t), tmp, map[string]string{"no_such_setting": "1"})
-	if err == nil || !strings.Contains(err.Error(), "no_such_setting") {
-		t.Errorf("start() = %v, want an error with the log of the server", err)
-	}
-	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
-		t.Errorf("a server that did not start has left %v, %v", left, err)
-	}
-}
