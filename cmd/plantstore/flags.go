@@ -132,7 +132,7 @@ func (f *flags) valueOf(variable []string) (string, error) {
 
 // otherVariables match variables that are not settings: those of tests, and those that Kubernetes sets for Services
 // whose names are plantstore or start with plantstore-.
-var otherVariables = regexp.MustCompile(`^PLANTSTORE_(TEST_.*|NOT_TESTED=.*|` +
+var otherVariables = regexp.MustCompile(`^PLANTSTORE_(TEST_.*|` +
 	`([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=.*|` +
 	`PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*))$`)
 

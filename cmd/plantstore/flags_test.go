@@ -226,7 +226,7 @@ func TestUnknownVariables(t *testing.T) {
 		got.want(t, name, 0, got.stdout, "plantstore version: warning: unknown environment variable "+name+similar+"\n")
 	}
 	v := variables{
-		"PLANTSTORE_TEST_X": "x", "PLANTSTORE_NOT_TESTED": "x", "PLANTSTORE_TYPO": "", "PLANTSTORESQUE": "x", "HOME": "x",
+		"PLANTSTORE_TEST_X": "x", "PLANTSTORE_TYPO": "", "PLANTSTORESQUE": "x", "HOME": "x",
 		"PLANTSTORE_SERVICE_HOST": "10.0.0.1", "PLANTSTORE_SERVICE_PORT": "80", "PLANTSTORE_SERVICE_PORT_HTTP": "80",
 		"PLANTSTORE_PORT": "tcp://10.0.0.1:80", "PLANTSTORE_PORT_80_TCP_ADDR": "10.0.0.1",
 		"PLANTSTORE_PORT_80_TCP": "tcp://10.0.0.1:80", "PLANTSTORE_OPS_SERVICE_HOST": "10.0.0.1",

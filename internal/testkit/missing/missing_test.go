@@ -2,10 +2,7 @@ package missing
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 )
 
@@ -22,15 +19,13 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func (r *recorder) Skip(args ...any) {
-	r.end = "skipped: " + fmt.Sprint(args...)
+func (r *recorder) Skipf(format string, args ...any) {
+	r.end = "skipped: " + fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
-// Without a program a test is skipped and listed, and fails in CI.
+// Without a program a test is skipped, and fails in CI.
 func TestReport(t *testing.T) {
-	list := filepath.Join(t.TempDir(), "not-tested")
-	t.Setenv("PLANTSTORE_NOT_TESTED", list)
 	const message = "NOT TESTED: TestReport: strace is not installed"
 	for ci, want := range map[string]string{"": "skipped: " + message, "true": "failed: strace is not installed"} {
 		t.Setenv("CI", ci)
@@ -44,8 +39,5 @@ func TestReport(t *testing.T) {
 		if r.end != want {
 			t.Errorf("with CI=%q the test %s, want %s", ci, r.end, want)
 		}
-	}
-	if text, err := os.ReadFile(list); err != nil || strings.TrimSuffix(string(text), "\n") != message {
-		t.Errorf("the list is %q, %v, want %q", text, err, message)
 	}
 }
