@@ -29,6 +29,9 @@ func read(t *testing.T, path ...string) string {
 
 // The release of this machine's system is built twice: both have the same bytes, and the archive has what it promises.
 func TestRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs this test")
+	}
 	extra := t.TempDir()
 	if err := os.WriteFile(filepath.Join(extra, "page.1"), []byte("page"), 0o600); err != nil {
 		t.Fatal(err)
