@@ -108,9 +108,8 @@ type API struct {
 
 	searches    share.Queue[token.Hash]   // searches in flight, and those that wait
 	waiting     share.Waiters[token.Hash] // searches and counts, in flight or not
-	statusRates *rate.Table[token.Hash]   // requests that do not count against the rates of tokens
-	created     createdPlants
-	maxExamined int // plants that a search examines before its page ends
+	statusRates *rate.Table[token.Hash]   // requests of GET /token
+	maxExamined int                       // plants that a search examines before its page ends
 }
 
 // Route is one operation of the service.
@@ -137,7 +136,6 @@ func (a *API) routes() []Route {
 		{"PUT", "/plants/{id}", token.Write, a.replacePlant, false, nil},
 		{"DELETE", "/plants/{id}", token.Write, a.removePlant, false, nil},
 		{"GET", "/token", AnyScope, a.getToken, true, nil},
-		{"GET", "/activity", token.Read, a.getActivity, true, nil},
 		{"GET", "/openapi.json", 0, static("application/json", a.deps.DescriptionJSON), false, nil},
 		{"GET", "/openapi.yaml", 0, static("application/yaml", a.deps.DescriptionYAML), false, nil},
 	}
@@ -159,7 +157,6 @@ func New(cfg Config, deps Dependencies) *API {
 		searches:    share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxSearches, Contended: contended}},
 		waiting:     share.Waiters[token.Hash]{PerOwner: maxWaitingOf, Total: maxWaiting},
 		statusRates: rate.NewTable[token.Hash](maxLimited, time.Now),
-		created:     createdPlants{process: NewRequestID(), byStore: map[string]int64{}},
 		maxExamined: maxExamined,
 	}
 	methods := map[string][]string{}

@@ -38,9 +38,6 @@ func (a *API) create(x *exchange, p plant.New) error {
 	if err = check(outcome, err); errors.Is(err, plant.ErrTaken) {
 		return failf(plant.ErrTaken, "id %d already belongs to a plant with a different name or tag", p.ID)
 	}
-	if err == nil && outcome == plant.Created {
-		a.created.count(x.token.Store)
-	}
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 
 const maxLimited = 10_000 // tokens whose requests are counted
 
-// statusRate bounds, for each token, the requests that do not count against the rate of the token.
+// statusRate is the limit of GET /token for each token. These requests do not use up the rate of the token.
 var statusRate = rate.Limit{Count: 5, Per: time.Second, Burst: 10}
 
 // limitRate counts a request against the rate of its token, or against statusRate. Headers report what remains of it,

@@ -1,15 +1,10 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"plantstore/internal/plant"
 	"plantstore/internal/rate"
 	"plantstore/internal/token"
 )
@@ -43,61 +38,19 @@ func TestGetToken(t *testing.T) {
 	}
 }
 
-// Only plants that are new count, and only in their own store.
-func TestActivity(t *testing.T) {
-	s := ferns()
-	auth := authenticator(func(header string) (*token.Token, error) {
-		return &token.Token{Store: header, Scopes: token.AllScopes}, nil
-	})
-	a, _ := newAPI(Config{}, Dependencies{Auth: auth, Create: s.Create})
-	activity := func(name string) (process string, created int64) {
-		t.Helper()
-		w := send(a, "GET", "/activity", nil, "Authorization", name)
-		var got struct {
-			Process string
-			Created int64
-		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
-			t.Fatalf("%d %s: %v", w.Code, w.Body, err)
-		}
-		wantResponse(t, w, 200, fmt.Sprintf(`{"process":%q,"created":%d}`, got.Process, got.Created))
-		return got.Process, got.Created
-	}
-	process, created := activity("main")
-	if created != 0 || process == "" {
-		t.Errorf("before any create: %q %d", process, created)
-	}
-	for _, s.outcome = range []plant.Outcome{plant.Created, plant.Created, plant.Same, plant.Taken} {
-		send(a, "POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`), "Authorization", "main")
-	}
-	s.fail["Create 5"] = errors.New("broken")
-	s.outcome = plant.Created
-	for _, name := range []string{"main", "other"} {
-		send(a, "POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`), "Authorization", name)
-	}
-	for name, want := range map[string]int64{"main": 2, "other": 1, "third": 0} {
-		if again, created := activity(name); created != want || again != process {
-			t.Errorf("store %s: process %s created %d, want %s and %d", name, again, created, process, want)
-		}
-	}
-	if b, _ := newAPI(Config{}, Dependencies{}); b.created.process == process {
-		t.Error("two processes have the same id")
-	}
-}
-
-// Requests about the token and its store do not spend its rate, and have one of their own.
+// Requests about the token do not spend its rate, and have one of their own.
 func TestStatusRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited := token.Token{Scopes: token.AllScopes, Rate: rate.Limit{Count: 1, Per: time.Minute, Burst: 1}}
 		a, _ := newAPI(Config{}, Dependencies{Auth: as(limited), Reader: ferns()})
-		w := send(a, "GET", "/activity", nil)
+		w := send(a, "GET", "/token", nil)
 		wantHeaders(t, w, "RateLimit-Policy", `"status";q=10;w=2`, "RateLimit", `"status";r=9;t=1`)
 		for n := range 9 {
 			if w := send(a, "GET", "/token", nil); w.Code != 200 {
 				t.Errorf("request %d: %d %s", n, w.Code, w.Body)
 			}
 		}
-		w = send(a, "GET", "/activity", nil)
+		w = send(a, "GET", "/token", nil)
 		wantError(t, w, 42901, "the token exceeded the rate of this path, 5/s with a burst of 10; retry in 1 s")
 		wantHeaders(t, w, "Retry-After", "1", "RateLimit-Policy", `"status";q=10;w=2`, "RateLimit", `"status";r=0;t=1`)
 		wantHeaders(t, send(a, "GET", "/plants", nil), "RateLimit", `"token";r=0;t=60`)

@@ -3,10 +3,10 @@
 import { html, render } from './preact.js';
 import { CreateForm } from './create.js';
 import { Notice } from './notice.js';
-import { Overview } from './chart.js';
 import { PlantList } from './table.js';
 import { Transfer } from './transfer.js';
 import { may, session } from './session.js';
+import { plantCount } from './count.js';
 import { focusSoon } from './form.js';
 import { marked } from './text.js';
 import { showHeader } from './header.js';
@@ -26,6 +26,13 @@ function Console() {
   </div>`;
 }
 
+function Overview() {
+  const count = use(plantCount);
+  return html`<section class="overview card" aria-label="Overview">
+    <h2>Plants</h2><p class="big" id="count">${count === null ? '–' : count.toLocaleString('en')}</p>
+  </section>`;
+}
+
 function Welcome() {
   return html`<section id="welcome" class="welcome card">
     <h1 tabindex="-1">Open a store</h1>
@@ -37,7 +44,7 @@ function Welcome() {
 }
 
 const uses = {
-  read: 'the list, the search and the chart are',
+  read: 'the list and the search are',
   create: 'the form to add plants and the import are',
   write: 'editing and removing are',
 };

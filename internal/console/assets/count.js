@@ -1,7 +1,7 @@
 // The number of plants in the store. A count of a large store can take seconds: on
 // SQLite the first one, on PostgreSQL each. So the number is requested with the
-// first page and after changes. A token with a rate does not spend it on counting:
-// there, the changes that the page sees are added to the number.
+// first page and after changes of this page. A token with a rate does not spend it
+// on counting: after a change, the number is unknown until the list is loaded again.
 
 import { may, send, session } from './session.js';
 import { observable } from './observable.js';
@@ -16,11 +16,10 @@ export function countOf(headers) {
 let timer = 0;
 let notBefore = 0;
 
-// changed is called after plants were created (n > 0) or removed (n < 0). Many
-// calls make one request.
-export function changed(n) {
+// changed is called after plants were created or removed. Many calls make one request.
+export function changed() {
   if (session.get().info?.rate) {
-    if (plantCount.get() !== null) plantCount.set(Math.max(0, plantCount.get() + n));
+    plantCount.set(null);
   } else if (!timer && may('read')) {
     timer = setTimeout(count, Math.max(500, notBefore - performance.now()));
   }

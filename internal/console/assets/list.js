@@ -8,7 +8,6 @@ import { may, send, session } from './session.js';
 import { changed, countOf, plantCount } from './count.js';
 import { isEditing, mayLeave } from './unsaved.js';
 import { Patient } from './wait.js';
-import { activity } from './activity.js';
 import { observable } from './observable.js';
 
 export const ROWS = [10, 20, 50, 100];
@@ -34,7 +33,7 @@ const start = {
   away: false, // the failure is temporary: plants are those of the previous load, until the next one succeeds
   waiting: null, // the Failure after which the service asked to wait
   problems: null, // plants that a job could not change: { title, lines }
-  changed: false, // somebody has created plants since the list was loaded
+  changed: false, // the service has plants that the list lacks, and an open editor keeps it from being loaded
 };
 export const list = observable(start);
 
@@ -75,7 +74,7 @@ window.addEventListener('popstate', async () => {
 // ---- Loading ----
 
 let controller = new AbortController(); // of the newest load; an older one is cancelled
-let notBefore = 0; // when a load that failed may be repeated
+let reconnecting = 0; // timer after a load that failed
 
 async function fetchPage(after, wanted, request, { count = false } = {}) {
   const { q } = list.get();
@@ -127,8 +126,8 @@ async function run(work) {
     if (!(failure instanceof Failure)) throw failure;
     if (current === controller && !failure.aborted) {
       const away = failure.status === 0 || failure.status === 429 || failure.status >= 500;
-      notBefore = performance.now() + 5000;
       list.update({ loading: false, loaded: true, failure, away, next: null, ...(away ? {} : { plants: [], first: null }) });
+      if (away) reconnectLater();
     }
   }
 }
@@ -148,7 +147,7 @@ export function load() {
       writeLocation('replaceState');
       return load();
     }
-    if (plantCount.get() === null) changed(0);
+    if (plantCount.get() === null) changed();
     const others = page.plants.filter(({ id }) => id !== first?.id);
     return {
       plants: first ? [first, ...others] : others,
@@ -161,13 +160,21 @@ export function load() {
   });
 }
 
-// A list that could not be loaded is loaded again once the requests of the chart succeed.
-activity.watch(({ stopped }) => {
+// A list that could not be loaded is loaded again once the service responds. GET
+// /token does not spend the rate of the token.
+function reconnectLater() {
+  clearTimeout(reconnecting);
+  reconnecting = setTimeout(reconnect, 5000);
+}
+
+async function reconnect() {
+  const responds = await send('GET', 'token').then(() => true, () => false);
   const { away, loading } = list.get();
-  if (!away || loading || stopped || performance.now() < notBefore) return;
-  if (isEditing()) list.update({ failure: null, away: false, changed: true });
+  if (!away || loading) return;
+  if (!responds) reconnectLater();
+  else if (isEditing()) list.update({ failure: null, away: false, changed: true });
   else load();
-});
+}
 
 // searchFurther continues a search that has not filled the page.
 export function searchFurther() {

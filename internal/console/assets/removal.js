@@ -39,7 +39,7 @@ async function removeOne(plant, job) {
     await job.send(() => remove(plant.id, etag).catch((failure) => {
       // The plant was there a moment ago: an attempt without a response has removed
       // it. Browsers also repeat a DELETE by themselves.
-      if (failure.status === 404) return changed(-1);
+      if (failure.status === 404) return changed();
       maybe ||= failure.status === 0 || failure.number === '50302';
       throw failure;
     }));
