@@ -15,18 +15,14 @@ import (
 
 // Limits is what the process may use.
 type Limits struct {
-	Processors int
+	Processors int    // GOMAXPROCS, which respects the CPU limit of the control group
 	Files      uint64 // open files at once; math.MaxUint64 where it is unlimited or unknown
 	Memory     int64  // bytes; math.MaxInt64 where it is unlimited
 }
 
-// processors is GOMAXPROCS when the process started, which respects the environment and the CPU limit of the control
-// group. The service sets a higher one later.
-var processors = runtime.GOMAXPROCS(0)
-
 // Read returns the limits of this process.
 func Read() Limits {
-	return Limits{Processors: processors, Files: maxFiles(), Memory: memoryLimit("/")}
+	return Limits{Processors: runtime.GOMAXPROCS(0), Files: maxFiles(), Memory: memoryLimit("/")}
 }
 
 // SyncFolder makes the directory entry of a file durable. Windows can't sync a folder, so it does nothing there.

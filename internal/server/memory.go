@@ -2,7 +2,6 @@ package server
 
 import (
 	"os"
-	"runtime"
 	"runtime/debug"
 )
 
@@ -32,18 +31,5 @@ func tuneCollector(memory, bodies int64, conns int) {
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(min(memory/2, otherHeap+heapPerConn*int64(conns)+2*bodies))
-	}
-}
-
-// moreThreads is added to the number of processors for GOMAXPROCS. The writer of SQLite and its checkpoints spend most
-// of their time in system calls. During a short one the goroutine keeps its P, so that no other runs on it; after a
-// sync it waits in the run queue. With more Ps the kernel decides which thread runs next. docs/benchmarks.md has
-// figures.
-const moreThreads = 2
-
-// tuneScheduler sets GOMAXPROCS on SQLite unless the environment does. On PostgreSQL a higher one gains nothing.
-func tuneScheduler(processors int, engine string) {
-	if engine == "sqlite" && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(processors + moreThreads)
 	}
 }

@@ -12,13 +12,11 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
-	"plantstore/internal/machine"
 	"plantstore/internal/netlimit"
 	"plantstore/internal/store"
 	"plantstore/internal/store/sqlite"
@@ -174,26 +172,6 @@ func TestTuneCollector(t *testing.T) {
 		tuneCollector(c.memory, c.bodies, c.conns)
 		if percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); percent != c.percent || limit != c.wantLimit {
 			t.Errorf("%+v: percent %d, limit %d", c, percent, limit)
-		}
-	}
-}
-
-// GOMAXPROCS in the environment takes precedence, and a second server in the process does not add threads again.
-func TestTuneScheduler(t *testing.T) {
-	before := runtime.GOMAXPROCS(0)
-	defer runtime.GOMAXPROCS(before)
-	t.Setenv("GOMAXPROCS", "1")
-	tuneScheduler(5, "sqlite")
-	t.Setenv("GOMAXPROCS", "")
-	tuneScheduler(5, "postgres")
-	if got := runtime.GOMAXPROCS(0); got != before {
-		t.Errorf("GOMAXPROCS = %d with a setting in the environment and on PostgreSQL, want %d", got, before)
-	}
-	found := machine.Read().Processors
-	for range 2 {
-		tuneScheduler(machine.Read().Processors, "sqlite")
-		if got := runtime.GOMAXPROCS(0); got != found+moreThreads {
-			t.Errorf("GOMAXPROCS = %d, want %d", got, found+moreThreads)
 		}
 	}
 }
