@@ -83,7 +83,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	if err != nil {
 		return nil, err
 	}
-	hash := a.tokens.hashOf(credential)
+	hash := HashOf(credential)
 	if a.fixed != nil && a.fixed.Hash == hash {
 		return a.fixed, nil
 	}
@@ -112,7 +112,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 // may have been revoked a moment ago: it names a client in the log and allows nothing.
 func (a *Authenticator) Cached(headers []string) *Token {
 	credential, _ := bearer(headers) // "" is unknown too
-	hash := a.tokens.hashOf(credential)
+	hash := HashOf(credential)
 	switch e := a.tokens.get(hash); {
 	case a.fixed != nil && a.fixed.Hash == hash:
 		return a.fixed
@@ -135,9 +135,12 @@ func (t *Token) check(now time.Time) error {
 
 // lookUp looks up a credential that is not in the cache, within the limits for its address.
 func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash, from netip.Addr) (*Token, error) {
-	plausible := WellFormed(credential) || a.tokens.isJWT(credential)
-	if err := a.unknown.check(plausible, hash, from); err != nil {
+	if err := a.unknown.check(from); err != nil {
 		return nil, err
+	}
+	if !WellFormed(credential) && !a.tokens.isJWT(credential) {
+		a.unknown.countFailure(from)
+		return nil, ErrMistyped
 	}
 	leave, ok := a.unknown.waiting.Enter(from)
 	if !ok {
@@ -147,7 +150,7 @@ func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	acquire := func(ctx context.Context) (release func(), err error) {
-		return a.unknown.acquire(ctx, plausible, hash, from)
+		return a.unknown.acquire(ctx, from)
 	}
 	t, err := a.tokens.load(ctx, credential, hash, acquire).wait(ctx)
 	if isWrong(err) {

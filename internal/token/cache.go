@@ -3,7 +3,6 @@ package token
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 )
@@ -12,7 +11,6 @@ const (
 	freshFor      = time.Second     // a revocation by any process takes effect within two seconds
 	lookupTimeout = 5 * time.Second // of a lookup, and of the wait for one
 	maxCached     = 10_000          // entries; beyond that a random one is dropped, which costs it a lookup
-	maxJWTs       = 1_000           // hashes of JWTs, which can be 8 KiB long
 )
 
 // cache keeps the tokens that were looked up. It looks up a hash once at a time, however many requests wait for it.
@@ -26,7 +24,6 @@ type cache struct {
 
 	mu      sync.RWMutex
 	entries map[Hash]*entry
-	jwts    map[string]Hash    // of JWTs that were verified: computing them takes longer than all the rest
 	used    map[Hash]time.Time // since RecordUses last took them
 }
 
@@ -38,22 +35,7 @@ type entry struct {
 }
 
 func newCache(lookup Lookup, now func() time.Time) *cache {
-	return &cache{
-		lookup: lookup, now: now, entries: map[Hash]*entry{}, jwts: map[string]Hash{}, used: map[Hash]time.Time{},
-	}
-}
-
-// hashOf returns the hash of a credential.
-func (c *cache) hashOf(credential string) Hash {
-	if c.isJWT(credential) {
-		c.mu.RLock()
-		hash, ok := c.jwts[credential]
-		c.mu.RUnlock()
-		if ok {
-			return hash
-		}
-	}
-	return HashOf(credential)
+	return &cache{lookup: lookup, now: now, entries: map[Hash]*entry{}, used: map[Hash]time.Time{}}
 }
 
 // get returns the entry of a hash, fresh or stale, or nil.
@@ -125,24 +107,12 @@ func (c *cache) load(
 
 func (c *cache) find(ctx context.Context, credential string, hash Hash, at time.Time) (t Token, err error) {
 	if c.isJWT(credential) {
-		if t, err = c.verifier.Verify(credential); err == nil {
-			c.keepHash(credential, hash)
-		}
-		return t, err
+		return c.verifier.Verify(credential)
 	}
 	if t, err = c.lookup.TokenByHash(ctx, hash); err == nil {
 		c.recordUse(&t, at)
 	}
 	return t, err
-}
-
-func (c *cache) keepHash(jwt string, hash Hash) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.jwts) >= maxJWTs {
-		clear(c.jwts)
-	}
-	c.jwts[strings.Clone(jwt)] = hash
 }
 
 func (c *cache) isJWT(credential string) bool { return c.verifier != nil && isJWT(credential) }

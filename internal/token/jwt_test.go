@@ -96,7 +96,6 @@ func TestJWTsAreCached(t *testing.T) {
 }
 
 // Rejected JWTs count against the limit of their address like unknown tokens. Those whose key is missing do not.
-// The JWTs differ: a single one could be in its retry slot, with a chance of one in thirty, and is not limited there.
 func TestRejectedJWTsAreLimited(t *testing.T) {
 	for _, test := range []struct {
 		err     error
@@ -119,7 +118,7 @@ func TestRejectedJWTsAreLimited(t *testing.T) {
 					t.Fatalf("Authenticate() = %v", err)
 				}
 			}
-			if n := v.verified.Load(); limited != test.limited || limited && n > 130 {
+			if n := v.verified.Load(); limited != test.limited || limited && n != 100 {
 				t.Errorf("%v: limited: %v after %d verifications, want %v", test.err, limited, n, test.limited)
 			}
 			if _, err := a.Authenticate(t.Context(), header, here); err != nil {
