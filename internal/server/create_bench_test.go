@@ -26,12 +26,10 @@ import (
 )
 
 // BenchmarkCreate is a create from the handler to the disk and back, without net/http, so that all that it
-// allocates is ours, with and without metrics and traces. CPU time varies less than time, which includes that of the
+// allocates is ours, with and without traces. CPU time varies less than time, which includes that of the
 // disk.
 func BenchmarkCreate(b *testing.B) {
-	metrics := func() *telemetry.Metrics { return telemetry.NewMetrics("", func(telemetry.Set) {}) }
-	b.Run("metrics=off", func(b *testing.B) { benchmarkCreate(b, nil, nil, nil) })
-	b.Run("metrics=on", func(b *testing.B) { benchmarkCreate(b, metrics(), nil, nil) })
+	b.Run("traces=off", func(b *testing.B) { benchmarkCreate(b, nil, nil) })
 	b.Run("traces=on", func(b *testing.B) {
 		var received atomic.Int64
 		collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -49,13 +47,14 @@ func BenchmarkCreate(b *testing.B) {
 				b.Errorf("the collector received %d bytes of spans: %v", received.Load(), err)
 			}
 		}()
-		benchmarkCreate(b, metrics(), tracer, nil)
+		benchmarkCreate(b, tracer, nil)
 	})
-	b.Run("token=jwt", func(b *testing.B) { benchmarkCreate(b, nil, nil, issuer.Start(b)) })
+	b.Run("token=jwt", func(b *testing.B) { benchmarkCreate(b, nil, issuer.Start(b)) })
 }
 
 // benchmarkCreate creates plants with an opaque token or, if i is not nil, with one of an identity provider.
-func benchmarkCreate(b *testing.B, metrics *telemetry.Metrics, tracer *telemetry.Tracer, i *issuer.Issuer) {
+func benchmarkCreate(b *testing.B, tracer *telemetry.Tracer, i *issuer.Issuer) {
+	metrics := telemetry.NewMetrics("", func(telemetry.Set) {})
 	t, credential := token.New("bench", "main", token.AllScopes, time.Now(), time.Time{})
 	st, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "plants.db"))
 	if err != nil {

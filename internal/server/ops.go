@@ -17,14 +17,6 @@ import (
 	"plantstore/internal/telemetry"
 )
 
-// startMetrics sets s.metrics, unless the port that serves them is off.
-func (s *service) startMetrics() {
-	if s.cfg.OpsListen == "off" {
-		return
-	}
-	s.metrics = telemetry.NewMetrics(s.cfg.Version, s.sample)
-}
-
 // observeCheckpoints logs checkpoints that fail, and counts all of them.
 func (s *service) observeCheckpoints() {
 	st, ok := s.store.(interface {
@@ -37,34 +29,23 @@ func (s *service) observeCheckpoints() {
 		if err != nil {
 			s.cfg.Log.Error("a checkpoint failed", "reason", err.Error())
 		}
-		if s.metrics != nil {
-			s.metrics.Checkpoint(result(err), took)
-		}
+		s.metrics.Checkpoint(resultLabel(err), took)
 	})
 }
 
-// observeRequests returns nil without metrics and traces.
-func observeRequests(metrics *telemetry.Metrics, tracer *telemetry.Tracer) func(httpapi.Request) {
-	if metrics == nil && tracer == nil {
-		return nil
-	}
+// observeRequests counts requests. The tracer may be nil.
+func observeRequests(m *telemetry.Metrics, tracer *telemetry.Tracer) func(httpapi.Request) {
 	return func(r httpapi.Request) {
-		if metrics != nil {
-			metrics.Request(r.Route, r.Method, r.Status, r.Number, r.Took)
-		}
+		m.Request(r.Route, r.Method, r.Status, r.Number, r.Took)
 		if tracer != nil {
 			tracer.Request(r.Context, r.Route, r.Method, r.Status, r.Number)
 		}
 	}
 }
 
-// observeCommits returns nil without metrics.
 func observeCommits(m *telemetry.Metrics, operation string) func(commit.Commit) {
-	if m == nil {
-		return nil
-	}
 	return func(c commit.Commit) {
-		m.Commit(operation, c.Plants, result(c.Err), c.Took)
+		m.Commit(operation, c.Plants, resultLabel(c.Err), c.Took)
 		var counts [plant.Changed + 1]int
 		for _, o := range c.Outcomes {
 			counts[min(o, plant.Changed)]++
@@ -77,7 +58,7 @@ func observeCommits(m *telemetry.Metrics, operation string) func(commit.Commit) 
 	}
 }
 
-func result(err error) string {
+func resultLabel(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
@@ -89,50 +70,50 @@ func result(err error) string {
 
 // sample sets the metrics that are read for each scrape. It waits for the database no longer than /readyz does.
 func (s *service) sample(set telemetry.Set) {
-	set("plantstore_ready", number(s.health.Ready() == nil))
+	set(telemetry.Ready, boolGauge(s.health.Ready() == nil))
 	for operation, queue := range map[string]interface{ Waiting() int }{"create": s.creates, "edit": s.edits} {
-		set("plantstore_queue_plants", float64(queue.Waiting()), operation)
-		set("plantstore_queue_limit", float64(s.creates.Queue()), operation)
+		set(telemetry.QueuePlants, float64(queue.Waiting()), operation)
+		set(telemetry.QueueLimit, float64(s.creates.Queue()), operation)
 	}
 	conns := s.conns.Stats()
-	each(set, "plantstore_connections", conns.Open)
-	set("plantstore_connections_limit", float64(conns.Max))
-	each(set, "plantstore_connections_evicted_total", conns.Evicted)
-	each(set, "plantstore_connections_refused_total", conns.Refused)
-	set("plantstore_accept_errors_total", float64(conns.AcceptErrors))
+	setByLabel(set, telemetry.Connections, conns.Open)
+	set(telemetry.MaxConnections, float64(conns.Max))
+	setByLabel(set, telemetry.Evicted, conns.Evicted)
+	setByLabel(set, telemetry.Refused, conns.Refused)
+	set(telemetry.AcceptErrors, float64(conns.AcceptErrors))
 	database := s.store.Stats()
 	if database.Bytes > 0 {
-		set("plantstore_database_bytes", float64(database.Bytes))
+		set(telemetry.DatabaseBytes, float64(database.Bytes))
 	}
 	if database.WALBytes >= 0 {
-		set("plantstore_wal_bytes", float64(database.WALBytes))
+		set(telemetry.WALBytes, float64(database.WALBytes))
 	}
 	if database.Free >= 0 {
-		set("plantstore_database_disk_free_bytes", float64(database.Free))
+		set(telemetry.DiskFreeBytes, float64(database.Free))
 	}
 	if database.Backup > 0 {
-		set("plantstore_last_backup_timestamp_seconds", float64(database.Backup))
+		set(telemetry.LastBackup, float64(database.Backup))
 	}
-	set("plantstore_writes_stopped", number(database.Stopped))
-	set("db_client_connection_count", float64(database.UsedConns), database.Engine, "used")
-	set("db_client_connection_count", float64(database.IdleConns), database.Engine, "idle")
-	set("db_client_connection_max", float64(database.MaxConns), database.Engine)
-	each(set, "plantstore_nodes", database.Nodes)
+	set(telemetry.WritesStopped, boolGauge(database.Stopped))
+	set(telemetry.DatabaseConnections, float64(database.UsedConns), database.Engine, "used")
+	set(telemetry.DatabaseConnections, float64(database.IdleConns), database.Engine, "idle")
+	set(telemetry.MaxDatabaseConnections, float64(database.MaxConns), database.Engine)
+	setByLabel(set, telemetry.Nodes, database.Nodes)
 	if s.cfg.TLS != nil {
 		if expiry := s.cfg.CertificateExpiry(); !expiry.IsZero() {
-			set("plantstore_tls_certificate_expiry_timestamp_seconds", float64(expiry.Unix()))
+			set(telemetry.CertificateExpiry, float64(expiry.Unix()))
 		}
 	}
 }
 
-// each sets a metric for every value of its label.
-func each(set telemetry.Set, name string, counts map[string]int64) {
+// setByLabel sets a metric for every value of its label.
+func setByLabel(set telemetry.Set, metric telemetry.Sampled, counts map[string]int64) {
 	for label, n := range counts {
-		set(name, float64(n), label)
+		set(metric, float64(n), label)
 	}
 }
 
-func number(b bool) float64 {
+func boolGauge(b bool) float64 {
 	if b {
 		return 1
 	}

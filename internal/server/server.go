@@ -89,7 +89,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 type service struct {
 	cfg     Config
 	store   store.Store
-	metrics *telemetry.Metrics // nil if there is no port for them
+	metrics *telemetry.Metrics
 	health  *telemetry.Health
 	conns   *netlimit.Listener
 	log     *slog.Logger // for records that clients can cause
@@ -115,7 +115,7 @@ func (s *service) start(ctx context.Context) error {
 	if s.cfg.MaxConns == 0 {
 		s.cfg.MaxConns = netlimit.DefaultMax(limits)
 	}
-	s.startMetrics()
+	s.metrics = telemetry.NewMetrics(s.cfg.Version, s.sample)
 	s.observeCheckpoints()
 	s.conns = s.limit(public, netlimit.Config{
 		Max: s.cfg.MaxConns, Setting: "--max-conns", PerAddress: s.cfg.PerAddr, Exempt: s.cfg.Proxies.Trusts,
