@@ -199,13 +199,18 @@ func TestDraft(t *testing.T) {
 		want  []string
 	}{{"main", []string{"900", "My long draft", "tag"}}, {"other", []string{"", "", ""}}} {
 		name := fmt.Sprintf("short-%d", i)
-		p.enter(s.issue(t, "--name", name))
+		credential := s.issue(t, "--name", name)
+		p.enter(credential)
 		p.typeIn("#add-id", "900")
 		p.typeIn("#add-name", "My long draft")
 		p.typeIn("#add-tag", "tag")
 		if _, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", s.db, name); code != 0 {
 			t.Fatal(errs)
 		}
+		testkit.WaitFor(t, "the revoked token is refused", func() bool {
+			return s.Do(t, "GET", "/token", "", "Authorization: Bearer "+credential).Status == 401
+		})
+		p.click("#refresh")
 		p.wantVisible("#sign-in-error bdi", "This token was revoked. Ask the operator for a new one.")
 		p.enter(s.issue(t, "--name", "next-"+tt.store, "--store", tt.store))
 		p.wantText("#session-store", tt.store)
