@@ -123,9 +123,10 @@ func boolGauge(b bool) float64 {
 // opsPaths returns the handlers of the ops port by their paths. /debug/pprof/cmdline is not served, because the command
 // line can have the password of a database.
 func (s *service) opsPaths() map[string]http.Handler {
-	health, log := s.health.Handler(), log.New(logFunc(s.log.Warn), "", 0)
 	paths := map[string]http.Handler{
-		"/livez": health, "/readyz": health, "/metrics": s.metrics.Handler(log),
+		"/livez":        http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") }),
+		"/readyz":       s.health,
+		"/metrics":      s.metrics.Handler(log.New(logFunc(s.log.Warn), "", 0)),
 		"/debug/pprof/": http.HandlerFunc(pprof.Index), "/debug/pprof/symbol": http.HandlerFunc(pprof.Symbol),
 	}
 	running := make(chan struct{}, maxProfiles)

@@ -16,7 +16,7 @@ const (
 	watchPeriod  = 5 * time.Second // between the checks of Watch
 )
 
-// Health serves /livez and /readyz.
+// Health serves /readyz.
 type Health struct {
 	check    func(context.Context) error
 	log      *slog.Logger
@@ -56,30 +56,25 @@ func (h *Health) Watch(ctx context.Context) {
 // Stopping makes the service permanently not ready.
 func (h *Health) Stopping() { h.stopping.Store(true) }
 
-// Handler serves the two paths.
-func (h *Health) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		var reasons []string
-		if h.stopping.Load() {
-			reasons = append(reasons, "the service is stopping")
-		}
-		if err := h.Ready(); err != nil {
-			reasons = append(reasons, err.Error())
-		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		if len(reasons) == 0 {
-			fmt.Fprintln(w, "ready")
-			return
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		for _, reason := range reasons {
-			fmt.Fprintln(w, "not ready:", reason)
-		}
-	})
-	return mux
+// ServeHTTP serves /readyz.
+func (h *Health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	var reasons []string
+	if h.stopping.Load() {
+		reasons = append(reasons, "the service is stopping")
+	}
+	if err := h.Ready(); err != nil {
+		reasons = append(reasons, err.Error())
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if len(reasons) == 0 {
+		fmt.Fprintln(w, "ready")
+		return
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
+	for _, reason := range reasons {
+		fmt.Fprintln(w, "not ready:", reason)
+	}
 }
 
 // Ready returns the result of the check in progress, or of a new one. It does not wait longer than

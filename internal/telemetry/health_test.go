@@ -15,9 +15,9 @@ import (
 	"plantstore/internal/telemetry"
 )
 
-func get(h *telemetry.Health, path string) (status int, body string, took time.Duration) {
+func get(h *telemetry.Health) (status int, body string, took time.Duration) {
 	w, started := httptest.NewRecorder(), time.Now()
-	h.Handler().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
 	return w.Code, w.Body.String(), time.Since(started)
 }
 
@@ -37,12 +37,9 @@ func TestCheckHangs(t *testing.T) {
 		started := time.Now()
 		want := func(status int, body string, after time.Duration) {
 			t.Helper()
-			gotStatus, gotBody, _ := get(h, "/readyz")
+			gotStatus, gotBody, _ := get(h)
 			if took := time.Since(started); gotStatus != status || gotBody != body || took != after {
 				t.Errorf("/readyz = %d %q after %v, want %d %q after %v", gotStatus, gotBody, took, status, body, after)
-			}
-			if status, _, took := get(h, "/livez"); status != 200 || took != 0 {
-				t.Errorf("/livez = %d after %v", status, took)
 			}
 		}
 		var probes sync.WaitGroup
@@ -82,7 +79,7 @@ func TestCheckIsShared(t *testing.T) {
 			var probes sync.WaitGroup
 			for range 20 {
 				probes.Go(func() {
-					status, got, took := get(h, "/readyz")
+					status, got, took := get(h)
 					if (status == 200) != (err == nil) || got != body || took != 500*time.Millisecond {
 						t.Errorf("/readyz = %d %q after %v, want %q", status, got, took, body)
 					}
@@ -109,15 +106,15 @@ func TestChecksEnd(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}, slog.New(slog.DiscardHandler))
-		if status, body, _ := get(h, "/readyz"); status != 503 || !strings.Contains(body, "has not responded") {
+		if status, body, _ := get(h); status != 503 || !strings.Contains(body, "has not responded") {
 			t.Errorf("/readyz = %d %q", status, body)
 		}
 		time.Sleep(5 * time.Second)
-		if status, body, took := get(h, "/readyz"); status != 200 || body != "ready\n" || took != 0 {
+		if status, body, took := get(h); status != 200 || body != "ready\n" || took != 0 {
 			t.Errorf("/readyz = %d %q after %v, want ready without waiting", status, body, took)
 		}
 		h.Stopping()
-		if status, body, _ := get(h, "/readyz"); status != 503 || body != "not ready: the service is stopping\n" {
+		if status, body, _ := get(h); status != 503 || body != "not ready: the service is stopping\n" {
 			t.Errorf("/readyz = %d %q, want that it is stopping", status, body)
 		}
 	})
@@ -129,7 +126,7 @@ func TestReadiness(t *testing.T) {
 	want := func(status int, body string) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		h.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
 		contentType, cache := w.Header().Get("Content-Type"), w.Header().Get("Cache-Control")
 		if w.Code != status || w.Body.String() != body || contentType != "text/plain; charset=utf-8" || cache != "no-store" {
 			t.Errorf("/readyz = %d %q %s %s, want %d %q", w.Code, w.Body, contentType, cache, status, body)

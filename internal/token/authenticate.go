@@ -138,7 +138,7 @@ func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash
 	if err := a.unknown.check(from); err != nil {
 		return nil, err
 	}
-	if !WellFormed(credential) && !a.tokens.isJWT(credential) {
+	if !wellFormed(credential) && !a.tokens.isJWT(credential) {
 		a.unknown.countFailure(from)
 		return nil, ErrMistyped
 	}

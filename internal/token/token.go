@@ -147,8 +147,8 @@ func Generate() string {
 	return prefix + string(secret) + string(checksum(string(secret)))
 }
 
-// WellFormed reports whether a credential has the form and the checksum of a generated one.
-func WellFormed(credential string) bool {
+// wellFormed reports whether a credential has the form and the checksum of a generated one.
+func wellFormed(credential string) bool {
 	body, ok := strings.CutPrefix(credential, prefix)
 	if !ok || len(body) != secretLen+sumLen {
 		return false

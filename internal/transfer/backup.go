@@ -38,8 +38,8 @@ const (
 	pacedPlants = 1000                   // are read between two checks of the time
 )
 
-// PartialSuffix matches what is appended to the name of a file until it is complete.
-const PartialSuffix = ".partial-*"
+// partialSuffix matches what is appended to the name of a file until it is complete.
+const partialSuffix = ".partial-*"
 
 // Engine opens database files.
 type Engine struct {
@@ -206,7 +206,7 @@ func create(
 	if _, err := os.Lstat(path); err == nil {
 		return errExists
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+PartialSuffix)
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+partialSuffix)
 	if err != nil {
 		return err
 	}
