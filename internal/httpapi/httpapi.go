@@ -104,9 +104,9 @@ type API struct {
 	creates share.Pool[token.Hash]  // creates in flight
 	edits   share.Pool[token.Hash]  // replaces and removes in flight
 	memory  share.Pool[token.Hash]  // bytes of large bodies and pages
-	counts  share.Queue[token.Hash] // counts in flight, and lists that wait for one
 
-	searches    share.Queue[token.Hash]   // searches in flight, and those that wait
+	counts      *share.Slots[token.Hash]  // counts in flight, and lists that wait for one
+	searches    *share.Slots[token.Hash]  // searches in flight, and those that wait
 	waiting     share.Waiters[token.Hash] // searches and counts, in flight or not
 	statusRates *rate.Table[token.Hash]   // requests of GET /token
 	maxExamined int                       // plants that a search examines before its page ends
@@ -149,12 +149,16 @@ func New(cfg Config, deps Dependencies) *API {
 	contended := func() bool { return deps.Connections.Owners() > 1 }
 	a := &API{
 		cfg: cfg, deps: deps, mux: http.NewServeMux(), methods: map[string]string{},
-		rates:       rate.NewTable[token.Hash](maxLimited, time.Now),
-		creates:     share.Pool[token.Hash]{Capacity: int64(deps.Queue), Soft: true, Contended: contended},
-		edits:       share.Pool[token.Hash]{Capacity: int64(deps.Queue), Soft: true, Contended: contended},
+		rates: rate.NewTable[token.Hash](maxLimited, time.Now),
+		creates: share.Pool[token.Hash]{
+			Capacity: int64(deps.Queue), CapacityEnforcedElsewhere: true, Contended: contended,
+		},
+		edits: share.Pool[token.Hash]{
+			Capacity: int64(deps.Queue), CapacityEnforcedElsewhere: true, Contended: contended,
+		},
 		memory:      share.Pool[token.Hash]{Capacity: deps.MaxMemory},
-		counts:      share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxCounts, Contended: contended}},
-		searches:    share.Queue[token.Hash]{Pool: share.Pool[token.Hash]{Capacity: maxSearches, Contended: contended}},
+		counts:      share.NewSlots[token.Hash](maxCounts),
+		searches:    share.NewSlots[token.Hash](maxSearches),
 		waiting:     share.Waiters[token.Hash]{PerOwner: maxWaitingOf, Total: maxWaiting},
 		statusRates: rate.NewTable[token.Hash](maxLimited, time.Now),
 		maxExamined: maxExamined,

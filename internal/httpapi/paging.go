@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func (a *API) link(p page, after int64) string {
 }
 
 // search is readPage for a page with a filter, which may examine far more plants than it returns. So few searches run
-// at a time, and tokens share them. A search also ends when its client disconnects.
+// at a time, and one of each token. A search also ends when its client disconnects.
 func (a *API) search(ctx context.Context, x *exchange, p page) (next *int64, err error) {
 	leave, ok := a.waiting.Enter(x.token.Hash)
 	if !ok {
@@ -106,11 +107,8 @@ func (a *API) search(ctx context.Context, x *exchange, p page) (next *int64, err
 	waiting, cancelWait := context.WithTimeout(ctx, searchWait)
 	defer cancelWait()
 	release, err := a.searches.Acquire(waiting, x.token.Hash)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		return nil, errSearches
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), errSearches)
 	}
 	defer release()
 	ctx, cancelTime := context.WithTimeout(ctx, searchTime)
@@ -197,7 +195,7 @@ var errSearches = failf(store.ErrBusy, "too many searches are waiting; retry lat
 var errNotCounted = errors.New("counting the plants took too long")
 
 // count returns how many plants the store of the request has. Each count of a large store takes seconds on PostgreSQL,
-// and the first one on SQLite, so few run at a time, and tokens share them. If the count does not start or end in time,
+// and the first one on SQLite, so few run at a time, and one of each token. If the count does not start or end in time,
 // count returns errNotCounted. It does so too if the client closes its connection, or only its sending side; PostgreSQL
 // then still completes a query that has started.
 func (a *API) count(x *exchange) (int64, error) {

@@ -8,8 +8,8 @@ import (
 	"plantstore/internal/token"
 )
 
-// A token may not take what others need: not the queue of creates or that of edits, which another component bounds,
-// nor the memory of large bodies and pages, nor the counts.
+// A token may not take what others need: not the queue of creates or that of edits, nor the memory of large bodies and
+// pages.
 
 const small = 4 << 10 // bytes of memory that every request may use without being counted
 
@@ -17,7 +17,7 @@ const small = 4 << 10 // bytes of memory that every request may use without bein
 // The caller releases the claim.
 func (x *exchange) enqueue(queue *share.Pool[token.Hash]) (share.Claim[token.Hash], error) {
 	claim := queue.Claim(x.token.Hash)
-	if err := claim.Grow(1); err != nil {
+	if err := claim.RaiseTo(1); err != nil {
 		return claim, failf(store.ErrBusy, "the token already has its share of the waiting writes; retry later")
 	}
 	return claim, nil
@@ -29,7 +29,7 @@ func (x *exchange) reserve(n int) error {
 	if n <= small {
 		return nil
 	}
-	switch err := x.memory.Grow(int64(n)); {
+	switch err := x.memory.RaiseTo(int64(n)); {
 	case errors.Is(err, share.ErrExhausted):
 		return failf(store.ErrBusy, "the memory for large bodies and pages is in use; retry later")
 	case err != nil:

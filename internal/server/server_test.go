@@ -243,18 +243,22 @@ func wantCounted(t *testing.T, s *running, series string) {
 	t.Errorf("no series %s in %s", series, metrics)
 }
 
-// abandon sends two slow reads to a server and disconnects one of the clients.
+// abandon sends slow reads of two tokens to a server and disconnects one of the clients.
 func abandon(t *testing.T, s *running, st *slowStore, path string) {
+	other, otherCredential := token.New("other", "main", token.Read, time.Now(), time.Time{})
+	if err := st.AddToken(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
 	results := make(chan string, 2)
-	read := func(ctx context.Context) context.Context {
+	read := func(ctx context.Context, credential string) context.Context {
 		go func() {
-			status, err := s.send(ctx, "GET", path, "", "Prefer", "count=exact")
+			status, err := s.send(ctx, "GET", path, "", "Prefer", "count=exact", "Authorization", "Bearer "+credential)
 			results <- fmt.Sprint(status, errors.Is(err, context.Canceled))
 		}()
 		return <-st.entered
 	}
 	ctx, disconnect := context.WithCancel(t.Context())
-	abandoned, stays := read(ctx), read(t.Context())
+	abandoned, stays := read(ctx, credential), read(t.Context(), otherCredential)
 	disconnect()
 	if got := <-results; got != "0 true" {
 		t.Errorf("the client that disconnects: %s", got)

@@ -9,19 +9,18 @@ import (
 var (
 	// ErrExhausted: the owners together would hold more than the capacity.
 	ErrExhausted = errors.New("the resource is exhausted")
-	// ErrUnfair: the owner would hold more than would stay free for others.
+	// ErrUnfair: the owner would hold more than remains free for others.
 	ErrUnfair = errors.New("the owner holds as much as is free")
 )
 
-// Pool is a bounded amount of a resource. An owner may hold at most as much as then stays free, so no owner
-// holds more than half and there is always some for others. The first claim of an owner is exempt from that
-// rule: an owner that holds nothing else may take all that is free.
+// Pool is a bounded amount of a resource. A claim succeeds only if its owner would hold no more than remains free. So
+// one owner can hold at most half. An owner's first claim is exempt: it may take all that is free.
 //
 // The fields must not change after the first use. A Pool is safe for concurrent use.
 type Pool[Owner comparable] struct {
-	Capacity  int64       // 0 is unlimited: nothing is counted
-	Soft      bool        // another component enforces the capacity, so no claim fails with ErrExhausted
-	Contended func() bool // whether other owners are present, without whom shares do not matter; nil is always
+	Capacity                  int64       // 0 is unlimited: nothing is counted
+	CapacityEnforcedElsewhere bool        // no claim fails with ErrExhausted
+	Contended                 func() bool // whether there are other owners, without whom shares do not matter; nil: always
 
 	mu   sync.Mutex
 	used int64
@@ -38,9 +37,9 @@ type Claim[Owner comparable] struct {
 // Claim returns a claim that holds nothing yet.
 func (p *Pool[Owner]) Claim(owner Owner) Claim[Owner] { return Claim[Owner]{pool: p, owner: owner} }
 
-// Grow raises the claim to amount, unless it holds as much already. When it fails, with ErrExhausted or ErrUnfair,
+// RaiseTo raises the claim to amount, unless it holds as much already. When it fails, with ErrExhausted or ErrUnfair,
 // the claim keeps what it held.
-func (c *Claim[Owner]) Grow(amount int64) error {
+func (c *Claim[Owner]) RaiseTo(amount int64) error {
 	p, more := c.pool, amount-c.amount
 	if p.Capacity == 0 || more <= 0 {
 		return nil
@@ -49,7 +48,7 @@ func (c *Claim[Owner]) Grow(amount int64) error {
 	defer p.mu.Unlock()
 	used, owned := p.used+more, p.by[c.owner]+more
 	free := p.Capacity - used
-	if free < 0 && !p.Soft {
+	if free < 0 && !p.CapacityEnforcedElsewhere {
 		return ErrExhausted
 	}
 	if owned > free && owned > amount && (p.Contended == nil || p.Contended()) {
@@ -63,7 +62,7 @@ func (c *Claim[Owner]) Grow(amount int64) error {
 	return nil
 }
 
-// Release returns all that the claim holds to the pool. The claim can grow again.
+// Release returns all that the claim holds to the pool. The claim can be raised again.
 func (c *Claim[Owner]) Release() {
 	if c.amount == 0 {
 		return
@@ -76,11 +75,4 @@ func (c *Claim[Owner]) Release() {
 		delete(p.by, c.owner)
 	}
 	c.amount = 0
-}
-
-// Used returns how much all owners together hold.
-func (p *Pool[Owner]) Used() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.used
 }
