@@ -47,6 +47,7 @@ import (
 	"time"
 
 	"plantstore/internal/machine"
+	"plantstore/internal/share"
 )
 
 // lingerTime is how long a connection without a request stays open on shutdown. Its client does not know of the
@@ -260,7 +261,7 @@ func (l *Listener) countedAddress(address netip.Addr) netip.Addr {
 	if l.cfg.Exempt != nil && l.cfg.Exempt(address.Unmap().WithZone("")) {
 		return netip.Addr{}
 	}
-	return networkOf(address)
+	return share.Network(address)
 }
 
 func (l *Listener) untrack(c *conn) {

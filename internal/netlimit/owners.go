@@ -14,17 +14,6 @@ type ownerKey struct {
 	address netip.Addr
 }
 
-// networkOf returns an IPv4 address as it is, and the /64 network of an IPv6 address, because a client usually has such
-// a network to itself.
-func networkOf(address netip.Addr) netip.Addr {
-	address = address.Unmap()
-	if address.Is6() {
-		network, _ := address.Prefix(64)
-		address = network.Addr()
-	}
-	return address
-}
-
 // remoteAddress returns the zero value for a connection without an IP address.
 func remoteAddress(c net.Conn) netip.Addr {
 	if c, ok := c.RemoteAddr().(*net.TCPAddr); ok {

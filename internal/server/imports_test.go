@@ -38,7 +38,7 @@ var mayImport = map[string]string{
 	"internal/store/postgres":  "internal/plant internal/store internal/token",
 	"internal/commit":          "internal/plant internal/store",
 	"internal/transfer":        "internal/machine internal/plant internal/store internal/token",
-	"internal/netlimit":        "internal/framing internal/machine",
+	"internal/netlimit":        "internal/framing internal/machine internal/share",
 	"internal/httpapi":         "internal/plant internal/rate internal/share internal/store internal/token",
 	"internal/server": "api internal/commit internal/console internal/httpapi internal/machine internal/netlimit " +
 		"internal/plant internal/store internal/telemetry internal/token",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plantstore/internal/rate"
+	"plantstore/internal/share"
 )
 
 // Why a request is not authenticated or not authorised. Clients see these messages.
@@ -91,7 +92,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	if e := a.tokens.get(hash); e != nil {
 		t, err = a.tokens.current(ctx, credential, hash, e)
 	} else {
-		t, err = a.lookUp(ctx, credential, hash, network(from.Address()))
+		t, err = a.lookUp(ctx, credential, hash, share.Network(from.Address()))
 	}
 	switch {
 	case errors.Is(err, ErrUnknown):

@@ -60,13 +60,3 @@ func (l *unknownLimiter) acquire(ctx context.Context, from netip.Addr) (release 
 	}
 	return release, nil
 }
-
-// network returns what failures are counted by: the address, or for IPv6, where one client has many, its /64.
-func network(address netip.Addr) netip.Addr {
-	address = address.Unmap()
-	if address.Is6() {
-		prefix, _ := address.Prefix(64)
-		return prefix.Addr()
-	}
-	return address
-}
