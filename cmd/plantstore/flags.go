@@ -120,14 +120,21 @@ func (f *flags) valueOf(variable []string) (string, error) {
 	if value != "" {
 		return "", usagef("%s and %s are both set: use one of them", variable[0], variable[1])
 	}
-	text, err := os.ReadFile(f.env.getenv(variable[1]))
+	value, err := readSecret(f.env.getenv(variable[1]))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", variable[1], err)
 	}
-	if value = strings.TrimSpace(string(text)); value == "" {
-		return "", fmt.Errorf("%s: the file %s is empty", variable[1], f.env.getenv(variable[1]))
-	}
 	return value, nil
+}
+
+// readSecret returns the text of a file without the space around it.
+func readSecret(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	value := strings.TrimSpace(string(text))
+	if err == nil && value == "" {
+		err = fmt.Errorf("the file %s is empty", file)
+	}
+	return value, err
 }
 
 // otherVariables match variables that are not settings: those of tests, and those that Kubernetes sets for Services
@@ -224,13 +231,8 @@ func (env environment) secret(variable, file string) (value, from string, err er
 	if file == "" {
 		return env.getenv(variable), variable, nil
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
+	if value, err = readSecret(file); err != nil {
 		return "", "", fmt.Errorf("read the token file: %w", err)
-	}
-	value = strings.TrimSpace(string(text))
-	if value == "" {
-		return "", "", fmt.Errorf("the token file %s is empty", file)
 	}
 	return value, file, nil
 }

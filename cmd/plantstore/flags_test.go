@@ -283,7 +283,7 @@ func TestSecret(t *testing.T) {
 	for _, content := range []string{"", " \n"} {
 		file := tempFile(t, content)
 		got, _, err := env.secret("PLANTSTORE_TOKEN", file)
-		if want := "the token file " + file + " is empty"; got != "" || err == nil || err.Error() != want {
+		if want := "read the token file: the file " + file + " is empty"; got != "" || err == nil || err.Error() != want {
 			t.Errorf("the secret of a file with %q is %q, %v, want the error %s", content, got, err, want)
 		}
 	}
