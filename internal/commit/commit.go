@@ -49,7 +49,6 @@ type Commit struct {
 	Plants   int
 	Outcomes []plant.Outcome // nil if Err is not nil; must not be kept or changed
 	Err      error
-	Start    time.Time
 	Took     time.Duration
 }
 

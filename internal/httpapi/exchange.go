@@ -92,7 +92,7 @@ func (a *API) adapt(route Route) http.Handler {
 func (a *API) finish(x *exchange, route Route, f Failure, err error) {
 	took := time.Since(x.start)
 	if a.deps.Observe != nil {
-		a.deps.Observe(Request{x.context(), route.Path, x.request.Method, x.status, f.Number, x.start, took})
+		a.deps.Observe(Request{x.context(), route.Path, x.request.Method, x.status, f.Number, took})
 	}
 	a.log(x, route.Path, f, err, took)
 }
@@ -106,7 +106,7 @@ func (a *API) observed(route string, page http.Handler) http.Handler {
 			return
 		}
 		status := cmp.Or(x.status, http.StatusOK)
-		a.deps.Observe(Request{r.Context(), route, r.Method, status, 0, x.start, time.Since(x.start)})
+		a.deps.Observe(Request{r.Context(), route, r.Method, status, 0, time.Since(x.start)})
 	})
 }
 

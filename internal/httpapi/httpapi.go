@@ -82,7 +82,6 @@ type Request struct {
 	Method  string // as the client sent it
 	Status  int
 	Number  int32 // of the failure; 0 if there is none
-	Start   time.Time
 	Took    time.Duration
 }
 

@@ -84,9 +84,7 @@ func benchmarkCreate(b *testing.B, tracer *telemetry.Tracer, i *issuer.Issuer) {
 		Connections: unlimited{}, Queue: committer.Queue(), Log: slog.New(slog.DiscardHandler),
 		Observe: server.ObserveRequests(metrics, tracer),
 	})
-	if tracer != nil {
-		api = tracer.Handler(api)
-	}
+	api = tracer.Handler(api)
 
 	var ids atomic.Int64
 	b.SetParallelism(32)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -33,13 +34,16 @@ func (s *service) observeCheckpoints() {
 	})
 }
 
-// observeRequests counts requests. The tracer may be nil.
-func observeRequests(m *telemetry.Metrics, tracer *telemetry.Tracer) func(httpapi.Request) {
+func observeRequests(m *telemetry.Metrics, t *telemetry.Tracer) func(httpapi.Request) {
 	return func(r httpapi.Request) {
 		m.Request(r.Route, r.Method, r.Status, r.Number, r.Took)
-		if tracer != nil {
-			tracer.Request(r.Context, r.Route, r.Method, r.Status, r.Number)
-		}
+		t.Request(r.Context, r.Route, r.Method, r.Status, r.Number)
+	}
+}
+
+func observeWaits(t *telemetry.Tracer) func(context.Context, commit.Wait) {
+	return func(ctx context.Context, w commit.Wait) {
+		t.Write(ctx, w.Joined, w.Started, w.Ended, w.Plants, w.Err)
 	}
 }
 

@@ -103,9 +103,7 @@ type service struct {
 }
 
 func (s *service) start(ctx context.Context) error {
-	if s.cfg.Tracer != nil {
-		s.cfg.Log = s.cfg.Tracer.Logger(s.cfg.Log)
-	}
+	s.cfg.Log = s.cfg.Tracer.Logger(s.cfg.Log)
 	s.startLog()
 	public, err := listen(s.cfg.Public, "--listen", s.cfg.Listen)
 	if err != nil {
@@ -155,7 +153,7 @@ func (s *service) start(ctx context.Context) error {
 	if err := welcome(ctx, s.cfg, s.store, base, fixed != nil); err != nil {
 		return err
 	}
-	s.serve(s.conns, s.traced(handler))
+	s.serve(s.conns, s.cfg.Tracer.Handler(handler))
 	database := s.store.Stats()
 	s.cfg.Log.Info("serving", "address", base.String(), "listening", hostPort(public.Addr(), ""), "version", s.cfg.Version,
 		"engine", database.Engine, "schema", database.Schema, "max_conns", s.cfg.MaxConns, "max_body", s.cfg.MaxBody,
@@ -280,14 +278,16 @@ func (s *service) drain(ctx context.Context) error {
 	return nil
 }
 
-// close ends everything that start has started, and waits for the commits. A read that the drain has cut off may still
-// use the store: an engine refuses it once it is closed.
+// close ends everything that start has started, and waits for the commits, whose spans are the last that are sent. A
+// read that the drain has cut off may still use the store: an engine refuses it once it is closed.
 func (s *service) close() {
 	for i := range s.cleanup {
 		s.cleanup[len(s.cleanup)-1-i]()
 	}
 	s.background.Wait()
-	s.closeTracer()
+	if err := s.cfg.Tracer.Close(); err != nil {
+		s.cfg.Log.Warn("the last spans were not sent: the collector did not accept them in time", "reason", err.Error())
+	}
 }
 
 // listen opens the address of a flag unless a listener was inherited.
