@@ -78,7 +78,7 @@ type Dependencies struct {
 // Request is what is known at the end of a request, for metrics and traces.
 type Request struct {
 	Context context.Context
-	Route   string // path of the route without the prefix, or a word in place of a path: see the constants below
+	Route   string // pattern of the route without the prefix, or unmatched or preflight
 	Method  string // as the client sent it
 	Status  int
 	Number  int32 // of the failure; 0 if there is none

@@ -16,8 +16,8 @@ const (
 	otherHeap   = 32 << 20
 )
 
-// maxBodies is how many bytes of large bodies and pages may be in memory at once. Decoding and garbage need as much
-// again, twice.
+// maxBodies is how many bytes of large bodies and pages may be in memory at once. Peak memory is about three times
+// this: body, decoded copy, garbage.
 func maxBodies(memory, maxBody int64) int64 {
 	return max(4*maxBody, min(maxBodyMemory, memory/8))
 }

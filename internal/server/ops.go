@@ -165,9 +165,9 @@ func limitProfiles(running chan struct{}, h http.Handler) http.Handler {
 	})
 }
 
-// only passes GET and HEAD requests for the paths on to their handlers. Others get an Error, where http.ServeMux would
-// send a redirect, text, or no body.
-func only(paths map[string]http.Handler, log logFunc) http.Handler {
+// servePaths passes GET and HEAD requests for the paths on to their handlers. Others get an Error, where http.ServeMux
+// would send a redirect, text, or no body.
+func servePaths(paths map[string]http.Handler, log logFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, status := w.Header(), http.StatusNotFound
 		if handler := paths[r.URL.Path]; handler != nil {

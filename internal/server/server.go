@@ -226,7 +226,7 @@ func (s *service) startOps() error {
 		return err
 	}
 	limited := s.limit(l, netlimit.Config{Max: netlimit.HealthMax(machine.Read().Files), Setting: "the ops port"}, nil)
-	s.serve(limited, only(s.opsPaths(), s.logRequest()))
+	s.serve(limited, servePaths(s.opsPaths(), s.logRequest()))
 	s.livez = "http://" + l.Addr().String() + "/livez"
 	s.cfg.Log.Info("ops port", "address", "http://"+hostPort(l.Addr(), "localhost"))
 	return nil

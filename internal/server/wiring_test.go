@@ -177,9 +177,9 @@ func TestTuneCollector(t *testing.T) {
 }
 
 // Only GET and HEAD requests for the paths of a port reach their handlers.
-func TestOnly(t *testing.T) {
+func TestServePaths(t *testing.T) {
 	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	h := only(map[string]http.Handler{"/livez": health, "/readyz": health}, func(string, ...any) {})
+	h := servePaths(map[string]http.Handler{"/livez": health, "/readyz": health}, func(string, ...any) {})
 	for request, want := range map[string]string{
 		"GET /livez": "418 ", "GET /readyz": "418 ", "HEAD /livez": "418 ", "HEAD /readyz?a=b": "418 ",
 		"POST /livez": "405 GET, HEAD", "OPTIONS /readyz": "405 GET, HEAD",
