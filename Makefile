@@ -45,7 +45,7 @@ RACED   := ./internal/e2e/api ./internal/e2e/access ./internal/e2e/replicas
 
 check: lines ## vet and run the fast tests without the race detector: for the edit loop
 	$(PLAIN) go vet ./...
-	$(PLAIN) go test -vet=off -short $$(go list ./... | grep -vE '/e2e|/store/postgres|/testkit|/transfer')
+	$(PLAIN) go test -vet=off -short $$(go list ./... | grep -vE '/e2e|/store/postgres|/testkit|/dbcopy')
 
 test: lines prepare ## prove every promise once, in at most 8 minutes on two cores
 	bin/test/suite -- $(TEST) -short -p 3 $(RACE) $(LINKED) \

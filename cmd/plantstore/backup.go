@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
-	"plantstore/internal/machine"
+	"plantstore/internal/backup"
 	"plantstore/internal/store/sqlite"
-	"plantstore/internal/transfer"
 )
 
 type backupOptions struct {
@@ -25,45 +23,45 @@ func (o *backupOptions) declare(f *flags) {
 	f.BoolVar(&o.json, "json", false, "print a JSON object, and errors as JSON")
 }
 
-// files is the engine whose databases are files.
-var files = transfer.Engine{
-	Open:      func(path string) (transfer.Database, error) { return sqlite.OpenBackup(path) },
-	DropCache: sqlite.DropPageCache,
-}
-
-func backup(ctx context.Context, o *backupOptions, env environment) (err error) {
+func writeBackup(ctx context.Context, o *backupOptions, env environment) error {
 	if (o.to == "") == (o.verify == "") {
 		return usagef("one of --to and --verify is required")
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
-	var report transfer.Report
 	if o.verify != "" {
-		machine.LowerPriority()
-		if report, err = transfer.Verify(ctx, o.verify, files); err != nil {
-			return err
-		}
-	} else {
-		if err := mustBeFile("--db", o.db); err != nil {
-			return err
-		}
-		report, err = transfer.Backup(ctx, o.to, files, func(ctx context.Context, w io.Writer) error {
-			defer machine.LowerPriority() // of the verification; while pages are copied, the WAL grows
-			return sqlite.CopyPages(ctx, o.db, w)
-		})
-		if errors.Is(err, transfer.ErrCopy) {
-			return fmt.Errorf("%w; check the database %s with plantstore doctor --integrity", err, o.db)
-		}
-		if err != nil {
-			return err
-		}
+		contents, err := backup.Verify(ctx, o.verify)
+		return env.printContents(contents, err, start, o.json, "The backup was verified")
+	}
+	if err := mustBeFile("--db", o.db); err != nil {
+		return err
+	}
+	contents, err := backup.Write(ctx, o.db, o.to)
+	if errors.Is(err, backup.ErrCopy) {
+		return fmt.Errorf("%w; check the database %s with plantstore doctor --integrity", err, o.db)
+	}
+	if err == nil {
 		if err := sqlite.RecordBackup(o.db, o.to, start); err != nil {
 			fmt.Fprintf(env.stderr, "The backup is complete, but its time was not recorded for the metrics: %v.\n", err)
 		}
 	}
-	return printReport(env, report, nil, time.Since(start), o.json,
-		fmt.Sprintf("The backup was verified (plants: %d, tokens: %d)", report.Plants(), report.Tokens))
+	return env.printContents(contents, err, start, o.json, "The backup was verified")
+}
+
+// printContents prints what a backup contains, unless err is not nil.
+func (env environment) printContents(
+	contents sqlite.Contents, err error, start time.Time, asJSON bool, sentence string,
+) error {
+	if err != nil {
+		return err
+	}
+	rows := []storeRow{}
+	for _, s := range contents.Stores {
+		rows = append(rows, storeRow{Store: s.Name, Plants: s.Plants})
+	}
+	return env.printStores(rows, contents.Tokens, nil, start, asJSON,
+		fmt.Sprintf("%s (plants: %d, tokens: %d)", sentence, contents.Plants(), contents.Tokens))
 }
 
 type restoreOptions struct {
@@ -88,12 +86,8 @@ func restore(ctx context.Context, o *restoreOptions, env environment) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
-	report, err := transfer.Restore(ctx, o.file, o.db, files)
-	if err != nil {
-		return err
-	}
-	return printReport(env, report, nil, time.Since(start), o.json,
-		fmt.Sprintf("The database was restored (plants: %d, tokens: %d)", report.Plants(), report.Tokens))
+	contents, err := backup.Restore(ctx, o.file, o.db)
+	return env.printContents(contents, err, start, o.json, "The database was restored")
 }
 
 // mustBeFile returns an error that names the tools of PostgreSQL if db is a URL.

@@ -37,7 +37,7 @@ func (env environment) commands() *cobra.Command {
 		"plants import":  calls(env, plantsImport),
 		"plants export":  calls(env, plantsExport),
 		"copy":           leaf(env, copyDatabase),
-		"backup":         leaf(env, backup),
+		"backup":         leaf(env, writeBackup),
 		"restore":        leaf(env, restore),
 		"db status":      leaf(env, dbStatus),
 		"db migrate":     leaf(env, dbMigrate),

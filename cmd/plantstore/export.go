@@ -1,16 +1,19 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync/atomic"
 
 	"plantstore/client"
 	"plantstore/internal/plant"
-	"plantstore/internal/transfer"
+	"plantstore/internal/plantfile"
 )
 
 type exportOptions struct {
@@ -20,66 +23,56 @@ type exportOptions struct {
 }
 
 func (o *exportOptions) declare(f *flags) {
-	f.StringVar(&o.format, "format", "ndjson", "`format`: ndjson, csv or json")
-	f.values("format", "ndjson", "csv", "json")
+	f.StringVar(&o.format, "format", "ndjson", "`format`: ndjson or csv")
+	f.values("format", "ndjson", "csv")
 	f.StringVar(&o.to, "to", "", "`path` of a new file to write (default: standard output)")
 	o.serviceOptions.declare(f)
 	f.Lookup("json").Usage = "print errors as JSON; --format is the format of the plants"
 }
 
-func plantsExport(ctx context.Context, c *client.Client, o *exportOptions, env environment) error {
-	formats := transfer.Formats()
-	i := slices.IndexFunc(formats, func(f transfer.Format) bool { return f.Name == o.format })
+func plantsExport(ctx context.Context, c *client.Client, o *exportOptions, env environment) (err error) {
+	formats := plantfile.Formats()
+	i := slices.IndexFunc(formats, func(f plantfile.Format) bool { return f.Name == o.format })
 	if i < 0 {
-		return usagef("--format is %q: use ndjson, csv or json", o.format)
+		return usagef("--format is %q: use ndjson or csv", o.format)
 	}
 	if o.to == "" {
 		return o.export(ctx, c, formats[i], env.stdout)
 	}
+	f, err := os.OpenFile(o.to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	hide := env.showBar(func() (transfer.Phase, int64) { return transfer.Phase{Name: "exporting"}, o.written.Load() })
-	err := transfer.WriteNew(ctx, o.to, func(w io.Writer) error { return o.export(ctx, c, formats[i], w) })
+	hide := env.showProgress("plants exported", &o.written)
+	err = errors.Join(o.export(ctx, c, formats[i], f), f.Sync(), f.Close())
 	hide()
 	if err != nil {
+		os.Remove(o.to)
 		return fmt.Errorf("%s was not written: %w", o.to, cmp.Or(context.Cause(ctx), err))
 	}
 	fmt.Fprintf(env.stderr, "plants in %s: %d\n", o.to, o.written.Load())
 	return nil
 }
 
-// export writes all plants. It requests the next page while it writes one.
-func (o *exportOptions) export(ctx context.Context, c *client.Client, f transfer.Format, w io.Writer) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	pages := make(chan []byte, 1)
-	go func() {
-		defer close(pages)
-		page, separator, end := []byte(nil), f.Before, f.Empty
-		for p, failed := range c.Plants(ctx, client.Page{Size: listPage}) {
-			if failed != nil {
-				err = failed
-				return
-			}
-			page = f.Append(append(page, separator...), plant.New{ID: p.ID, Plant: plant.Plant(p.Plant)})
-			separator, end = f.Between, f.After
-			if o.written.Add(1)%listPage == 0 {
-				pages <- page
-				page = nil
-			}
+// export writes all plants.
+func (o *exportOptions) export(ctx context.Context, c *client.Client, f plantfile.Format, to io.Writer) error {
+	w := bufio.NewWriterSize(to, 64<<10)
+	w.WriteString(f.Header)
+	var line []byte
+	for p, err := range c.Plants(ctx, client.Page{Size: listPage}) {
+		if err != nil {
+			return err
 		}
-		pages <- append(page, end...)
-	}()
-	var writeErr error
-	for page := range pages {
+		line = f.Append(line[:0], plant.New{ID: p.ID, Plant: plant.Plant(p.Plant)})
 		if f.Name != "csv" { // which has no escapes
-			page = escapeJSON(page)
+			line = escapeJSON(line)
 		}
-		if writeErr == nil {
-			if _, writeErr = w.Write(page); writeErr != nil {
-				cancel()
-			}
+		if _, err := w.Write(line); err != nil {
+			return err
 		}
+		o.written.Add(1)
 	}
-	cancel()
-	return cmp.Or(writeErr, err)
+	return w.Flush()
 }

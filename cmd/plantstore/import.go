@@ -5,32 +5,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"os"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"plantstore/client"
+	"plantstore/internal/plantfile"
 	"plantstore/internal/telemetry"
-	"plantstore/internal/transfer"
 )
 
 const (
 	maxParallel   = 256
 	importRetries = 10 // for about 20 s, so that an import outlasts a restart of the service
-	maxSilence    = time.Minute
+	importTimeout = 10 * time.Second
 )
 
 type importOptions struct {
 	serviceOptions
 	name, conflict string
 	parallel       int
-	transport      responsive
 }
 
 func (o *importOptions) declare(f *flags) {
@@ -43,33 +39,11 @@ func (o *importOptions) declare(f *flags) {
 	f.IntVar(&o.parallel, "parallel", 64, fmt.Sprintf("`requests` in flight, at most %d", maxParallel))
 	pool := http.DefaultTransport.(*http.Transport).Clone()
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = maxParallel, maxParallel
-	o.transport.RoundTripper = pool
 	o.options = []client.Option{
 		client.WithRetries(importRetries, firstPause),
-		client.WithHTTPClient(&http.Client{Transport: &o.transport, Timeout: maxSilence / 2}),
+		client.WithHTTPClient(&http.Client{Transport: pool, Timeout: importTimeout}),
 	}
 	o.serviceOptions.declare(f)
-}
-
-// responsive calls end when requests have failed for maxSilence without any response.
-type responsive struct {
-	http.RoundTripper
-	response atomic.Int64 // the time of the last one, in ns
-	failing  atomic.Int64 // the start of the first request that failed after it, or 0
-	end      context.CancelCauseFunc
-}
-
-func (t *responsive) RoundTrip(r *http.Request) (*http.Response, error) {
-	start := time.Now().UnixNano()
-	resp, err := t.RoundTripper.RoundTrip(r)
-	now := time.Now().UnixNano()
-	if err == nil {
-		t.response.Store(now)
-		t.failing.Store(0)
-	} else if t.failing.CompareAndSwap(0, start); now-max(t.failing.Load(), t.response.Load()) >= int64(maxSilence) {
-		t.end(&url.Error{Op: "Post", URL: r.URL.String(), Err: fmt.Errorf("no response for %v", maxSilence)})
-	}
-	return resp, err
 }
 
 // importer imports one file.
@@ -97,22 +71,19 @@ func plantsImport(ctx context.Context, c *client.Client, o *importOptions, env e
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	ctx, o.transport.end = context.WithCancelCause(ctx)
-	defer o.transport.end(nil)
-	debug.SetGCPercent(800) // of a heap of a few MiB
 	start := time.Now()
-	hide := env.showBar(im.progress)
-	line, err := transfer.Each(ctx, transfer.NewReader(im.file), o.parallel, im.one)
+	hide := env.showProgress("plants imported", &im.stored)
+	err = plantfile.Each(ctx, plantfile.NewReader(im.file), o.parallel, im.one)
 	hide()
 	if err != nil {
-		return fmt.Errorf("%w; the plants before line %d of %s are in the store or listed; run the same command again to "+
-			"continue: plants that are already in the store stay as they are", err, line, o.name)
+		return fmt.Errorf("%w; run the same command again to continue: plants that are already in the store stay as they are",
+			err)
 	}
 	return im.summarize(time.Since(start).Round(time.Millisecond))
 }
 
 // one imports a row. It returns an error if the import must end.
-func (im *importer) one(ctx context.Context, row transfer.Row) error {
+func (im *importer) one(ctx context.Context, row plantfile.Row) error {
 	err := row.Err
 	for err == nil {
 		_, err = im.create(ctx, client.NewPlant{ID: row.Plant.ID, Plant: client.Plant(row.Plant.Plant)})
@@ -147,16 +118,6 @@ func (im *importer) one(ctx context.Context, row transfer.Row) error {
 		im.env.printAbove(fmt.Sprintf("line %d: %s", row.Line, text))
 	}
 	return nil
-}
-
-// progress estimates the number of plants from the part of the file that was read.
-func (im *importer) progress() (transfer.Phase, int64) {
-	phase, done := transfer.Phase{Name: "importing"}, im.stored.Load()+im.skipped.Load()+im.bad.Load()
-	at, err := im.file.Seek(0, io.SeekCurrent)
-	if info, e := im.file.Stat(); err == nil && e == nil && at > 0 && info.Mode().IsRegular() {
-		phase.Total = int64(float64(done) * max(1, float64(info.Size())/float64(at)))
-	}
-	return phase, done
 }
 
 func (im *importer) summarize(took time.Duration) (err error) {

@@ -112,7 +112,7 @@ func exitCode(err error) int {
 
 // jsonError is an error as --json prints it.
 type jsonError struct {
-	Line    int64  `json:"line,omitzero"`  // of a file
+	Line    int    `json:"line,omitzero"`  // of a file
 	Error   int32  `json:"error,omitzero"` // the error code of the response
 	Message string `json:"message"`
 	Exit    int    `json:"exit,omitzero"`

@@ -109,7 +109,7 @@ func TestHiddenCharacters(t *testing.T) {
 	}
 	for _, text := range []string{
 		"[" + one + "]", "[" + printed("get", "1", "--json") + "]", printed("list", "--json"),
-		"[" + printed("export") + "]", printed("export", "--format", "json"),
+		"[" + printed("export") + "]",
 	} {
 		var plants []client.NewPlant
 		err := json.Unmarshal([]byte(text), &plants)

@@ -19,7 +19,7 @@ var mayImport = map[string]string{
 	"client": "",
 	"cmd/plantstore": "client internal/certificate internal/httpapi internal/machine internal/netlimit internal/plant " +
 		"internal/rate internal/server internal/store internal/store/postgres internal/store/sqlite internal/telemetry " +
-		"internal/systemd internal/token internal/token/oidc internal/transfer",
+		"internal/systemd internal/token internal/token/oidc internal/dbcopy internal/backup internal/plantfile",
 	"deploy/release":           "",
 	"internal/plant":           "",
 	"internal/rate":            "",
@@ -37,7 +37,9 @@ var mayImport = map[string]string{
 	"internal/store/sqlite":    "internal/machine internal/plant internal/store internal/token",
 	"internal/store/postgres":  "internal/plant internal/store internal/token",
 	"internal/commit":          "internal/plant internal/store",
-	"internal/transfer":        "internal/machine internal/plant internal/store internal/token",
+	"internal/dbcopy":          "internal/plant internal/token",
+	"internal/backup":          "internal/machine internal/store/sqlite",
+	"internal/plantfile":       "internal/plant",
 	"internal/netlimit":        "internal/framing internal/machine internal/share",
 	"internal/httpapi":         "internal/plant internal/rate internal/share internal/store internal/token",
 	"internal/server": "api internal/commit internal/console internal/httpapi internal/machine internal/netlimit " +
@@ -55,7 +57,6 @@ var storeNames = map[string]func(name string) bool{
 	"internal/httpapi": func(name string) bool {
 		return strings.HasPrefix(name, "Err") || name == "PageBytes" || name == "FirstAfter"
 	},
-	"internal/transfer": func(name string) bool { return strings.HasPrefix(name, "Err") || name == "PageBytes" },
 }
 
 // libraries is which packages may use what is not the standard library. The domain uses one, for JSON, until that is
@@ -68,6 +69,7 @@ var libraries = map[string]string{
 	"golang.org/x/sys":                    "internal/store/sqlite",
 	"golang.org/x/crypto/acme":            "internal/certificate",
 	"golang.org/x/net/idna":               "cmd/plantstore",
+	"golang.org/x/sync":                   "internal/dbcopy internal/plantfile",
 	"golang.org/x/term":                   "cmd/plantstore",
 	"golang.org/x/text":                   "cmd/plantstore",
 	"github.com/spf13/cobra":              "cmd/plantstore",

@@ -14,8 +14,8 @@ import (
 func TestListToAClosedPipe(t *testing.T) {
 	t.Parallel()
 	p := testkit.Start(t, testkit.Engines[0].Database(t))
-	for id := range 100 { // more than fits into a pipe
-		p.Create(t, fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, strings.Repeat("x", 2000)))
+	for id := range 1500 { // more than fits into a pipe
+		p.Create(t, fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, strings.Repeat("x", 100)))
 	}
 	for _, form := range []string{"--json", "--json=false"} {
 		cmd := exec.Command(testkit.Binary, "plants", "list", form, "--url", p.URL, "--token", p.Token)

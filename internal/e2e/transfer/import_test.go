@@ -112,7 +112,7 @@ func TestRoundTrip(t *testing.T) {
 				!strings.HasPrefix(string(out), fmt.Sprintf("plants of -: %d in the store, 0 skipped, ", len(naughty()))) {
 				t.Fatalf("import -: %v\n%.1000s", err, out)
 			}
-			for _, format := range []string{"ndjson", "csv", "json"} {
+			for _, format := range []string{"ndjson", "csv"} {
 				exported, errs, code := runPlants(t, s, "export", "--format", format)
 				if code != 0 || errs != "" || format == "ndjson" && unescape(exported) != want {
 					t.Fatalf("export --format %s: exit %d, %s, %d bytes, want %d", format, code, errs, len(exported), len(want))
@@ -167,7 +167,7 @@ func TestImportReports(t *testing.T) {
 		t.Errorf("import --json of another plant: %s, want %s", errs, want)
 	}
 	garbage := writeTemp(t, "\x1f\x8b\x08"+strings.Repeat("\xff\x00\n,\"", 10_000))
-	wantRun(t, s, 1, "line 1: this is not a JSON array, NDJSON or CSV in UTF-8: "+
+	wantRun(t, s, 1, "line 1: this is neither NDJSON nor CSV: "+
 		"the first line of a CSV file must name the columns id, name and, optionally, tag\n"+
 		"plants of "+garbage+": 0 in the store, 0 skipped, 1 not imported\n"+
 		"plantstore plants import: plants of "+garbage+" that were not imported: 1", "import", garbage)
@@ -175,18 +175,17 @@ func TestImportReports(t *testing.T) {
 	wantRun(t, s, 0, "plants of "+empty+": 0 in the store, 0 skipped, 0 not imported", "import", empty)
 
 	one := writeTemp(t, "{\"id\":9,\"name\":\"x\"}\n")
-	const again = "; the plants before line 1 of %s are in the store or listed; run the same command again to continue: " +
-		"plants that are already in the store stay as they are"
+	const again = "; run the same command again to continue: plants that are already in the store stay as they are"
 	reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read")
 	wantRun(t, &testkit.Server{URL: s.URL, Token: reader}, 6, "plantstore plants import: 40301: the operation needs the "+
-		"scope plants:create, but the token has plants:read"+fmt.Sprintf(again, one), "import", one)
+		"scope plants:create, but the token has plants:read"+again, "import", one)
 	wantRun(t, &testkit.Server{URL: s.URL, Token: "plant_x"}, 6, "plantstore plants import: 40103: "+
-		"the token is malformed: a character is wrong or missing"+fmt.Sprintf(again, one), "import", one)
+		"the token is malformed: a character is wrong or missing"+again, "import", one)
 	wantRun(t, s, 1, "plantstore plants import: open /nowhere: no such file or directory", "import", "/nowhere")
 	wantRun(t, s, 2, `plantstore plants import: --on-conflict is "x": use fail or skip`,
 		"import", one, "--on-conflict", "x")
 	wantRun(t, s, 2, "plantstore plants import: --parallel is 0: use 1 to 256", "import", one, "--parallel", "0")
-	wantRun(t, s, 2, `plantstore plants export: --format is "xml": use ndjson, csv or json`, "export", "--format", "xml")
+	wantRun(t, s, 2, `plantstore plants export: --format is "xml": use ndjson or csv`, "export", "--format", "xml")
 }
 
 // many writes a file of n plants, and returns its path and what an export of them is.
@@ -248,7 +247,7 @@ func plantsCommand(s *testkit.Server, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Ctrl-C ends an import with a sentence on how far it got.
+// Ctrl-C ends an import with a sentence on how to continue.
 func TestImportInterrupt(t *testing.T) {
 	t.Parallel()
 	s := testkit.Start(t, testkit.Engines[0].Database(t))
@@ -265,17 +264,18 @@ func TestImportInterrupt(t *testing.T) {
 	testkit.WaitFor(t, "three plants", func() bool { return count(t, s) == "3" })
 	running.Signal(syscall.SIGINT)
 	if code := running.WaitExit(); code != 1 || !strings.HasPrefix(running.Stderr.String(),
-		"plantstore plants import: interrupt signal received; the plants before line ") {
+		"plantstore plants import: interrupt signal received; run the same command again to continue") {
 		t.Errorf("an import that was interrupted: exit %d, %s", code, running.Stderr)
 	}
 }
 
-// An import ends if the service does not respond for a minute, or is gone for the time that the client retries.
+// An import ends if the service does not respond, or is gone for the time that the client retries.
 func TestImportWithoutService(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	for reason, lose := range map[string]syscall.Signal{
-		": no response for 1m0s": syscall.SIGSTOP, "connection refused": syscall.SIGKILL,
+	exits := map[syscall.Signal]int{syscall.SIGSTOP: 1, syscall.SIGKILL: 5} // the outcome is unknown; unreachable
+	for lose, reason := range map[syscall.Signal]string{
+		syscall.SIGSTOP: "Client.Timeout exceeded", syscall.SIGKILL: "connection refused",
 	} {
 		t.Run(lose.String(), func(t *testing.T) {
 			t.Parallel()
@@ -285,10 +285,10 @@ func TestImportWithoutService(t *testing.T) {
 			running := testkit.Launch(t, plantsCommand(s, "import", path))
 			select {
 			case <-running.Ended:
-			case <-time.After(2 * time.Minute):
+			case <-time.After(5 * time.Minute):
 			}
-			if code := running.WaitExit(); code != 5 || !strings.Contains(running.Stderr.String(), reason) ||
-				!strings.Contains(running.Stderr.String(), "; the plants before line 1 of ") {
+			if code := running.WaitExit(); code != exits[lose] || !strings.Contains(running.Stderr.String(), reason) ||
+				!strings.Contains(running.Stderr.String(), "; run the same command again to continue") {
 				t.Errorf("import: exit %d, %s, want %s", code, running.Stderr, reason)
 			}
 		})
@@ -312,7 +312,7 @@ func TestImportRate(t *testing.T) {
 func TestExportFile(t *testing.T) {
 	t.Parallel()
 	s := testkit.Start(t, testkit.Engines[0].Database(t))
-	for format, want := range map[string]string{"ndjson": "", "csv": "id,name,tag\n", "json": "[\n]\n"} {
+	for format, want := range map[string]string{"ndjson": "", "csv": "id,name,tag\n"} {
 		if got, errs, code := runPlants(t, s, "export", "--format", format); got != want || code != 0 {
 			t.Errorf("an export of no plants in %s: exit %d, %q, %s", format, code, got, errs)
 		}
@@ -339,7 +339,7 @@ func TestExportFile(t *testing.T) {
 	wantRun(t, s, 0, "plants in "+file+": 2500", "export", "--to", file)
 	wantFile()
 	s.Create(t, `{"id":2500,"name":"new"}`)
-	wantRun(t, s, 1, "plantstore plants export: "+file+" was not written: the file exists; name another one",
+	wantRun(t, s, 1, "plantstore plants export: open "+file+": file exists",
 		"export", "--to", file)
 	other := &testkit.Server{URL: s.URL, Token: "plant_x"}
 	wantRun(t, other, 6, "plantstore plants export: "+file+"2 was not written: "+

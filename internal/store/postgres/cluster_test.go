@@ -153,13 +153,6 @@ func TestCitusEdits(t *testing.T) {
 	}))
 }
 
-// A database is recognised by another node of its cluster.
-func TestCitusIsSame(t *testing.T) {
-	t.Parallel()
-	c, address := pgtest.SharedCluster(t), distributed(t, "id")
-	wantSame(t, map[string]int{address: 1, c.Worker(0, address): 1, c.Worker(1, address): 1, pgtest.Database(t): 2})
-}
-
 // A distributed table has triggers of Citus, and its shards are checked too, from every node.
 func TestDriftOnCitus(t *testing.T) {
 	address := distributed(t, "id")

@@ -60,29 +60,3 @@ func TestOpenSource(t *testing.T) {
 		t.Errorf("OpenSource migrated the schema to version %v", rows)
 	}
 }
-
-// A database is recognised by another address of its server. See TestCitusIsSame.
-func TestIsSame(t *testing.T) {
-	t.Parallel()
-	address := pgtest.Database(t)
-	wantSame(t, map[string]int{
-		address: 1, pgtest.Shared(t).SocketURL(databaseOf(t, address)): 1, pgtest.Database(t): 2,
-	})
-}
-
-// wantSame checks that those addresses are of the same database that have the same number.
-func wantSame(t *testing.T, groups map[string]int) {
-	t.Helper()
-	stores := map[string]*Store{}
-	for address := range groups {
-		stores[address] = openStore(t, address)
-	}
-	for a := range stores {
-		for b := range stores {
-			same, err := IsSame(t.Context(), stores[a], stores[b])
-			if want := groups[a] == groups[b]; a != b && (err != nil || same != want) {
-				t.Errorf("IsSame(%s, %s) = %v, %v, want %v", a, b, same, err, want)
-			}
-		}
-	}
-}

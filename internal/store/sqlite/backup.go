@@ -102,13 +102,42 @@ func (s *Store) CheckIntegrity(ctx context.Context) error {
 	return nil
 }
 
-// CountTokens counts the tokens, whatever the version of the schema.
-func (s *Store) CountTokens(ctx context.Context) (n int, err error) {
+// Contents is what a database contains.
+type Contents struct {
+	Stores []StoreSize
+	Tokens int
+}
+
+// StoreSize is how many plants a store has.
+type StoreSize struct {
+	Name   string
+	Plants int64
+}
+
+// Plants is the number of plants in all stores.
+func (c Contents) Plants() (n int64) {
+	for _, s := range c.Stores {
+		n += s.Plants
+	}
+	return n
+}
+
+// Contents counts plants and tokens, whatever the version of the schema.
+func (s *Store) Contents(ctx context.Context) (c Contents, err error) {
+	for row, err := range s.readers.query(ctx, "SELECT store, count(*) FROM plants GROUP BY store ORDER BY store") {
+		if err != nil {
+			return c, err
+		}
+		c.Stores = append(c.Stores, StoreSize{row.ColumnText(0), row.ColumnInt64(1)})
+	}
 	for row, err := range s.readers.query(ctx, "SELECT count(*) FROM tokens") {
 		if err != nil {
-			return 0, err
+			return c, err
 		}
-		n = row.ColumnInt(0)
+		c.Tokens = row.ColumnInt(0)
 	}
-	return n, nil
+	return c, nil
 }
+
+// PartialSuffix is in the name of a backup until it is complete. doctor reports such files.
+const PartialSuffix = ".partial-"

@@ -15,9 +15,8 @@ import (
 )
 
 const (
-	lowSpace  = 256 << 20   // free bytes below which an operator should act
-	firstYear = 2026        // of this program
-	leftover  = ".partial-" // in the name of a file of an interrupted backup or restore
+	lowSpace  = 256 << 20 // free bytes below which an operator should act
+	firstYear = 2026      // of this program
 	moveAway  = "move the database to a local disk"
 )
 
@@ -127,7 +126,7 @@ func diagnoseFiles(found *store.Findings, target string) {
 	}
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
-		if strings.Contains(e.Name(), leftover) {
+		if strings.Contains(e.Name(), PartialSuffix) {
 			found.Add("files", "warning", "%s is incomplete; remove it unless a backup or restore is running",
 				filepath.Join(folder, e.Name()))
 		}

@@ -1,13 +1,41 @@
-package transfer
+package dbcopy
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"iter"
 
 	"plantstore/internal/plant"
 )
+
+// The number of plants in a page. PostgreSQL sends all plants of a page even if it ends early because they are large,
+// so the limit follows their size.
+const minPage, maxPage = 16, 4096
+
+// pages returns the plants of a store in the order of their ids.
+func pages(ctx context.Context, db Source, store string) iter.Seq2[[]plant.New, error] {
+	return func(yield func([]plant.New, error) bool) {
+		var after *int64
+		for limit := maxPage / 4; ; {
+			page, err := db.List(ctx, store, after, limit)
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(page) == 0 || !yield(page, nil) {
+				return
+			}
+			limit = min(max(minPage, 2*len(page)), maxPage)
+			after = &page[len(page)-1].ID
+		}
+	}
+}
 
 // Hash identifies the content of a store: it is the same on every engine.
 //
@@ -29,26 +57,19 @@ func newHasher() *hasher { return &hasher{hash: sha256.New()} }
 
 func (h *hasher) add(p *plant.New) {
 	h.plants++
-	h.buffer = binary.BigEndian.AppendUint64(h.buffer, uint64(p.ID))
+	h.buffer = binary.BigEndian.AppendUint64(h.buffer[:0], uint64(p.ID))
 	h.buffer = appendText(h.buffer, p.Name)
 	if p.Tag == nil {
 		h.buffer = append(h.buffer, 0)
 	} else {
 		h.buffer = appendText(append(h.buffer, 1), *p.Tag)
 	}
-	if len(h.buffer) >= 8192 {
-		h.hash.Write(h.buffer)
-		h.buffer = h.buffer[:0]
-	}
+	h.hash.Write(h.buffer)
 }
 
 func appendText(b []byte, text string) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(len(text))), text...)
 }
 
-// sum returns the hash of the plants that were added. Call it once.
-func (h *hasher) sum() (sum Hash) {
-	h.hash.Write(h.buffer)
-	h.hash.Sum(sum[:0])
-	return sum
-}
+// sum returns the hash of the plants that were added.
+func (h *hasher) sum() Hash { return Hash(h.hash.Sum(nil)) }

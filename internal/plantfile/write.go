@@ -1,4 +1,4 @@
-package transfer
+package plantfile
 
 import (
 	"strconv"
@@ -8,20 +8,17 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Format writes files that a Reader and the console read: what is before, between and after the plants, and Append for
-// each plant. A file without plants is Empty.
+// Format is how plants are written to a file: a header, and a line for each plant.
 type Format struct {
-	Name, Before, Between, After, Empty string
-	Append                              func([]byte, plant.New) []byte
+	Name, Header string
+	Append       func([]byte, plant.New) []byte
 }
 
 // Formats returns all formats. The first is the default.
 func Formats() []Format {
-	appendJSON := func(b []byte, p plant.New) []byte { return p.AppendJSON(b) }
 	return []Format{
-		{"ndjson", "", "\n", "\n", "", appendJSON},
-		{"csv", "id,name,tag\n", "\n", "\n", "id,name,tag\n", appendCSV},
-		{"json", "[\n", ",\n", "\n]\n", "[\n]\n", appendJSON},
+		{"ndjson", "", func(b []byte, p plant.New) []byte { return append(p.AppendJSON(b), '\n') }},
+		{"csv", "id,name,tag\n", appendCSV},
 	}
 }
 
@@ -31,10 +28,11 @@ func appendCSV(b []byte, p plant.New) []byte {
 	if p.Tag != nil {
 		b = appendField(b, *p.Tag)
 	}
-	return b
+	return append(b, '\n')
 }
 
-// appendField appends text, in quotes if a reader could change it otherwise, or if it is empty.
+// appendField appends text, in quotes if a reader could change it otherwise, or if it is empty: encoding/csv would
+// write an empty tag and none alike.
 func appendField(b []byte, text string) []byte {
 	isSpace := func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' }
 	if text != "" && !strings.ContainsAny(text, "\",;\t\r\n") && strings.TrimFunc(text, isSpace) == text {

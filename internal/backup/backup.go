@@ -1,0 +1,177 @@
+// Package backup writes, verifies and restores backups of a SQLite database, also while a service uses it.
+//
+// A backup is a database file, followed by one line with the SHA-256 of the bytes before it. SQLite ignores the line.
+package backup
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"plantstore/internal/machine"
+	"plantstore/internal/store/sqlite"
+)
+
+const (
+	checksumFormat = "\nplantstore backup, SHA-256 %x\n"
+	checksumSize   = int64(len(checksumFormat) - len("%x") + 2*sha256.Size)
+	syncBytes      = 8 << 20 // are written between two syncs, so that the sync of a commit waits for little
+)
+
+// ErrCopy is in the chain of an error of Write if all pages were copied, but the copy is not a correct database.
+var ErrCopy = errors.New("the copy of the database is not correct")
+
+// Write writes a backup of a database to a new file and verifies it. Unless it returns nil, there is no new file.
+func Write(ctx context.Context, db, to string) (contents sqlite.Contents, err error) {
+	err = create(ctx, to, func(w io.Writer) error {
+		sum := sha256.New()
+		if err := sqlite.CopyPages(ctx, db, io.MultiWriter(w, sum)); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(w, checksumFormat, sum.Sum(nil))
+		return err
+	}, func(temporary string) error {
+		contents, err = Verify(ctx, temporary)
+		if err != nil && ctx.Err() == nil { // the temporary name is of no use: the file is removed
+			err = fmt.Errorf("%w: %s", ErrCopy, strings.ReplaceAll(err.Error(), temporary, "the copy"))
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("back up to %s: %w", to, err)
+	}
+	return contents, err
+}
+
+// Verify reads a whole backup, reports what it contains, and returns an error if a bit of it has changed.
+func Verify(ctx context.Context, path string) (contents sqlite.Contents, err error) {
+	if err := checkSum(ctx, path); err != nil {
+		return contents, err
+	}
+	db, err := sqlite.OpenBackup(path)
+	if err != nil {
+		return contents, fmt.Errorf("open %s: %w", path, err)
+	}
+	if err = db.CheckIntegrity(ctx); err == nil {
+		contents, err = db.Contents(ctx)
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		err = fmt.Errorf("read %s: %w", path, cmp.Or(context.Cause(ctx), err))
+	}
+	return contents, err
+}
+
+// Restore verifies a backup and writes its database to a new file. Unless it returns nil, there is no new file.
+func Restore(ctx context.Context, path, to string) (contents sqlite.Contents, err error) {
+	if contents, err = Verify(ctx, path); err != nil {
+		return contents, err
+	}
+	err = create(ctx, to, func(w io.Writer) error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err == nil {
+			_, err = io.CopyN(w, f, info.Size()-checksumSize)
+		}
+		return err
+	}, func(string) error { return nil })
+	if err != nil {
+		err = fmt.Errorf("restore to %s: %w", to, err)
+	}
+	return contents, err
+}
+
+// checkSum returns an error if the checksum of a backup is missing or wrong.
+func checkSum(ctx context.Context, path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // opening a FIFO would block, and a device may have no end
+		err = fmt.Errorf("%s is not a regular file; use the path of a backup", path)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.CopyN(&writer{Writer: h, ctx: ctx}, f, max(0, info.Size()-checksumSize)); err != nil {
+		return err
+	}
+	line, err := io.ReadAll(io.LimitReader(f, checksumSize+1))
+	prefix, _, _ := strings.Cut(checksumFormat, "%")
+	switch {
+	case err != nil:
+	case !strings.HasPrefix(string(line), prefix):
+		err = fmt.Errorf("%s does not end with a checksum: it is truncated, or was not written by plantstore backup", path)
+	case string(line) != fmt.Sprintf(checksumFormat, h.Sum(nil)):
+		err = fmt.Errorf("%s is damaged: its checksum differs; use another backup", path)
+	}
+	return err
+}
+
+var errExists = errors.New("the file exists; name another one")
+
+// create creates a file that only its owner can read. It has its name only once it is complete, synced and accepted by
+// check, which gets its temporary name. An existing file is never replaced.
+func create(ctx context.Context, path string, write func(io.Writer) error, check func(temporary string) error) error {
+	if _, err := os.Lstat(path); err == nil {
+		return errExists
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+sqlite.PartialSuffix+"*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	w := bufio.NewWriterSize(&writer{Writer: f, ctx: ctx, sync: f.Sync}, 1<<20)
+	if err = write(w); err == nil {
+		err = errors.Join(w.Flush(), f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := check(f.Name()); err != nil {
+		return err
+	}
+	err = os.Link(f.Name(), path) // unlike Rename, it does not replace a file
+	if errors.Is(err, fs.ErrExist) {
+		return errExists
+	}
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EPERM) { // a file system without links
+		err = os.Rename(f.Name(), path)
+	}
+	return errors.Join(err, machine.SyncFolder(path))
+}
+
+// writer is a Writer that fails when ctx ends, and calls sync after each syncBytes.
+type writer struct {
+	io.Writer
+	ctx      context.Context
+	sync     func() error
+	unsynced int
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, context.Cause(w.ctx)
+	}
+	n, err := w.Writer.Write(b)
+	if w.unsynced += n; err == nil && w.sync != nil && w.unsynced >= syncBytes {
+		w.unsynced = 0
+		err = w.sync()
+	}
+	return n, err
+}

@@ -1,0 +1,209 @@
+// Package dbcopy copies plants and tokens from one database to another, on any engine, and compares both at the end.
+//
+// Creating a plant that exists changes nothing, so a copy that was interrupted continues when it is started again.
+// Tokens are copied last: until the plants are compared, the target refuses the clients of the source.
+package dbcopy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/token"
+)
+
+// Source is what a copy reads: see package store for what the methods promise.
+type Source interface {
+	Stores(ctx context.Context) ([]string, error)
+	Get(ctx context.Context, store string, id int64) (plant.New, error)
+	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
+	Tokens(ctx context.Context) ([]token.Token, error)
+}
+
+// Target is what a copy writes to.
+type Target interface {
+	Source
+	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
+	AddToken(ctx context.Context, t token.Token) error
+	RevokeToken(ctx context.Context, name string, at time.Time) error
+	Shard(key plant.Key) (server, shard int)
+	Lanes() int
+}
+
+// Report is the result of a copy that succeeded.
+type Report struct {
+	Stores  []Store // of both databases, which are equal
+	Created int64   // plants that this run has created in the target
+	Tokens  int     // of the source, all of which the target has
+}
+
+// Store is the content of one store.
+type Store struct {
+	Name   string
+	Plants int64
+	Hash   Hash
+}
+
+// Plants is the number of plants in all stores.
+func (r Report) Plants() (n int64) {
+	for _, s := range r.Stores {
+		n += s.Plants
+	}
+	return n
+}
+
+// Copy copies all plants and tokens. It returns nil only if the target has every plant and every token of the source,
+// and no other plant. Its errors are sentences for an operator. When ctx ends, it completes the writes in flight.
+// Plants are counted in done, first when they are copied and then when they are compared.
+func Copy(ctx context.Context, from Source, to Target, done *atomic.Int64) (report Report, err error) {
+	c := copier{from: from, to: to, done: done}
+	names, err := from.Stores(ctx)
+	if err != nil {
+		return report, fmt.Errorf("read the source: %w", err)
+	}
+	if err := c.checkTarget(ctx, names); err != nil {
+		return report, err
+	}
+	if err := c.copyPlants(ctx, names); err != nil {
+		return report, fmt.Errorf("%w; run the same command again to continue", err)
+	}
+	report.Created = c.created.Load()
+	for _, name := range names {
+		s, err := c.compare(ctx, name)
+		if err != nil {
+			return report, err
+		}
+		report.Stores = append(report.Stores, s)
+	}
+	report.Tokens, err = c.copyTokens(ctx)
+	return report, err
+}
+
+type copier struct {
+	from    Source
+	to      Target
+	done    *atomic.Int64
+	created atomic.Int64
+}
+
+// samples is how many plants of each store of the target are looked up in the source before anything is written.
+const samples = 100
+
+// checkTarget returns an error if the target is not empty and not an earlier copy of the source.
+func (c *copier) checkTarget(ctx context.Context, names []string) error {
+	if _, _, err := c.planTokens(ctx); err != nil {
+		return err
+	}
+	targets, err := c.to.Stores(ctx)
+	if err != nil {
+		return fmt.Errorf("read the target: %w", err)
+	}
+	for _, name := range targets {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("the target has plants in store %s, and the source has none; copy to an empty database", name)
+		}
+		page, err := c.to.List(ctx, name, nil, samples)
+		if err != nil {
+			return fmt.Errorf("read the target: %w", err)
+		}
+		for _, there := range page {
+			here, err := c.from.Get(ctx, name, there.ID)
+			if err != nil && !errors.Is(err, plant.ErrNotFound) {
+				return fmt.Errorf("read the source: %w", err)
+			}
+			if err != nil || !here.Equal(there.Plant) {
+				return other(there.ID, name)
+			}
+		}
+	}
+	return nil
+}
+
+func other(id int64, store string) error {
+	return fmt.Errorf("the target has a plant %d in store %s that the source does not have; "+
+		"copy to an empty database", id, store)
+}
+
+// copyPlants creates all plants of the source in the target, with a batch for each lane in flight.
+func (c *copier) copyPlants(ctx context.Context, names []string) error {
+	writes, ctx := errgroup.WithContext(ctx)
+	writes.SetLimit(c.to.Lanes())
+	for _, name := range names {
+		for page, err := range pages(ctx, c.from, name) {
+			if err != nil {
+				return errors.Join(writes.Wait(), fmt.Errorf("read the source: %w", err))
+			}
+			for _, batch := range c.byShard(name, page) {
+				writes.Go(func() error { return c.write(ctx, batch) })
+			}
+		}
+	}
+	return writes.Wait()
+}
+
+// byShard returns the plants of a page in batches of one shard each, which are stored fastest.
+func (c *copier) byShard(name string, page []plant.New) map[int][]plant.Record {
+	batches := map[int][]plant.Record{}
+	for _, p := range page {
+		r := plant.Record{Store: name, New: p}
+		_, shard := c.to.Shard(r.Key())
+		batches[shard] = append(batches[shard], r)
+	}
+	return batches
+}
+
+func (c *copier) write(ctx context.Context, batch []plant.Record) error {
+	outcomes, err := c.to.CreateBatch(ctx, batch)
+	if err != nil {
+		return fmt.Errorf("write to the target: %w", err)
+	}
+	for i, outcome := range outcomes {
+		switch outcome {
+		case plant.Created:
+			c.created.Add(1)
+		case plant.Taken:
+			return other(batch[i].ID, batch[i].Store)
+		}
+	}
+	c.done.Add(int64(len(batch)))
+	return nil
+}
+
+// compare returns what a store has in both databases, or an error if they differ.
+func (c *copier) compare(ctx context.Context, name string) (Store, error) {
+	var both [2]Store
+	var reads errgroup.Group
+	for i, db := range []Source{c.from, c.to} {
+		reads.Go(func() (err error) { both[i], err = c.summarize(ctx, db, name); return err })
+	}
+	if err := reads.Wait(); err != nil {
+		return Store{}, fmt.Errorf("compare store %s: %w", name, err)
+	}
+	if both[0] != both[1] {
+		return Store{}, fmt.Errorf("store %s differs: %d plants in the source, %d in the target; stop everything that "+
+			"writes to either database, then copy to an empty database", name, both[0].Plants, both[1].Plants)
+	}
+	return both[0], nil
+}
+
+func (c *copier) summarize(ctx context.Context, db Source, name string) (Store, error) {
+	h := newHasher()
+	for page, err := range pages(ctx, db, name) {
+		if err != nil {
+			return Store{}, err
+		}
+		for i := range page {
+			h.add(&page[i])
+		}
+		if db == c.from {
+			c.done.Add(int64(len(page)))
+		}
+	}
+	return Store{Name: name, Plants: h.plants, Hash: h.sum()}, nil
+}

@@ -1,0 +1,336 @@
+package dbcopy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/rate"
+	"plantstore/internal/store"
+	"plantstore/internal/store/postgres"
+	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/store/sqlite"
+	"plantstore/internal/store/storetest"
+	"plantstore/internal/token"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+var engines = map[string]func(t testing.TB) store.Store{
+	"sqlite": func(t testing.TB) store.Store {
+		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
+		return closeLater(t, s, err)
+	},
+	"postgres": func(t testing.TB) store.Store {
+		s, err := postgres.Open(t.Context(), pgtest.Database(t), postgres.Options{})
+		return closeLater(t, s, err)
+	},
+}
+
+func closeLater(t testing.TB, s store.Store, err error) store.Store {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func create(t testing.TB, s store.Store, records ...plant.Record) {
+	t.Helper()
+	outcomes, err := s.CreateBatch(t.Context(), records)
+	if err != nil || slices.ContainsFunc(outcomes, func(o plant.Outcome) bool { return o != plant.Created }) {
+		t.Fatalf("CreateBatch() = %v, %v", outcomes, err)
+	}
+}
+
+func fill(t testing.TB, s store.Store, name string, n int) {
+	t.Helper()
+	var all []plant.Record
+	for id := range n {
+		all = append(all, storetest.Record(name, int64(id), fmt.Sprint("Fern ", id), "shade"))
+	}
+	for batch := range slices.Chunk(all, 5000) {
+		create(t, s, batch...)
+	}
+}
+
+// texts are easily changed by a conversion: every character that is allowed, and what programs interpret.
+func texts() (all []string) {
+	all = []string{
+		"", " ", "\t\r\n\v\f", "\x01\x1f\x7f", `quote " ' back\slash`, "e\u0301 is not \u00e9", "\ufeffBOM",
+		"'; DROP TABLE plants; --", "%s $1 ? :x", "NULL", `\x00`, `\N`, `\.`, "{a,b}", strings.Repeat("60 KB ", 10_000),
+	}
+	var b strings.Builder
+	for r := rune(1); r <= 0x10ffff; r++ {
+		if r < 0xd800 || r > 0xdfff {
+			b.WriteRune(r)
+		}
+		if r%0x2000 == 0 || r == 0x10ffff {
+			all = append(all, b.String())
+			b.Reset()
+		}
+	}
+	return all
+}
+
+// fillVaried creates stores of all kinds and returns the number of plants.
+func fillVaried(t testing.TB, s store.Store) (plants int64) {
+	t.Helper()
+	var all []plant.Record
+	for i, text := range texts() {
+		all = append(all, storetest.Record("text", int64(i), text, "-"), storetest.Record("text", -int64(i)-1, "x", text))
+	}
+	for _, id := range []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64 - 1, math.MaxInt64} {
+		all = append(all, storetest.Record("ids", id, "n", ""))
+	}
+	for i := range 300 {
+		all = append(all, storetest.Record(fmt.Sprintf("store-%d", i), int64(i), "n", "-"))
+	}
+	for batch := range slices.Chunk(all, 100) {
+		create(t, s, batch...)
+	}
+	fill(t, s, "main", 5000)
+	return int64(len(all)) + 5000
+}
+
+var start = time.UnixMilli(1_700_000_000_123).UTC()
+
+// addTokens adds tokens with everything that a token can have.
+func addTokens(t testing.TB, s store.Store) []token.Token {
+	t.Helper()
+	plain, _ := token.New("plain", "main", token.AllScopes, start, time.Time{})
+	full, _ := token.New("full", "other", token.Create, start.Add(time.Second), start.Add(time.Hour))
+	full.Rate = rate.Limit{Count: 100, Per: time.Minute, Burst: 7}
+	full.LastUsed = start.Truncate(time.Minute)
+	revoked, _ := token.New("revoked", "main", token.Read, start.Add(time.Minute), time.Time{})
+	for _, tok := range []token.Token{plain, full, revoked} {
+		if err := s.AddToken(t.Context(), tok); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revoked.Revoked = start.Add(time.Hour)
+	if err := s.RevokeToken(t.Context(), "revoked", revoked.Revoked); err != nil {
+		t.Fatal(err)
+	}
+	return []token.Token{plain, full, revoked}
+}
+
+func TestCopy(t *testing.T) {
+	for from, openSource := range engines {
+		source := openSource(t)
+		plants, tokens := fillVaried(t, source), addTokens(t, source)
+		for to, openTarget := range engines {
+			t.Run(from+" to "+to, func(t *testing.T) {
+				target := openTarget(t)
+				var done atomic.Int64
+				report, err := Copy(t.Context(), source, target, &done)
+				if err != nil || report.Created != plants || report.Tokens != 3 || len(report.Stores) != 303 ||
+					report.Plants() != plants || done.Load() != 2*plants {
+					t.Fatalf("Copy() = %d plants, %d tokens, %d stores, %d done, %v, want %d, 3, 303",
+						report.Created, report.Tokens, len(report.Stores), done.Load(), err, plants)
+				}
+				if got, err := target.Tokens(t.Context()); err != nil || !slices.Equal(got, tokens) {
+					t.Errorf("Tokens() = %v, %v, want %v", got, err, tokens)
+				}
+				for i, text := range texts() {
+					if got, err := target.Get(t.Context(), "text", int64(i)); err != nil || got.Name != text || got.Tag != nil {
+						t.Errorf("plant %d = %.50q, %v, want %.50q", i, got.Name, err, text)
+					}
+				}
+				again, err := Copy(t.Context(), source, target, new(atomic.Int64))
+				if err != nil || again.Created != 0 || !slices.Equal(again.Stores, report.Stores) {
+					t.Errorf("Copy() again created %d plants, %v", again.Created, err)
+				}
+			})
+		}
+	}
+}
+
+// The hash is documented, so it must not change.
+func TestHash(t *testing.T) {
+	source := engines["sqlite"](t)
+	create(t, source, storetest.Record("main", 1, "Fern", "shade"), storetest.Record("main", -2, "é", ""),
+		storetest.Record("other", 1, "Fern", "-"))
+	report, err := Copy(t.Context(), source, engines["sqlite"](t), new(atomic.Int64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		"46f48852ef97d5a4ba5dc03ecff4e75016c07d9dc8979c4fbd96d10f3914418c",
+		"ace8cd988c6d69d272f962ba27c44fc7be4f9dbfaa5daacb555205deac65f5ab",
+	} {
+		if got := report.Stores[i]; got.Hash.String() != want || got.Plants != int64(2-i) {
+			t.Errorf("store %s: %d plants, hash %v, want %s", got.Name, got.Plants, got.Hash, want)
+		}
+	}
+}
+
+// faulty is a database with 7 shards that calls functions before its own methods.
+type faulty struct {
+	store.Store
+	onBatch func(batch []plant.Record) error
+	onList  func(name string)
+}
+
+func (f *faulty) Shard(key plant.Key) (server, shard int) { return 0, int(uint64(key.ID) % 7) }
+
+func (f *faulty) CreateBatch(ctx context.Context, batch []plant.Record) ([]plant.Outcome, error) {
+	if f.onBatch != nil {
+		if err := f.onBatch(batch); err != nil {
+			return nil, err
+		}
+	}
+	return f.Store.CreateBatch(ctx, batch)
+}
+
+func (f *faulty) List(ctx context.Context, name string, after *int64, limit int) ([]plant.New, error) {
+	if f.onList != nil {
+		f.onList(name)
+	}
+	return f.Store.List(ctx, name, after, limit)
+}
+
+// A copy that failed continues, and its batches are of one shard.
+func TestContinue(t *testing.T) {
+	source, target := engines["sqlite"](t), &faulty{Store: engines["sqlite"](t)}
+	fill(t, source, "main", 20_000)
+	addTokens(t, source)
+	var batches atomic.Int64
+	target.onBatch = func(batch []plant.Record) error {
+		_, first := target.Shard(batch[0].Key())
+		for i := range batch {
+			if _, shard := target.Shard(batch[i].Key()); shard != first {
+				t.Errorf("plants of the shards %d and %d in one batch", first, shard)
+			}
+		}
+		if batches.Add(1) > 10 {
+			return store.ErrUnavailable
+		}
+		return nil
+	}
+	_, err := Copy(t.Context(), source, target, new(atomic.Int64))
+	wantError(t, err, "write to the target: ", "run the same command again to continue")
+	if !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Copy() = %v, want ErrUnavailable", err)
+	}
+	if tokens, err := target.Tokens(t.Context()); err != nil || len(tokens) > 0 {
+		t.Errorf("%d tokens, %v before the plants are there", len(tokens), err)
+	}
+	there, err := target.Count(t.Context(), "main")
+	if err != nil || there == 0 || there == 20_000 {
+		t.Fatalf("%d plants were copied, %v", there, err)
+	}
+	target.onBatch = nil
+	report, err := Copy(t.Context(), source, target, new(atomic.Int64))
+	if err != nil || report.Created != 20_000-there || report.Stores[0].Plants != 20_000 {
+		t.Errorf("Copy() again created %d plants, %v, want %d", report.Created, err, 20_000-there)
+	}
+}
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error = %v, want it to contain %q", err, part)
+		}
+	}
+}
+
+// Writes to the source during the copy are detected at the end, and no token is copied.
+func TestSourceChanges(t *testing.T) {
+	for name, change := range map[string]func(s store.Store) error{
+		"created": func(s store.Store) error {
+			_, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("a", -1, "late", "-")})
+			return err
+		},
+		"replaced": func(s store.Store) error {
+			return storetest.Replace(t.Context(), s, "a", 5, plant.Plant{Name: "late"}, nil)
+		},
+		"removed": func(s store.Store) error { return storetest.Remove(t.Context(), s, "a", 5, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			source, target := &faulty{Store: engines["sqlite"](t)}, engines["sqlite"](t)
+			fill(t, source, "a", 100)
+			fill(t, source, "b", 100)
+			addTokens(t, source)
+			source.onList = func(name string) {
+				if name == "b" { // the first store has been copied
+					source.onList = nil
+					if err := change(source.Store); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			_, err := Copy(t.Context(), source, target, new(atomic.Int64))
+			wantError(t, err, "store a differs: ", "stop everything that writes to either database")
+			if tokens, _ := target.Tokens(t.Context()); len(tokens) > 0 {
+				t.Errorf("%d tokens were copied although the plants differ", len(tokens))
+			}
+		})
+	}
+}
+
+// A target that is neither empty nor an earlier copy is refused before anything is written.
+func TestOtherTarget(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, target store.Store)
+		want    string
+	}{
+		"another plant": {func(t *testing.T, s store.Store) { create(t, s, storetest.Record("main", 5000, "x", "-")) },
+			"the target has a plant 5000 in store main that the source does not have; copy to an empty database"},
+		"a different plant": {func(t *testing.T, s store.Store) { create(t, s, storetest.Record("main", 7, "x", "-")) },
+			"the target has a plant 7 in store main that the source does not have; copy to an empty database"},
+		"another store": {func(t *testing.T, s store.Store) { create(t, s, storetest.Record("other", 1, "x", "-")) },
+			"the target has plants in store other, and the source has none; copy to an empty database"},
+		"another token": {func(t *testing.T, s store.Store) { addTokens(t, s) },
+			"token plain of the target is not the token of that name in the source; copy to an empty database"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source, target := engines["sqlite"](t), engines["sqlite"](t)
+			fill(t, source, "main", 1000)
+			addTokens(t, source)
+			test.prepare(t, target)
+			before, _ := target.Count(t.Context(), "main")
+			_, err := Copy(t.Context(), source, target, new(atomic.Int64))
+			wantError(t, err, test.want)
+			if after, err := target.Count(t.Context(), "main"); after != before || err != nil {
+				t.Errorf("%d plants were written, %v", after-before, err)
+			}
+		})
+	}
+	source, target := engines["sqlite"](t), engines["sqlite"](t)
+	fill(t, source, "main", 1000)
+	fill(t, target, "main", 500)
+	create(t, target, storetest.Record("main", 700, "x", "-")) // beyond the plants that are looked up
+	_, err := Copy(t.Context(), source, target, new(atomic.Int64))
+	wantError(t, err, "the target has a plant 700 in store main that the source does not have")
+}
+
+// A token that was revoked in the source after a copy is revoked by the next one, and never made valid again.
+func TestRevokedTokens(t *testing.T) {
+	source, target := engines["sqlite"](t), engines["sqlite"](t)
+	addTokens(t, source)
+	copyAll := func() error { _, err := Copy(t.Context(), source, target, new(atomic.Int64)); return err }
+	revoke := func(s store.Store, name string) error { return s.RevokeToken(t.Context(), name, start.Add(time.Hour)) }
+	if err := errors.Join(copyAll(), revoke(source, "plain"), copyAll()); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := source.Tokens(t.Context())
+	if got, err := target.Tokens(t.Context()); err != nil || !slices.Equal(got, want) {
+		t.Errorf("Tokens() = %v, %v, want %v", got, err, want)
+	}
+	if err := revoke(target, "full"); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, copyAll(), "token full of the target is not the token of that name in the source")
+}
