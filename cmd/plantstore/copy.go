@@ -115,7 +115,7 @@ func (env environment) printStores(
 			Seconds float64    `json:"seconds"`
 		}{rows, all, created, tokens, took.Seconds()})
 	}
-	w := env.table(env.stdout, 0)
+	w := newTable(env.stdout)
 	header := "STORE\tPLANTS"
 	if created != nil {
 		header += "\tSHA-256"

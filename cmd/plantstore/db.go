@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"text/tabwriter"
 
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
@@ -97,17 +98,17 @@ func dbStatus(ctx context.Context, o *statusOptions, env environment) error {
 	if o.json {
 		return errors.Join(env.printJSON(status), err)
 	}
-	w := env.table(env.stdout)
+	w := newTable(env.stdout)
 	switch s := status.(type) {
 	case *postgres.Status:
-		printPostgres(w, s)
+		printPostgres(env.stdout, w, s)
 	case *sqlite.Status:
 		printSQLite(w, s)
 	}
 	return errors.Join(w.Flush(), err)
 }
 
-func printPostgres(w *table, s *postgres.Status) {
+func printPostgres(out io.Writer, w *tabwriter.Writer, s *postgres.Status) {
 	engine := "PostgreSQL " + s.Version
 	if s.Citus != "" {
 		engine += ", Citus " + s.Citus
@@ -128,7 +129,7 @@ func printPostgres(w *table, s *postgres.Status) {
 	}
 	fmt.Fprintf(w, "size of plants\t%s\n", size(s.Bytes))
 	w.Flush()
-	fmt.Fprintln(w.out)
+	fmt.Fprint(out, "\n")
 	fmt.Fprint(w, "SERVER\tROLE\tSTATE\tSHARDS\tSIZE\tFSYNC\tFULL_PAGE_WRITES\tSYNCHRONOUS_COMMIT\tENCODING\n")
 	for _, n := range s.Nodes {
 		fmt.Fprintf(w, "%s\t%s\t%s\t", n.Address, n.Role, n.State)

@@ -7,6 +7,7 @@ import (
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
+	"plantstore/internal/telemetry"
 )
 
 type doctorOptions struct {
@@ -33,9 +34,9 @@ func doctor(ctx context.Context, o *doctorOptions, env environment) (err error) 
 	if o.json {
 		err = env.printJSON(found)
 	} else {
-		w := env.table(env.stdout)
+		w := newTable(env.stdout)
 		for _, f := range found {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, cell(oneLine(f.Text)))
+			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, telemetry.Escape(oneLine(f.Text)))
 		}
 		err = w.Flush()
 	}

@@ -241,7 +241,7 @@ func (o *serviceOptions) print(env environment, p client.Stored, err error) erro
 	if p.ETag != "" {
 		header, cells = header+"\tETAG", cells+"\t"+cell(strings.Trim(p.ETag, `"`))
 	}
-	w := env.table(env.stdout, 1, 2)
+	w := newTable(env.stdout)
 	fmt.Fprintf(w, "%s\n%s\n", header, cells)
 	return w.Flush()
 }
@@ -249,7 +249,7 @@ func (o *serviceOptions) print(env environment, p client.Stored, err error) erro
 // printTable prints plants as they are received. Each page is aligned separately.
 func (env environment) printTable(plants iter.Seq2[client.NewPlant, error]) error {
 	out := bufio.NewWriter(env.stdout)
-	t := env.table(out, 1, 2)
+	t := newTable(out)
 	flush := func() error {
 		t.Flush()
 		return out.Flush() // also returns an earlier write error

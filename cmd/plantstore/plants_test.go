@@ -377,6 +377,8 @@ func TestCell(t *testing.T) {
 		"Fern": "Fern", "two words": "two words", `in "quotes"`: `in "quotes"`, "é🌵": "é🌵",
 		"": `""`, `"Fern"`: `"\"Fern\""`, " Fern": `" Fern"`, "Fern\n": `"Fern\n"`, "a\tb": `"a\tb"`,
 		"\x1b[31m": `"\x1b[31m"`, "\u202eFern": `"\u202eFern"`, "a\u00a0b": `"a\u00a0b"`, "-": "-",
+		strings.Repeat("é", 60): strings.Repeat("é", 60), strings.Repeat("🌵", 61): strings.Repeat("🌵", 59) + "…",
+		strings.Repeat("x", 59) + "\n": `"` + strings.Repeat("x", 59) + `\n"`,
 	} {
 		if got := cell(text); got != want {
 			t.Errorf("cell(%q) = %s, want %s", text, got, want)

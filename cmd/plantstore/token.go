@@ -100,7 +100,7 @@ func tokenList(ctx context.Context, o *tokenListOptions, env environment) error 
 	if o.json {
 		return printTokensJSON(env, all)
 	}
-	w := env.table(env.stdout, 0, 1, 2)
+	w := newTable(env.stdout)
 	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tCREATED\tLAST USED\tEXPIRES\tREVOKED\tLAST 4")
 	for _, t := range all {
 		limit := "-"
@@ -168,7 +168,7 @@ func tokenShow(ctx context.Context, c *client.Client, o *serviceOptions, env env
 	if t.Rate != "" {
 		limit = fmt.Sprintf("%s, burst %d", t.Rate, t.Burst)
 	}
-	w := env.table(env.stdout)
+	w := newTable(env.stdout)
 	fmt.Fprintf(w, "name\t%s\nstore\t%s\nscopes\t%s\nexpires\t%s\nrate\t%s\n", cell(t.Name), cell(t.Store),
 		cell(strings.Join(t.Scopes, " ")), timestamp(t.Expires), cell(limit))
 	return w.Flush()
