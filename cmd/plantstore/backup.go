@@ -6,9 +6,22 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/backup"
 	"plantstore/internal/store/sqlite"
 )
+
+func backupCommand(env environment) *cobra.Command {
+	return command(env, writeBackup, "backup --to FILE", `
+Write a backup of a database file while the service runs. The backup is complete and verified when
+it gets its name: its checksum and its integrity. It is a SQLite file that only its owner can read.
+An existing file is never replaced.
+
+--verify verifies a backup that was made earlier. For PostgreSQL, use pg_dump or pg_basebackup.`, `
+  plantstore backup --db plants.db --to /backup/plants-monday.db
+  plantstore backup --verify /backup/plants-monday.db`)
+}
 
 type backupOptions struct {
 	db, to, verify string
@@ -62,6 +75,13 @@ func (env environment) printContents(
 	}
 	return env.printStores(rows, contents.Tokens, nil, start, asJSON,
 		fmt.Sprintf("%s (plants: %d, tokens: %d)", sentence, contents.Plants(), contents.Tokens))
+}
+
+func restoreCommand(env environment) *cobra.Command {
+	return command(env, restore, "restore FILE", `
+Verify a backup and write its database to a new file. An existing database is never replaced: stop
+the service, and move the file away together with the files whose names continue with -wal and -shm.`, `
+  plantstore restore /backup/plants-monday.db --db plants.db`)
 }
 
 type restoreOptions struct {

@@ -2,49 +2,29 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-// commandTexts has a section for each command: its usage, its description, which starts with the summary, and examples.
-//
-//go:embed commands.md
-var commandTexts string
-
-// commands returns the tree of all commands, one for each section of commandTexts.
+// commands returns the tree of all commands.
 func (env environment) commands() *cobra.Command {
-	handlers := map[string]func(*cobra.Command){
-		"serve":          leaf(env, serve),
-		"health":         leaf(env, health),
-		"doctor":         leaf(env, doctor),
-		"token issue":    leaf(env, tokenIssue),
-		"token list":     leaf(env, tokenList),
-		"token show":     calls(env, tokenShow),
-		"token update":   leaf(env, tokenUpdate),
-		"token rotate":   leaf(env, tokenRotate),
-		"token revoke":   leaf(env, tokenRevoke),
-		"plants create":  calls(env, plantsCreate),
-		"plants get":     calls(env, plantsGet),
-		"plants list":    calls(env, plantsList),
-		"plants replace": calls(env, plantsReplace),
-		"plants remove":  calls(env, plantsRemove),
-		"plants import":  calls(env, plantsImport),
-		"plants export":  calls(env, plantsExport),
-		"copy":           leaf(env, copyDatabase),
-		"backup":         leaf(env, writeBackup),
-		"restore":        leaf(env, restore),
-		"db status":      leaf(env, dbStatus),
-		"db migrate":     leaf(env, dbMigrate),
-		"db distribute":  leaf(env, dbDistribute),
-		"version":        leaf(env, printVersion),
+	root := &cobra.Command{
+		Use: "plantstore", Version: versionText(), SilenceErrors: true, SilenceUsage: true,
+		Long: `Plant Store stores plants durably: a create is on disk before its response is sent.
+
+All flags of serve can be set in the environment: --base-url is PLANTSTORE_BASE_URL. Other commands
+have variables for --url, --token, --token-file, --db and --json. A flag on the command line
+overrides its variable. An unknown PLANTSTORE_ variable is an error to serve, and a warning to other
+commands.`,
+		Example: `  plantstore serve
+  plantstore token issue --name laptop
+  plantstore plants list`,
 	}
-	root := &cobra.Command{Version: versionText(), SilenceErrors: true, SilenceUsage: true}
+	printHelpOnly(root)
 	root.SetFlagErrorFunc(flagError)
 	printHelp := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -53,19 +33,22 @@ func (env environment) commands() *cobra.Command {
 		}
 		printHelp(cmd, args)
 	})
-	for _, section := range strings.Split(commandTexts, "\n#")[1:] {
-		heading, text, _ := strings.Cut(section, "\n")
-		if usage, ok := strings.CutPrefix(heading, "# plantstore"); ok {
-			addCommand(root, usage, strings.TrimSpace(text), handlers)
-		} else {
-			root.AddGroup(&cobra.Group{ID: heading, Title: strings.TrimSpace(heading) + ":"})
-			root.SetHelpCommandGroupID(heading)
-			root.SetCompletionCommandGroupID(heading)
+	add := func(title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+		for _, cmd := range commands {
+			cmd.GroupID = title
+			root.AddCommand(cmd)
 		}
 	}
+	add("Run the service", serveCommand(env), healthCommand(env), doctorCommand(env))
+	add("Use the service", tokenCommands(env), plantsCommands(env))
+	add("Manage databases", copyCommand(env), backupCommand(env), restoreCommand(env), dbCommands(env))
+	add("Other commands", versionCommand(env), exitCodes())
+	root.SetHelpCommandGroupID("Other commands")
+	root.SetCompletionCommandGroupID("Other commands")
 	root.InitDefaultCompletionCmd()
 	completion, _, _ := root.Find([]string{"completion"})
-	group(completion)
+	printHelpOnly(completion)
 	for _, shell := range completion.Commands() {
 		shell.Args = noArguments
 	}
@@ -80,35 +63,22 @@ func (env environment) commands() *cobra.Command {
 	return root
 }
 
-// addCommand adds a command to the last group of the tree. A usage without words is that of the root.
-func addCommand(root *cobra.Command, usage, text string, handlers map[string]func(*cobra.Command)) {
-	words := strings.Fields(usage)
-	n := slices.IndexFunc(append(words, "-"), func(word string) bool { return word[0] < 'a' }) // a flag or ARGUMENT
-	cmd := root
-	cmd.Use = "plantstore"
-	if n > 0 {
-		cmd = &cobra.Command{Use: strings.Join(words[n-1:], " ")}
-		parent, _, _ := root.Find(words[:n-1])
-		if parent == root {
-			cmd.GroupID = root.Groups()[len(root.Groups())-1].ID
-		}
-		parent.AddCommand(cmd)
-	}
-	cmd.Long, cmd.Example, _ = strings.Cut(text, "\n\n    ")
+// newCommand returns a command with its texts. The first sentence of the description is its summary.
+func newCommand(use, description, examples string) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Long: strings.Trim(description, "\n"), Example: strings.Trim(examples, "\n")}
 	cmd.Short, _, _ = strings.Cut(cmd.Long, ".")
-	if cmd.Example == "" {
-		return // a help topic
-	}
-	cmd.Example = "  " + strings.ReplaceAll(cmd.Example, "\n    ", "\n  ")
-	if handle, ok := handlers[strings.Join(words[:n], " ")]; ok {
-		handle(cmd)
-	} else {
-		group(cmd)
-	}
+	return cmd
 }
 
-// group makes cmd a command that only groups other commands and prints its help.
-func group(cmd *cobra.Command) {
+// group returns a command that only groups others and prints its help.
+func group(use, description, examples string, commands ...*cobra.Command) *cobra.Command {
+	cmd := newCommand(use, description, examples)
+	printHelpOnly(cmd)
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func printHelpOnly(cmd *cobra.Command) {
 	cmd.Args, cmd.DisableFlagsInUseLine = noArguments, true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
@@ -131,6 +101,12 @@ func versionText() string {
 	return fmt.Sprintf("%s %s %s/%s", versionName(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
+func versionCommand(env environment) *cobra.Command {
+	return command(env, printVersion, "version", `
+Print the version.`, `
+  plantstore version`)
+}
+
 type noOptions struct{}
 
 func (*noOptions) declare(*flags) {}
@@ -138,4 +114,21 @@ func (*noOptions) declare(*flags) {}
 func printVersion(_ context.Context, _ *noOptions, env environment) error {
 	_, err := fmt.Fprintln(env.stdout, "plantstore version", versionText())
 	return err
+}
+
+func exitCodes() *cobra.Command {
+	return newCommand("exit-codes", `
+What the exit codes mean. Scripts can use them to tell errors apart:
+
+- 0: the command succeeded
+- 1: the command failed for a reason not listed below, or the outcome is unknown
+- 2: the command line is wrong
+- 3: not found: no plant has the id, or no token has the name
+- 4: conflict: the id or the name is taken, or the plant does not match --if-match
+- 5: unreachable: the service did not respond (health: 1)
+- 6: refused: the token is invalid (401), lacks a scope (403) or is over its rate (429)
+
+With --json an error is one line of JSON on standard error, for example
+{"error":40401,"message":"plant 8 does not exist","exit":3}. The error code "error" is that of the
+response. It is absent if the service did not respond, or if the outcome is unknown.`, "")
 }

@@ -8,11 +8,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/dbcopy"
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 )
+
+func copyCommand(env environment) *cobra.Command {
+	return command(env, copyDatabase, "copy --from DATABASE --to DATABASE", `
+Copy all plants and tokens to another database. Both can be on any engine, and the copy is verified.
+Stop the service first, and start it on the target afterwards: tokens stay valid.
+
+After an interruption the same command continues. The source does not change. A target with other
+plants or tokens is refused.`, `
+  plantstore copy --from plants.db --to postgres://plants@db.example/plants
+  plantstore copy --from plants.db --to copy.db`)
+}
 
 type copyOptions struct {
 	from, to     string

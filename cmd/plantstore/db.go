@@ -8,10 +8,29 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 )
+
+func dbCommands(env environment) *cobra.Command {
+	return group("db", `
+Print the state of a database, migrate it, or distribute it.`, `
+  plantstore db status`,
+		dbStatusCommand(env), dbMigrateCommand(env), dbDistributeCommand(env))
+}
+
+func dbDistributeCommand(env environment) *cobra.Command {
+	return command(env, dbDistribute, "distribute --db URL", `
+Distribute a PostgreSQL database over its Citus cluster. Plants are distributed over the nodes, and
+tokens are copied to every node.
+
+It is one transaction, and can be repeated to change the column or the number of shards. The service
+may run meanwhile: requests wait or return 503, and no plant is lost.`, `
+  plantstore db distribute --db postgres://plants@db.example/plants --by store --shards 32`)
+}
 
 type distributeOptions struct {
 	db string
@@ -44,6 +63,15 @@ func dbDistribute(ctx context.Context, o *distributeOptions, env environment) er
 	})
 }
 
+func dbMigrateCommand(env environment) *cobra.Command {
+	return command(env, dbMigrate, "migrate", `
+Migrate the schema of a database to this version of the program. The migration is one transaction.
+The only way back is a backup: make one first. serve also migrates the schema. Other commands refuse
+an older schema, except backup, db status and doctor.`, `
+  plantstore db migrate --db plants.db
+  plantstore db migrate --db postgres://plants@db.example/plants`)
+}
+
 type migrateOptions struct{ db string }
 
 func (o *migrateOptions) declare(f *flags) { f.database(&o.db) }
@@ -61,6 +89,14 @@ func dbMigrate(ctx context.Context, o *migrateOptions, env environment) error {
 		_, err := fmt.Fprintf(env.stdout, text, from, to)
 		return err
 	})
+}
+
+func dbStatusCommand(env environment) *cobra.Command {
+	return command(env, dbStatus, "status", `
+Print the state of a database and of each of its servers. Nothing is changed. The exit code is 1 if
+a server does not respond or can lose plants that it has confirmed.`, `
+  plantstore db status
+  plantstore db status --db postgres://plants@db.example/plants --json`)
 }
 
 type statusOptions struct {

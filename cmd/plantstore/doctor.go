@@ -4,11 +4,24 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/telemetry"
 )
+
+func doctorCommand(env environment) *cobra.Command {
+	return command(env, doctor, "doctor", `
+Check a database, its files and its servers, and say what to do. The service may run. Nothing is
+changed, except that SQLite creates the index (-shm) of a WAL that has none. For a file: durability,
+file system, permissions, schema, free space, clock and leftover files. For PostgreSQL: every server
+and its settings, schema, privileges and clock. The exit code is 1 if there is a problem, and 0 if
+there are only warnings.`, `
+  plantstore doctor --db plants.db --integrity
+  plantstore doctor --db postgres://plants@db.example/plants --json`)
+}
 
 type doctorOptions struct {
 	databaseOptions

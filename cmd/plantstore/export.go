@@ -11,10 +11,21 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/client"
 	"plantstore/internal/plant"
 	"plantstore/internal/plantfile"
 )
+
+func plantsExportCommand(env environment) *cobra.Command {
+	return clientCommand(env, plantsExport, "export", `
+Write all plants, ordered by id, in a format that import reads. Plants that are created or changed
+meanwhile may be missing or have their old content. A spreadsheet may run names and tags in a CSV
+file as formulas.`, `
+  plantstore plants export
+  plantstore plants export --format csv --to plants.csv`)
+}
 
 type exportOptions struct {
 	serviceOptions

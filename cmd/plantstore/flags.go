@@ -33,37 +33,39 @@ type flags struct {
 	set      func(argument string) error
 }
 
-// leaf returns a function that adds the flags of a command to it, and calls run with their values.
-func leaf[O any, P interface {
+// command returns a command that calls run with the values of its flags.
+func command[O any, P interface {
 	*O
 	declare(*flags)
-}](env environment, run func(context.Context, P, environment) error) func(*cobra.Command) {
-	return func(cmd *cobra.Command) {
-		o := P(new(O))
-		f := &flags{FlagSet: cmd.Flags(), cmd: cmd, env: env}
-		cmd.Args = cobra.ArbitraryArgs
-		cmd.ValidArgsFunction = cobra.NoFileCompletions
-		o.declare(f)
-		f.VisitAll(f.finish)
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(env.checkVariables(cmd), f.readVariables()); err != nil {
-				return err
-			}
-			if f.argument == "" && len(args) > 0 || f.argument != "" && len(args) != 1 {
-				return usagef("expected arguments: %s; got: %q; see %s --help", cmp.Or(f.argument, "none"), args,
-					cmd.CommandPath())
-			}
-			if f.argument != "" {
-				if err := f.set(args[0]); err != nil {
-					return usageError{err}
-				}
-			}
-			return run(cmd.Context(), o, env)
+}](
+	env environment, run func(context.Context, P, environment) error, use, description, examples string,
+) *cobra.Command {
+	cmd := newCommand(use, description, examples)
+	o := P(new(O))
+	f := &flags{FlagSet: cmd.Flags(), cmd: cmd, env: env}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	o.declare(f)
+	f.VisitAll(f.finish)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cmp.Or(env.checkVariables(cmd), f.readVariables()); err != nil {
+			return err
 		}
+		if f.argument == "" && len(args) > 0 || f.argument != "" && len(args) != 1 {
+			return usagef("expected arguments: %s; got: %q; see %s --help", cmp.Or(f.argument, "none"), args,
+				cmd.CommandPath())
+		}
+		if f.argument != "" {
+			if err := f.set(args[0]); err != nil {
+				return usageError{err}
+			}
+		}
+		return run(cmd.Context(), o, env)
 	}
+	return cmd
 }
 
-// takes declares the one argument of a command.
+// argument declares the one argument of a command.
 func (f *flags) takes(name string, set func(string) error) { f.argument, f.set = name, set }
 
 const variableKey = "variable"

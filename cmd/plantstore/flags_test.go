@@ -69,20 +69,18 @@ func (o *argumentOptions) declare(f *flags) {
 
 // testCommand returns a tree whose only command is test, with the options that it got when it was run.
 func testCommand(env environment, withArgument bool) (root *cobra.Command, got **testOptions) {
-	root, cmd, got := &cobra.Command{Use: "plantstore", SilenceErrors: true, SilenceUsage: true},
-		&cobra.Command{Use: "test"}, new(*testOptions)
+	root, got = &cobra.Command{Use: "plantstore", SilenceErrors: true, SilenceUsage: true}, new(*testOptions)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(cmd)
 	if withArgument {
-		leaf(env, func(_ context.Context, o *argumentOptions, _ environment) error {
+		root.AddCommand(command(env, func(_ context.Context, o *argumentOptions, _ environment) error {
 			*got = &o.testOptions
 			return nil
-		})(cmd)
+		}, "test", "", ""))
 	} else {
-		leaf(env, func(_ context.Context, o *testOptions, _ environment) error {
+		root.AddCommand(command(env, func(_ context.Context, o *testOptions, _ environment) error {
 			*got = o
 			return nil
-		})(cmd)
+		}, "test", "", ""))
 	}
 	return root, got
 }

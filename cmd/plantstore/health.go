@@ -12,7 +12,18 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 )
+
+func healthCommand(env environment) *cobra.Command {
+	return command(env, health, "health", `
+Check whether a running service is ready. The request is sent to /readyz at the address that
+--ops-listen of serve sets. The exit code is 0 if the service is ready; otherwise the reason is
+printed, and the exit code is 1, also if the service does not respond.`, `
+  plantstore health
+  plantstore health --url http://10.0.0.7:8081 --timeout 2s`)
+}
 
 type healthOptions struct {
 	url     string

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
 
 	"plantstore/client"
 	"plantstore/internal/plantfile"
@@ -22,6 +23,20 @@ const (
 	importRetries = 10 // for about 20 s, so that an import outlasts a restart of the service
 	importTimeout = 10 * time.Second
 )
+
+func plantsImportCommand(env environment) *cobra.Command {
+	return clientCommand(env, plantsImport, "import FILE", `
+Create the plants of a file. FILE is a path, or - for standard input. The format is recognized by
+the content: NDJSON (one JSON object on each line) or CSV (with the columns id, name and,
+optionally, tag). In CSV, an empty field is no tag, and "" is an empty tag.
+
+A line that can't be imported is listed on standard error with the reason, the others are imported,
+and the exit code is 1. If the token is over its rate, the import waits. After an interruption the
+same command continues: plants that are already in the store stay as they are.`, `
+  plantstore plants import plants.csv
+  plantstore plants import plants.ndjson --on-conflict skip
+  plantstore plants import - --url https://plants.example --parallel 16`)
+}
 
 type importOptions struct {
 	serviceOptions

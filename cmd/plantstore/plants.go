@@ -19,6 +19,23 @@ import (
 	"plantstore/internal/plant"
 )
 
+func plantsCommands(env environment) *cobra.Command {
+	return group("plants", `
+Create, read and change plants in a running service. Set the service with --url, and the token with
+PLANTSTORE_TOKEN or --token-file.`, `
+  plantstore plants create --id 1 --name "Monstera deliciosa" --tag climber
+  plantstore plants list --json`,
+		plantsCreateCommand(env), plantsGetCommand(env), plantsListCommand(env), plantsReplaceCommand(env),
+		plantsRemoveCommand(env), plantsImportCommand(env), plantsExportCommand(env))
+}
+
+func plantsCreateCommand(env environment) *cobra.Command {
+	return clientCommand(env, plantsCreate, "create --id ID --name NAME", `
+Create a plant. Creating the same plant again succeeds and stores nothing.`, `
+  plantstore plants create --id 1 --name "Monstera deliciosa" --tag climber
+  plantstore plants create --id -7 --name Fern --json`)
+}
+
 type createOptions struct {
 	serviceOptions
 	id        *int64
@@ -40,6 +57,13 @@ func plantsCreate(ctx context.Context, c *client.Client, o *createOptions, env e
 	return o.print(env, client.Stored{NewPlant: client.NewPlant{ID: *o.id, Plant: p}}, err)
 }
 
+func plantsGetCommand(env environment) *cobra.Command {
+	return clientCommand(env, plantsGet, "get ID", `
+Print a plant and its ETag.`, `
+  plantstore plants get 1
+  plantstore plants get -7 --json`)
+}
+
 type getOptions struct {
 	serviceOptions
 	id int64
@@ -53,6 +77,14 @@ func (o *getOptions) declare(f *flags) {
 func plantsGet(ctx context.Context, c *client.Client, o *getOptions, env environment) error {
 	p, err := c.Get(ctx, o.id)
 	return o.print(env, p, err)
+}
+
+func plantsListCommand(env environment) *cobra.Command {
+	return clientCommand(env, plantsList, "list", `
+Print the plants of the store, ordered by id.`, `
+  plantstore plants list
+  plantstore plants list --tag climber --search monstera
+  plantstore plants list --after 100 --limit 20 --json`)
 }
 
 type listOptions struct {
@@ -84,6 +116,13 @@ func plantsList(ctx context.Context, c *client.Client, o *listOptions, env envir
 	return env.printTable(plants)
 }
 
+func plantsReplaceCommand(env environment) *cobra.Command {
+	return clientCommand(env, plantsReplace, "replace ID --name NAME", `
+Replace the name and tag of a plant. Without --tag the plant has no tag afterwards.`, `
+  plantstore plants replace 1 --name "Monstera adansonii"
+  plantstore plants replace 1 --name Fern --tag shade --if-match wOJdJiGiZp7nhVH3`)
+}
+
 type replaceOptions struct {
 	removeOptions
 	name, tag *string
@@ -100,6 +139,13 @@ func plantsReplace(ctx context.Context, c *client.Client, o *replaceOptions, env
 	}
 	p, err := c.Replace(ctx, o.id, client.Plant{Name: *o.name, Tag: o.tag}, o.match)
 	return o.print(env, p, withAdvice(err, checkFirst))
+}
+
+func plantsRemoveCommand(env environment) *cobra.Command {
+	return clientCommand(env, plantsRemove, "remove ID", `
+Remove a plant. Nothing is printed, and the id can be used again.`, `
+  plantstore plants remove 1
+  plantstore plants remove -7 --if-match wOJdJiGiZp7nhVH3`)
 }
 
 type removeOptions struct {
@@ -176,19 +222,22 @@ func (o *serviceOptions) open(env environment) (*client.Client, error) {
 	return c, nil
 }
 
-// calls is leaf for a function that calls a running service.
-func calls[O any, P interface {
+// clientCommand returns a command that calls run with a client of a running service and the values of its flags.
+func clientCommand[O any, P interface {
 	*O
 	declare(*flags)
 	open(environment) (*client.Client, error)
-}](env environment, run func(context.Context, *client.Client, P, environment) error) func(*cobra.Command) {
-	return leaf(env, func(ctx context.Context, o P, env environment) error {
+}](
+	env environment, run func(context.Context, *client.Client, P, environment) error, use, description, examples string,
+) *cobra.Command {
+	call := func(ctx context.Context, o P, env environment) error {
 		c, err := o.open(env)
 		if err != nil {
 			return err
 		}
 		return run(ctx, c, o, env)
-	})
+	}
+	return command(env, call, use, description, examples)
 }
 
 // takesID makes the argument of a command an id.

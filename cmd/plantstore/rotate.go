@@ -7,10 +7,20 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/rate"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
 )
+
+func tokenUpdateCommand(env environment) *cobra.Command {
+	return command(env, tokenUpdate, "update NAME", `
+Change the scopes, the rate or the expiry of a token. Within two seconds every process on this
+database applies it. The secret stays the same.`, `
+  plantstore token update ci --scopes plants:read --rate 10/s
+  plantstore token update ci --expires 90d --rate none`)
+}
 
 type updateOptions struct {
 	revokeOptions
@@ -63,6 +73,18 @@ func tokenUpdate(ctx context.Context, o *updateOptions, env environment) error {
 		}
 		return nil, err
 	})
+}
+
+func tokenRotateCommand(env environment) *cobra.Command {
+	return command(env, tokenRotate, "rotate NAME", `
+Replace a token with a new one, and print it. The new token has the name, store, scopes and rate of
+the old one, and its expiry unless --expires is set. --expires is required if the old one expires
+before the overlap ends. The old one stays valid for the time of --overlap, but not longer than
+before. Its last four characters are added to its name, such as ci.x7Qa: token list shows when it
+was last used.`, `
+  plantstore token rotate ci
+  plantstore token rotate ci --overlap 7d --expires 90d
+  plantstore token rotate ci --overlap 0s`)
 }
 
 type rotateOptions struct {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/httpapi"
 	"plantstore/internal/netlimit"
 	"plantstore/internal/rate"
@@ -21,6 +23,23 @@ import (
 // fixedTokenVariable differs from PLANTSTORE_TOKEN of the client: otherwise, a read-only token that is exported in the
 // shell would get every scope.
 const fixedTokenVariable = "PLANTSTORE_FIXED_TOKEN"
+
+func serveCommand(env environment) *cobra.Command {
+	return command(env, serve, "serve", `
+Serve the API. SIGINT, SIGTERM or SIGHUP stops it: requests in flight are completed first. A second
+SIGINT or SIGTERM stops it immediately. With TLS, SIGHUP does not stop it: with --tls-cert, serve
+reads the certificate again, and with --acme-domain, SIGHUP does nothing.
+
+PLANTSTORE_FIXED_TOKEN or --token-file sets one fixed token with every scope. Sockets passed by
+systemd (LISTEN_FDS) replace --listen and --ops-listen. With --oidc-issuer and --oidc-audience,
+tokens of an identity provider are accepted too.`, `
+  plantstore serve
+  plantstore serve --db plants.db --listen 0.0.0.0:8080 --base-url https://plants.example
+  plantstore serve --db postgres://plants@db.example/plants --default-rate 100/s
+  plantstore serve --listen 0.0.0.0:8443 --tls-cert tls.crt --tls-key tls.key
+  plantstore serve --oidc-issuer https://id.example/realms/shop --oidc-audience plants
+  plantstore serve --listen 0.0.0.0:443 --acme-domain plants.example`)
+}
 
 type serveOptions struct {
 	server.Config

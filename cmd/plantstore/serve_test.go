@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"plantstore/internal/httpapi"
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
@@ -28,12 +26,12 @@ import (
 
 // parseServe parses the flags of serve.
 func parseServe(v variables, args ...string) (cfg server.Config, db string, unsafe bool, err error) {
-	env, cmd := environment{getenv: v.get}, &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true}
-	leaf(env, func(_ context.Context, o *serveOptions, env environment) error {
+	cmd := command(environment{getenv: v.get}, func(_ context.Context, o *serveOptions, env environment) error {
 		cfg, err = o.config(env)
 		db, unsafe = o.db, o.unsafe
 		return err
-	})(cmd)
+	}, "serve", "", "")
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append([]string{}, args...))
 	err = cmd.Execute()
 	return cfg, db, unsafe, err

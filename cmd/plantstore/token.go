@@ -17,6 +17,22 @@ import (
 	"plantstore/internal/token"
 )
 
+func tokenCommands(env environment) *cobra.Command {
+	return group("token", `
+Issue, list, change, rotate, revoke and show tokens. All but show work directly on the database.`, `
+  plantstore token issue --name laptop
+  plantstore token list`,
+		tokenIssueCommand(env), tokenListCommand(env), tokenShowCommand(env), tokenUpdateCommand(env),
+		tokenRotateCommand(env), tokenRevokeCommand(env))
+}
+
+func tokenIssueCommand(env environment) *cobra.Command {
+	return command(env, tokenIssue, "issue --name NAME", `
+Issue a token and print it. It cannot be shown again.`, `
+  plantstore token issue --name laptop
+  plantstore token issue --name ci --store staging --scopes plants:read --expires 90d --rate 10/s`)
+}
+
 type issueOptions struct {
 	db, name, store, scopes, expires string
 	rate                             rateFlags
@@ -65,6 +81,15 @@ func expiry(text string, now time.Time) (time.Time, error) {
 	}
 	lifetime, err := parseLifetime("expires", text)
 	return now.Add(lifetime), err
+}
+
+func tokenListCommand(env environment) *cobra.Command {
+	return command(env, tokenList, "list", `
+List tokens, oldest first, without their secrets. LAST USED is written about once a minute.
+EXPIRES says which tokens have expired, and which will within 14 days.`, `
+  plantstore token list
+  plantstore token list --expiring 30d
+  plantstore token list --db /var/lib/plantstore/plants.db --json`)
 }
 
 type tokenListOptions struct {
@@ -155,6 +180,14 @@ func printTokensJSON(env environment, all []token.Token) error {
 	return env.printJSON(rows)
 }
 
+func tokenShowCommand(env environment) *cobra.Command {
+	return clientCommand(env, tokenShow, "show", `
+Show what the token of a client allows. The service returns its name, store, scopes, expiry and
+rate. Set the service with --url, and the token with PLANTSTORE_TOKEN or --token-file.`, `
+  plantstore token show
+  plantstore token show --url https://plants.example --token-file token.txt --json`)
+}
+
 // tokenShow prints what the service returns about the token of the request.
 func tokenShow(ctx context.Context, c *client.Client, o *serviceOptions, env environment) error {
 	t, err := c.Token(ctx)
@@ -172,6 +205,14 @@ func tokenShow(ctx context.Context, c *client.Client, o *serviceOptions, env env
 	fmt.Fprintf(w, "name\t%s\nstore\t%s\nscopes\t%s\nexpires\t%s\nrate\t%s\n", cell(t.Name), cell(t.Store),
 		cell(strings.Join(t.Scopes, " ")), timestamp(t.Expires), cell(limit))
 	return w.Flush()
+}
+
+func tokenRevokeCommand(env environment) *cobra.Command {
+	return command(env, tokenRevoke, "revoke NAME", `
+Revoke a token. Within two seconds every process on this database refuses it. If it has replaced
+another token (see token rotate), that one stays valid until its overlap ends, and its name is
+printed.`, `
+  plantstore token revoke laptop`)
 }
 
 type revokeOptions struct{ db, name string }
