@@ -63,7 +63,7 @@ func TestDoctor(t *testing.T) {
 	before := listFolder(t, folder)
 	found, of := examine(t, 0, "--db", db, "--integrity")
 	for _, check := range []string{
-		"file", "schema", "durability", "integrity", "permissions", "files", "file system", "space", "clock",
+		"file", "schema", "durability", "contents", "integrity", "permissions", "files", "file system", "space", "clock",
 	} {
 		if !strings.HasPrefix(of(check), "ok: ") && check != "file system" && check != "space" {
 			t.Errorf("%s: %q in %v", check, of(check), found)

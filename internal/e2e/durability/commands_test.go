@@ -55,7 +55,7 @@ func TestCommandsBesideService(t *testing.T) {
 		args   string
 		writes bool
 	}{
-		{"token list --db DB", false}, {"doctor --db DB", false}, {"db status --db DB", false},
+		{"token list --db DB", false}, {"doctor --db DB", false},
 		{"backup --db DB --to " + filepath.Join(folder, "backup"), false},
 		{"copy --from DB --to " + filepath.Join(folder, "copy.db"), false},
 		{"token issue --name ci --db DB", true}, {"token update ci --rate 9/s --db DB", true},

@@ -62,7 +62,7 @@ func TestOlderSchema(t *testing.T) {
 				"token list": false, "token issue --name new": false, "token update ci --rate 1/s": false,
 				"token rotate ci": false, "token revoke ci": false, "copy --from DB --to " + other: false,
 				"copy --to DB --from " + other: false,
-				"db status": true, "doctor": true,
+				"doctor":                       true,
 			} {
 				command := strings.Fields(strings.ReplaceAll(args, "DB", db))
 				if command[0] != "copy" {

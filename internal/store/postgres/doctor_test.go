@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/store/postgres/pgtest"
 )
 
@@ -19,20 +20,31 @@ func diagnose(t *testing.T, address string) (lines string) {
 	return lines
 }
 
+// plantRecords returns n plants.
+func plantRecords(n int) (batch []plant.Record) {
+	for id := range n {
+		batch = append(batch, record(id))
+	}
+	return batch
+}
+
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
-	wantFindings(t, diagnose(t, address), "schema warning: version 0 is older than ", "privileges ok: ",
-		"durability ok: server ")
+	wantFindings(t, diagnose(t, address), "schema warning: there are no tables", "privileges ok: ",
+		"durability ok: the server: ", "server ok: PostgreSQL ")
+	if n := len(sqlQuery(t, address, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'")); n != 0 {
+		t.Errorf("Diagnose() creates %d tables", n)
+	}
 	create(t, openStore(t, address), plantRecords(1)...)
 	lines := diagnose(t, address)
-	wantFindings(t, lines, "connection ok: postgres://", "clock ok: ", "privileges ok: ", "durability ok: server ",
-		"schema ok: ")
+	wantFindings(t, lines, "connection ok: postgres://", "clock ok: ", "privileges ok: ", "durability ok: the server: ",
+		"schema ok: ", "contents ok: 1 plants in 0.0 MiB, 0 tokens")
 	if strings.Contains(lines, "problem") || strings.Contains(lines, "warning") {
 		t.Errorf("Diagnose() = %s", lines)
 	}
 	wantFindings(t, diagnose(t, withParam(t, address, "synchronous_commit", "off")),
-		"durability problem: server ", "runs with synchronous_commit=off", "set it to on")
+		"durability problem: the server runs with synchronous_commit=off", "set it to on")
 	reader, _ := grant(t, address, "GRANT SELECT ON plants, tokens, plantstore_schema TO USER")
 	wantFindings(t, diagnose(t, reader),
 		"privileges problem: the user lacks INSERT ON plants, UPDATE ON plants, DELETE ON plants, INSERT ON tokens, ")

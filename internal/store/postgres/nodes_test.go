@@ -98,7 +98,7 @@ func TestFaultsOfWorkers(t *testing.T) {
 	}{
 		{"unsafe settings", testUnsafeWorkers},
 		{"no standby", testWorkersWithoutStandby},
-		{"status", testStatusOfCluster},
+		{"status", testDiagnosisOfCluster},
 		{"down", testWorkerIsDown},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.test(t, c, c.Database(t)) })
@@ -179,53 +179,28 @@ func testWorkersWithoutStandby(t *testing.T, c *pgtest.Cluster, address string) 
 	wantOutcomes(t, outcomes, err, plant.Same)
 }
 
-func testStatusOfCluster(t *testing.T, c *pgtest.Cluster, address string) {
-	if s := readStatus(t, address); s.Citus == "" || s.Distribution != nil || len(s.Nodes) != 3 {
-		t.Errorf("ReadStatus() before the distribution = %+v", s)
-	}
+func testDiagnosisOfCluster(t *testing.T, c *pgtest.Cluster, address string) {
+	wantFindings(t, diagnose(t, address), "server ok: PostgreSQL ", ", Citus ")
 	create(t, openStore(t, address), plantRecords(100)...)
+	wantFindings(t, diagnose(t, address), "distribution warning: all plants are on the coordinator; ")
 	distributeTo(t, address, Distribution{Shards: 4})
 	for _, address := range []string{address, c.Worker(0, address)} {
-		s := readStatus(t, address)
-		shards, bytes := 0, int64(0)
-		for i, n := range s.Nodes {
-			shards, bytes = shards+n.Shards, bytes+n.Bytes
-			if (n.Role == "coordinator") != (i == 0) || (n.Shards == 2) != (i > 0) || n.State != "ok" {
-				t.Errorf("node %d = %+v", i, n)
-			}
-		}
-		if s.Plants != 100 || !s.PlantsExact || shards != 4 || s.Bytes != bytes || bytes == 0 ||
-			fmt.Sprint(*s.Distribution) != "{id 4}" {
-			t.Errorf("ReadStatus() = %+v", s)
+		lines := diagnose(t, address)
+		wantFindings(t, lines, "distribution ok: by id, 4 shards", "contents ok: 100 plants in ", "tables ok: ")
+		if n := strings.Count(lines, "durability ok: "); n != 3 || strings.Contains(lines, "problem") {
+			t.Errorf("Diagnose() = %s", lines)
 		}
 	}
 	worker := c.Workers[1]
 	worker.Exec(t, "ALTER DATABASE "+databaseOf(t, address)+" SET synchronous_commit = off")
-	wantProblem(t, address, workerName(worker)+" runs with synchronous_commit=off", "unsafe")
+	wantFindings(t, diagnose(t, address), "durability problem: "+workerName(worker)+" runs with synchronous_commit=off",
+		"contents ok: ")
 	if err := worker.Suspend(); err != nil {
 		t.Fatal(err)
 	}
 	defer worker.Resume()
-	wantProblem(t, address, workerName(worker)+" does not respond: ", "down")
-}
-
-func wantProblem(t *testing.T, address, text, state string) {
-	t.Helper()
-	s, err := ReadStatus(t.Context(), address, true)
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("ReadStatus() = %v, want %s", err, text)
-		return
-	}
-	states := map[string]int{}
-	for _, n := range s.Nodes {
-		states[n.State]++
-		if (n.Reason != "") != (n.State != "ok") {
-			t.Errorf("node = %+v", n)
-		}
-	}
-	if states["ok"] != 2 || states[state] != 1 || s.PlantsExact != (state == "unsafe") {
-		t.Errorf("states = %v, want 2 ok and 1 %s; plantsExact = %v", states, state, s.PlantsExact)
-	}
+	wantFindings(t, diagnose(t, address), "durability problem: "+workerName(worker)+" does not respond: ",
+		"durability ok: coordinator ", "schema ok: ")
 }
 
 // A worker that is down is named, and prevents a distribution but not a start. The database is complete afterwards.

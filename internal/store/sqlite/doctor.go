@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,7 +18,9 @@ import (
 const (
 	lowSpace  = 256 << 20 // free bytes below which an operator should act
 	firstYear = 2026      // of this program
-	moveAway  = "move the database to a local disk"
+
+	maxCounted = 256 // MiB of a database whose plants are always counted, which takes seconds
+	moveAway   = "move the database to a local disk"
 )
 
 // Diagnose checks a database file, its folder and the machine. The database may be in use, or one that Open refuses.
@@ -36,7 +39,7 @@ func Diagnose(ctx context.Context, path string, integrity bool) (found store.Fin
 		found.Add("file", "warning", "%s is empty; serve creates a new database in it: if it had plants, restore a backup",
 			target)
 	default:
-		found.Passed("file", "%s", target)
+		found.Passed("file", "%s, %.1f MiB, and %.1f MiB in its WAL", target, mebibytes(target), mebibytes(target+walSuffix))
 	}
 	if readable := diagnoseAccess(&found, target); readable && err == nil && info.Size() > 0 {
 		diagnoseContent(ctx, &found, target, integrity)
@@ -82,6 +85,9 @@ func diagnoseContent(ctx context.Context, found *store.Findings, target string, 
 	}
 	found.Passed("schema", "version %d", applied)
 	found.Passed("durability", "serve writes with WAL and synchronous=FULL")
+	if applied > 0 {
+		diagnoseContents(found, conn, integrity || mebibytes(target)+mebibytes(target+walSuffix) <= maxCounted)
+	}
 	if !integrity {
 		return
 	}
@@ -91,6 +97,31 @@ func diagnoseContent(ctx context.Context, found *store.Findings, target string, 
 		found.Add("integrity", "problem", "the database is damaged, restore a backup: %s", text)
 	}
 	found.Passed("integrity", "every page is intact")
+}
+
+// diagnoseContents reports the number of tokens and, if count is set, of plants.
+func diagnoseContents(found *store.Findings, conn *sqlite.Conn, count bool) {
+	tokens, err := number(conn, "SELECT count(*) FROM tokens")
+	plants := "plants not counted; use --integrity to count them"
+	if err == nil && count {
+		var n int64
+		n, err = number(conn, "SELECT count(*) FROM plants")
+		plants = fmt.Sprintf("%d plants", n)
+	}
+	if err != nil {
+		found.Add("contents", "problem", "%v", translate(err))
+		return
+	}
+	found.Add("contents", "ok", "%s, %d tokens", plants, tokens)
+}
+
+// mebibytes returns the size of a file, or 0 if there is none.
+func mebibytes(file string) float64 {
+	info, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	return float64(info.Size()) / (1 << 20)
 }
 
 // firstText returns the first column of the first row.

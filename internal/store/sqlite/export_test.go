@@ -45,13 +45,3 @@ func (s *Store) Plan(t *testing.T) (plan string) {
 	}
 	return plan
 }
-
-// ReadStatusUpTo is ReadStatus with another limit for counting.
-func ReadStatusUpTo(t *testing.T, path string, limit int64) *Status {
-	t.Helper()
-	s := &Status{Plants: -1}
-	if err := s.read(path, limit); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
