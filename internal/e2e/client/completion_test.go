@@ -93,7 +93,7 @@ func TestCompletion(t *testing.T) {
 				{"token ", "issue list revoke rotate show update"},
 				{"token revoke --db " + db + " ", "ci laptop"},
 				{"token issue --db " + db + " --store ", "main shop"},
-				{"copy --others ", "keep overwrite refuse"},
+				{"plants export --format ", "csv ndjson"},
 				{"token issue --name ", ""},
 				{"plants get -7 --js", "--json"},
 				{"help tok", "token"},
