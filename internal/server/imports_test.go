@@ -65,7 +65,6 @@ var libraries = map[string]string{
 	"github.com/go-json-experiment/json":  "internal/plant internal/httpapi internal/token/oidc cmd/plantstore",
 	"zombiezen.com/go/sqlite":             "internal/store/sqlite",
 	"modernc.org/sqlite":                  "internal/store/sqlite",
-	"modernc.org/libc":                    "internal/store/sqlite",
 	"golang.org/x/sys":                    "internal/store/sqlite",
 	"golang.org/x/crypto/acme":            "internal/certificate",
 	"golang.org/x/net/idna":               "cmd/plantstore",

@@ -51,7 +51,9 @@ func CopyPages(ctx context.Context, path string, w io.Writer) (err error) {
 
 // OpenBackup opens a file that nothing changes, such as a backup, to read its plants and to check it. Its schema may be
 // older.
-func OpenBackup(path string) (*Store, error) { return openReaders(path, 1, openImmutable, checkOwner) }
+func OpenBackup(path string) (*Store, error) {
+	return openForReading(path, 1, openImmutable, checkOwner)
+}
 
 // openImmutable opens a connection that ignores locks and creates no file next to the database.
 func openImmutable(path string) (*sqlite.Conn, error) {

@@ -7,26 +7,21 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime/debug"
-	"sync"
-	"syscall"
 	"time"
 
 	"zombiezen.com/go/sqlite"
-
-	"plantstore/internal/machine"
-	"plantstore/internal/plant"
 )
 
 // pageSize is the size of the pages of a new file. A create with a random id writes at least one page of its own, to
-// the WAL and to the file. docs/benchmarks.md compares sizes.
+// the WAL and to the file.
 const pageSize = 2048
 
 const (
-	stepBytes  = 2 << 20      // counted between two checkpoints: larger steps make the slowest commits slower
-	walLimit   = 16 << 20     // from this size on, the WAL is made to restart from its beginning
-	maxBacklog = 4 * walLimit // counted during a checkpoint before commits wait for its end
-	restBytes  = 256 << 10    // the copy is repeated until it copies no more than this, and commits wait for the next one
+	checkPause = 5 * time.Millisecond // between a commit and the check whether a checkpoint is due
+	stepBytes  = 2 << 20              // in the WAL and not copied: larger steps make the slowest commits slower
+	walLimit   = 16 << 20             // from this size on, the WAL is made to restart from its beginning
+	maxWAL     = 4 * walLimit         // from this size on, commits wait for the copy
+	restBytes  = 256 << 10            // the copy is repeated until it copies no more, and commits wait for the next one
 
 	restartWait    = 20 * time.Millisecond // for readers, for each walLimit in the WAL
 	maxRestartWait = 100 * time.Millisecond
@@ -36,132 +31,119 @@ const (
 // checkpointer copies the WAL into the file. SQLite would do so by itself, but inside a commit, and would not report it
 // when the sync of the file fails. What is committed is safe in the WAL either way.
 type checkpointer struct {
-	conn    *sqlite.Conn
-	file    *os.File // the database, to sync it; see Store.closeFile
-	index   *os.File // of the WAL; see resetCopied
-	wake    chan struct{}
-	stop    func() // closes quit and waits for a checkpoint that is running
-	quit    chan struct{}
-	running sync.WaitGroup
-	copying sync.Mutex // held during a copy that commits do not wait for
-	waited  time.Time  // when restart last waited for readers that did not end
-	failure string     // why the writer must stop; set only after quit is closed
+	conn   *sqlite.Conn
+	file   *os.File // the database, to sync it
+	index  *os.File // of the WAL; see resetCopied
+	wake   chan struct{}
+	quit   chan struct{} // closed by writer.close
+	ended  chan struct{} // closed at the end of run
+	tried  int64         // pages in the WAL when the last checkpoint began
+	waited time.Time     // when restart last waited for readers that did not end
 }
 
 // startCheckpointer opens the connection and starts the goroutine.
 func (w *writer) startCheckpointer() error {
-	conn, err := openConn(w.target)
+	conn, err := openConn(w.files.target)
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(w.target, os.O_RDWR, 0)
+	file, err := os.OpenFile(w.files.target, os.O_RDWR, 0)
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	c := &checkpointer{conn: conn, file: file, wake: make(chan struct{}, 1), quit: make(chan struct{})}
-	c.stop = sync.OnceFunc(func() {
-		close(c.quit)
-		c.running.Wait()
-	})
-	c.running.Go(func() {
-		for {
-			select {
-			case <-c.wake:
-				w.checkpoint(c)
-			case <-c.quit:
-				return
-			}
-		}
-	})
-	if !w.command {
-		c.running.Go(func() { readAhead(c.file, memorySize(machine.Read().Memory), c.quit) })
+	w.checkpointer = &checkpointer{
+		conn: conn, file: file, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
-	w.checkpointer = c
+	go w.checkpointer.run(w)
 	return nil
 }
 
-// countBytes adds what a written plant appends to the WAL, approximately: the page of its key, and its text.
-func (w *writer) countBytes(p plant.Plant) { w.walBytes += w.pageSize + int64(p.Size()) }
-
-// countCommit starts a checkpoint if enough has been written since the last one.
-func (w *writer) countCommit() {
-	w.walBytes += w.pageSize
-	if w.walBytes < stepBytes || w.checkpointer == nil { // nil: the commit is a migration
-		return
-	}
-	select {
-	case w.checkpointer.wake <- struct{}{}:
-		w.walBytes = 0
-		return
-	default:
-	}
-	if w.walBytes >= maxBacklog { // the disk copies more slowly than it commits
-		w.checkpointer.copying.Lock()
-		w.checkpointer.copying.Unlock()
-		w.walBytes = 0
+// run makes checkpoints until quit is closed.
+func (c *checkpointer) run(w *writer) {
+	defer close(c.ended)
+	for {
+		select {
+		case <-c.wake:
+		case <-c.quit:
+			return
+		}
+		select {
+		case <-time.After(checkPause):
+		case <-c.quit:
+			return
+		}
+		if c.due(w.pageSize) {
+			c.make(w)
+		}
 	}
 }
 
-// checkpoint copies the WAL while commits go on. If the WAL is large, it then copies the rest while no commit runs, so
-// that the WAL can restart.
-func (w *writer) checkpoint(c *checkpointer) {
+// due reports whether enough was written since the last checkpoint, which readers may have kept from copying it all.
+func (c *checkpointer) due(pageSize int64) bool {
+	log, err := c.checkpoint("NOOP")
+	if log.pages < c.tried { // the WAL has restarted
+		c.tried = 0
+	}
+	if err == nil && (log.pages-max(log.copied, c.tried))*pageSize < stepBytes {
+		return false
+	}
+	c.tried = log.pages
+	return true
+}
+
+// make makes a checkpoint.
+func (c *checkpointer) make(w *writer) {
 	start := time.Now()
-	err := w.copyAndRestart(c)
-	w.missingFile() // records the sizes
+	err := c.copyAndRestart(w)
+	w.readSizes()
 	if observe := w.observeCheckpoint.Load(); observe != nil {
 		(*observe)(time.Since(start), err)
 	}
+	c.handle(w, err)
+}
+
+// end ends run, and waits for a checkpoint that is being made.
+func (c *checkpointer) end() {
+	select {
+	case <-c.quit:
+	default:
+		close(c.quit)
+	}
+	<-c.ended
+}
+
+// handle stops the writer after an error that may have lost pages. After any other, the WAL is kept, and the next
+// checkpoint tries again.
+func (c *checkpointer) handle(w *writer, err error) {
 	code := sqlite.ErrCode(err)
 	switch code.ToPrimary() {
 	case sqlite.ResultOK, sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultFull:
-		return // the WAL is kept, and the next checkpoint tries again
+		return
 	}
-	if code == sqlite.ResultIOErrWrite { // kept as well
+	if code == sqlite.ResultIOErrWrite {
 		return
 	}
 	reason := fmt.Sprintf("a checkpoint failed (%v)", describe(err))
-	if p, ok := errors.AsType[*panicError](err); ok {
-		reason = fmt.Sprintf("the checkpoint panicked: %v", p.value)
-	}
 	if code == sqlite.ResultIOErrFsync {
-		if c.index, err = resetCopied(w.target); err != nil { // the next process that opens the database tries again
+		if c.index, err = resetCopied(w.files.target); err != nil {
 			reason += fmt.Sprintf(", and the index of the WAL still counts unsynced pages as copied (%v)", err)
 		}
 	}
-	select {
-	case w.lock <- struct{}{}:
-		w.stop(reason)
-		<-w.lock
-	case <-c.quit:
-		c.failure = reason
-	}
+	w.stop(reason)
 }
 
-// panicError is a panic in a checkpoint. Error includes the stack, for the observer; the reason for the stop omits it.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string {
-	return fmt.Sprintf("panic in a checkpoint: %v\n%s", e.value, e.stack)
-}
-
-func (w *writer) copyAndRestart(c *checkpointer) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = &panicError{r, debug.Stack()}
-		}
-	}()
+// copyAndRestart copies the WAL while commits go on. If the WAL is large, it then copies the rest while no commit runs,
+// so that the WAL can restart.
+func (c *checkpointer) copyAndRestart(w *writer) error {
 	for before := int64(0); ; {
-		if w.needsRestart.Load() || !w.mayCheckpoint() {
+		if !w.mayCheckpoint() {
 			return nil
 		}
 		log, err := c.copyAndSync()
 		if err != nil || log.pages*w.pageSize < walLimit {
 			return err
 		}
-		if (log.copied-before)*w.pageSize <= restBytes || log.pages*w.pageSize > maxBacklog {
+		if (log.copied-before)*w.pageSize <= restBytes || log.pages*w.pageSize > maxWAL {
 			break
 		}
 		before = log.copied
@@ -172,24 +154,22 @@ func (w *writer) copyAndRestart(c *checkpointer) (err error) {
 	case <-c.quit:
 		return nil
 	}
-	if w.stopped || !w.mayCheckpoint() {
+	if !w.mayCheckpoint() {
 		return nil
 	}
 	return c.restart(w.pageSize)
 }
 
 // mayCheckpoint reports whether the files are those that were opened, because the WAL may otherwise contain writes of
-// other processes, and whether they can be written. It waits while the file system is frozen: see checkWritable.
+// other processes, and whether they can be written. It waits while the file system is frozen.
 func (w *writer) mayCheckpoint() bool {
-	return w.missingFile() == "" && !errors.Is(syscall.Rmdir(w.target+"-none"), syscall.EROFS)
+	return w.stopReason() == nil && w.files.missing() == "" && waitFrozen(w.files.target) == nil
 }
 
-// copyAndSync copies what is in the WAL while commits go on, and syncs the file. SQLite itself syncs it only if nothing
-// was committed meanwhile, so that the last copy, for which commits wait, would write everything to the disk.
+// copyAndSync copies what is in the WAL while commits go on, and syncs the file. SQLite syncs it only when the whole
+// WAL was copied. Without our sync, the last copy, for which commits wait, would have to write everything.
 func (c *checkpointer) copyAndSync() (walState, error) {
-	c.copying.Lock()
-	defer c.copying.Unlock()
-	log, err := c.copy("PASSIVE")
+	log, err := c.checkpoint("PASSIVE")
 	if err != nil {
 		return log, err
 	}
@@ -206,12 +186,12 @@ func (c *checkpointer) copyAndSync() (walState, error) {
 // It need not sync what it copies. A WAL restarts only when all of it is copied, and the checkpoint that copies the
 // last page syncs the whole file before that page counts as copied.
 func (c *checkpointer) restart(pageSize int64) error {
-	log, err := c.copy("PASSIVE")
+	log, err := c.checkpoint("PASSIVE")
 	if err != nil || time.Since(c.waited) < restartPause {
 		return err
 	}
 	c.conn.SetBusyTimeout(min(restartWait*time.Duration(log.pages*pageSize/walLimit), maxRestartWait))
-	if log, err = c.copy("RESTART"); log.busy {
+	if log, err = c.checkpoint("RESTART"); log.busy {
 		c.waited = time.Now()
 	}
 	return err
@@ -223,8 +203,10 @@ type walState struct {
 	busy          bool // readers, or another process, kept the checkpoint from completing
 }
 
-func (c *checkpointer) copy(mode string) (log walState, err error) {
-	for row, err := range query(c.conn, "PRAGMA wal_checkpoint("+mode+")") {
+func (c *checkpointer) checkpoint(mode string) (walState, error) { return checkpoint(c.conn, mode) }
+
+func checkpoint(conn *sqlite.Conn, mode string) (log walState, err error) {
+	for row, err := range query(conn, "PRAGMA wal_checkpoint("+mode+")") {
 		if err != nil {
 			return walState{}, err
 		}
@@ -234,9 +216,8 @@ func (c *checkpointer) copy(mode string) (log walState, err error) {
 }
 
 // resetCopied makes the next checkpoint copy the whole WAL again. Pages that were copied before a sync failed may not
-// be on the disk, and the index of the WAL, which processes share, counts them as copied. SQLite creates the index anew
-// only when no process has it open. So a process that writes also calls resetCopied before it opens the database: the
-// one that saw the failure may have been killed, or unable to write the index. Copying a page twice does no harm.
+// be on the disk, and the index of the WAL, which processes share, counts them as copied: another process would drop
+// them from the WAL. SQLite creates the index anew only when no process has it open.
 //
 // The index that it returns, if there is one, must stay open while this process has connections: closing it releases
 // all their locks.
@@ -261,8 +242,3 @@ func resetCopied(target string) (index *os.File, err error) {
 	_, err = index.WriteAt(make([]byte, length), offset)
 	return index, withoutPath(err)
 }
-
-// updateReadMark reads, so that the index of the WAL gets a read mark for the last commit. Otherwise the next
-// reader sets it, which writes to the memory-mapped index: on a frozen file system that reader would hang. See
-// checkWritable.
-func (w *writer) updateReadMark() { exec(w.conn, "PRAGMA user_version") }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"fmt"
 	"iter"
-	"net/url"
 	"slices"
 
 	"zombiezen.com/go/sqlite"
@@ -20,17 +19,6 @@ func openConn(path string, morePragmas ...string) (*sqlite.Conn, error) {
 
 // openReader opens a connection that only reads.
 func openReader(path string) (*sqlite.Conn, error) { return openConn(path, "query_only(1)") }
-
-// openExclusive opens a connection that only reads and needs no space on the disk: the index of the WAL is in the
-// memory of this process, and every other process is locked out.
-func openExclusive(path string) (*sqlite.Conn, error) {
-	uri := url.URL{Scheme: "file", Path: path, RawQuery: "vfs=unix-excl"}
-	conn, err := sqlite.OpenConn(uri.String(), sqlite.OpenReadWrite, sqlite.OpenURI)
-	if err != nil {
-		return nil, err
-	}
-	return initConn(conn, pragmas, "query_only(1)")
-}
 
 // initConn applies the pragmas, or closes the connection.
 func initConn(conn *sqlite.Conn, pragmas []string, more ...string) (*sqlite.Conn, error) {

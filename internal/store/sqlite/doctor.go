@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	minSpace  = 1 << 20   // free bytes below which the disk counts as full
 	lowSpace  = 256 << 20 // free bytes below which an operator should act
 	firstYear = 2026      // of this program
 

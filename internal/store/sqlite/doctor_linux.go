@@ -15,12 +15,6 @@ var networks = map[int64]string{
 	unix.CEPH_SUPER_MAGIC: "Ceph", unix.AFS_SUPER_MAGIC: "AFS", unix.V9FS_MAGIC: "9P", unix.CODA_SUPER_MAGIC: "Coda",
 }
 
-// isFull reports whether the disk of a file has less than minSpace left.
-func isFull(path string) bool {
-	var disk unix.Statfs_t
-	return unix.Statfs(path, &disk) == nil && int64(disk.Bavail)*disk.Bsize < minSpace
-}
-
 // diagnoseDisk checks the file system of a folder.
 func diagnoseDisk(found *store.Findings, folder string) {
 	var disk unix.Statfs_t

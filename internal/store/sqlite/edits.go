@@ -39,10 +39,7 @@ func (w *writer) edit(e *plant.Edit) (plant.Outcome, error) {
 	case e.Seen != nil && !stored.Equal(*e.Seen):
 		return plant.Changed, nil
 	case e.To == nil:
-		w.counts.add(e.Store, -1)
-		w.countBytes(plant.Plant{})
 		return plant.Removed, exec(w.conn, removePlant, e.Store, e.ID)
 	}
-	w.countBytes(*e.To)
 	return plant.Replaced, exec(w.conn, replacePlant, e.To.Name, e.To.Tag, e.Store, e.ID)
 }

@@ -41,7 +41,7 @@ func describe(err error) error {
 	case sqlite.ResultIOErrRead, sqlite.ResultIOErrShortRead:
 		return fmt.Errorf("a file can't be read: %w", err)
 	case sqlite.ResultIOErrSHMSize, resultIOErrInPage:
-		return fmt.Errorf("the index of the WAL can't be written: %w", err)
+		return fmt.Errorf("the index of the WAL can't be written, perhaps because the disk is full: %w", err)
 	}
 	return err
 }

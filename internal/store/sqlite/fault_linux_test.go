@@ -2,11 +2,11 @@ package sqlite
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"zombiezen.com/go/sqlite"
@@ -73,12 +73,12 @@ func TestWritesFail(t *testing.T) {
 		{"/etc/passwd", "a file can't be written", store.ErrUnavailable},
 	} {
 		t.Run(test.by, func(t *testing.T) {
-			w := newWriter(t)
+			w := testWriter(t)
 			w.mustAdd(t, 1, "x")
 			if err := exec(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil { // reads need no WAL
 				t.Fatal(err)
 			}
-			undo := substitute(t, w.path+"-wal", test.by)
+			undo := substitute(t, w.files.path+"-wal", test.by)
 			wantFailure(t, w, w.addPlant(2, "x"), test.want, test.text, false)
 			for range 3 {
 				w.probe(true)
@@ -98,23 +98,22 @@ func TestWritesFail(t *testing.T) {
 }
 
 func TestSyncOfCommitFails(t *testing.T) {
-	w := newWriter(t)
+	w := testWriter(t)
 	w.mustAdd(t, 1, "x")
-	defer substitute(t, w.path+"-wal", "/dev/null")()
+	defer substitute(t, w.files.path+"-wal", "/dev/null")()
 	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnknown, "the disk failed to sync", true)
 }
 
 func TestCheckpointFails(t *testing.T) {
 	for by, stopped := range map[string]bool{"/dev/null": true, "/dev/full": false, "/etc/passwd": false} {
 		t.Run(by, func(t *testing.T) {
-			w := newWriter(t)
+			w := testWriter(t)
 			w.mustAdd(t, 1, "x")
-			defer substitute(t, w.path, by)()
-			w.walBytes = stepBytes
+			defer substitute(t, w.files.path, by)()
 			w.mustAdd(t, 2, "x") // it is in the WAL
-			w.settle()
-			if w.stopped != stopped {
-				t.Errorf("after the checkpoint the writer is stopped: %v, %v, want %v", w.stopped, w.lastFailure(), stopped)
+			w.checkpointNow()
+			if (w.stopReason() != nil) != stopped {
+				t.Errorf("after the checkpoint the writer is stopped: %v, want %v", w.stopReason(), stopped)
 			}
 			if err := w.check(t.Context()); stopped && (err == nil || !strings.Contains(err.Error(), "a checkpoint failed")) {
 				t.Errorf("check() = %v, want the reason", err)
@@ -126,15 +125,15 @@ func TestCheckpointFails(t *testing.T) {
 // SQLite counts pages as copied before they are synced. If the sync fails, they count no longer, so that no process
 // drops them from the WAL, and the writer stops.
 func TestSyncOfCopyFails(t *testing.T) {
-	w := newWriter(t)
-	w.settle()
+	w := testWriter(t)
+	w.checkpointNow()
 	w.mustAdd(t, 1, "x")
-	if w.settle(); w.stopped || w.copied(t) == 0 {
-		t.Fatalf("stopped: %v, %d pages are copied", w.stopped, w.copied(t))
+	if w.checkpointNow(); w.stopReason() != nil || w.copied(t) == 0 {
+		t.Fatalf("stopped: %v, %d pages are copied", w.stopReason(), w.copied(t))
 	}
 	w.mustAdd(t, 2, "x")
 	w.failSync(t)
-	w.settle()
+	w.checkpointNow()
 	if n := w.copied(t); n != 0 {
 		t.Errorf("after the sync of the copy failed, %d pages count as copied", n)
 	}
@@ -144,7 +143,7 @@ func TestSyncOfCopyFails(t *testing.T) {
 // copied returns how many pages of the WAL count as copied.
 func (w *writer) copied(t *testing.T) uint32 {
 	t.Helper()
-	index, err := os.ReadFile(w.path + shmSuffix)
+	index, err := os.ReadFile(w.files.path + shmSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,47 +163,13 @@ func (w *writer) failSync(t *testing.T) {
 	}
 }
 
-// If the index can't be written, the reason says so, and the next process that opens the database writes it.
-func TestIndexCannotBeReset(t *testing.T) {
-	w := newWriter(t)
-	w.settle()
-	w.mustAdd(t, 1, "x")
-	w.failSync(t)
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	few := limit
-	few.Cur = 3
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
-	w.settle()
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnavailable,
-		"still counts unsynced pages as copied (too many open files)", true)
-	if w.copied(t) == 0 {
-		t.Fatal("the index was reset")
-	}
-	next := openWriter(t, w.path)
-	defer next.close()
-	if n := next.copied(t); n != 0 {
-		t.Errorf("after the next start, %d pages count as copied", n)
-	}
-	if next.settle(); next.stopped || next.copied(t) == 0 {
-		t.Errorf("after its checkpoint %d pages count as copied, %v", next.copied(t), next.lastFailure())
-	}
-}
-
 // A checkpoint that copies only a part of the WAL does not sync. The WAL does not restart before one has copied the
 // rest and synced the file.
 func TestPartialCopy(t *testing.T) {
-	w := newWriter(t)
-	w.settle()
+	w := testWriter(t)
+	w.checkpointNow()
 	salt := func() string {
-		wal, err := os.ReadFile(w.path + walSuffix)
+		wal, err := os.ReadFile(w.files.path + walSuffix)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +177,7 @@ func TestPartialCopy(t *testing.T) {
 	}
 	w.mustAdd(t, 1, "x")
 	first := salt()
-	reader := startRead(t, w.path)
+	reader := startRead(t, w.files.path)
 	w.mustAdd(t, 2, "x")
 	if err := w.checkpointer.restart(pageSize); err != nil {
 		t.Fatal(err)
@@ -220,8 +185,8 @@ func TestPartialCopy(t *testing.T) {
 	part := w.copied(t)
 	exec(reader, "ROLLBACK")
 	w.mustAdd(t, 3, "x")
-	undo := substitute(t, w.path, "/dev/null") // it can't be truncated, which SQLite does just before the sync
-	_, err := w.checkpointer.copy("PASSIVE")
+	undo := substitute(t, w.files.path, "/dev/null") // it can't be truncated, which SQLite does just before the sync
+	_, err := w.checkpointer.checkpoint("PASSIVE")
 	undo()
 	if sqlite.ErrCode(err) != sqlite.ResultIOErrTruncate || part == 0 || w.copied(t) != part {
 		t.Errorf("%d pages count as copied, and after a copy of the rest, %v, %d", part, err, w.copied(t))
@@ -237,26 +202,10 @@ func TestPartialCopy(t *testing.T) {
 	}
 }
 
-// A checkpoint that fails while the store is being closed keeps it from syncing again.
-func TestCheckpointFailsDuringClose(t *testing.T) {
-	w := newWriter(t)
-	w.mustAdd(t, 1, "x")
-	defer substitute(t, w.path, "/dev/null")()
-	w.lock <- struct{}{} // as close does
-	w.checkpointer.wake <- struct{}{}
-	for len(w.checkpointer.wake) > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if err := w.disconnect(); err != nil || !w.stopped || w.conn == nil {
-		t.Errorf("disconnect() = %v; stopped: %v, connection closed: %v", err, w.stopped, w.conn == nil)
-	}
-	<-w.lock
-}
-
 // Close does not release the locks of reads that are still running: another process could otherwise remove the WAL.
 func TestCloseKeepsLocksOfReads(t *testing.T) {
 	s := newStore(t)
-	other, err := os.Open(s.writer.path) // before Close, and closed after it: that releases all locks
+	other, err := os.Open(s.writer.files.path) // before Close, and closed after it: that releases all locks
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,19 +218,10 @@ func TestCloseKeepsLocksOfReads(t *testing.T) {
 		return exclusive.Type != unix.F_UNLCK
 	}
 	stop := occupy(t, s, 1)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if !locked() {
-		t.Error("a read is running without its lock")
+	if err := s.Close(); !errors.Is(err, errInFlight) || !locked() {
+		t.Errorf("Close() = %v while a read is in flight; locked: %v", err, locked())
 	}
 	stop()
-	for deadline := time.Now().Add(30 * time.Second); locked() || openFiles(t, s.writer.path) > 1; {
-		if time.Now().After(deadline) {
-			t.Fatalf("30 s after the read has ended, the file is open %d times", openFiles(t, s.writer.path))
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // openFiles returns how many descriptors this process has of a file.
@@ -301,8 +241,8 @@ func openFiles(t *testing.T, path string) (n int) {
 
 func TestCloseClosesFiles(t *testing.T) {
 	s := newStore(t)
-	if err := s.Close(); err != nil || openFiles(t, s.writer.path) > 0 {
-		t.Errorf("after Close() = %v the file is open %d times", err, openFiles(t, s.writer.path))
+	if err := s.Close(); err != nil || openFiles(t, s.writer.files.path) > 0 {
+		t.Errorf("after Close() = %v the file is open %d times", err, openFiles(t, s.writer.files.path))
 	}
 }
 

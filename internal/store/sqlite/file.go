@@ -84,23 +84,6 @@ func Restrict(path string, warn func(message string, attrs ...any)) {
 	}
 }
 
-// syncWAL makes durable what an earlier process left in the WAL. If that process was killed, the WAL may contain
-// plants that were written and not synced. They are visible, so creating one again returns Same, which promises
-// that it is on disk.
-func syncWAL(path string) error {
-	f, err := os.OpenFile(path+walSuffix, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return withoutPath(err)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync its WAL: %w", withoutPath(err))
-	}
-	return withoutPath(machine.SyncFolder(path)) // SQLite does this too, but ignores failures
-}
-
 // withoutPath removes the path from an error that will be wrapped in one that names it.
 func withoutPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {

@@ -33,8 +33,6 @@ func TestFileErrors(t *testing.T) {
 		{"createFile of a directory", createFile(folder), syscall.EISDIR},
 		{"createFile of a FIFO", createFile(fifo), errNotRegular},
 		{"createFile of a device", createFile("/dev/null"), errNotRegular},
-		{"syncWAL without a WAL", syncWAL(missing), nil},
-		{"syncWAL of a directory", syncWAL(path), syscall.EISDIR},
 	} {
 		if !errors.Is(test.got, test.want) || test.got != nil && strings.Contains(test.got.Error(), folder) {
 			t.Errorf("%s = %v, want %v without the path", test.what, test.got, test.want)

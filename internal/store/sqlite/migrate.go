@@ -16,9 +16,9 @@ var schema embed.FS
 const applicationID = 0x504C4E54
 
 // migrate checks that the file belongs to this program and applies the new files of schema/ in one transaction.
-func (w *writer) migrate() error {
+func (w *writer) migrate(keepSchema bool) error {
 	return w.commit(func() (err error) {
-		if w.keepSchema {
+		if keepSchema {
 			if err := checkVersion(w.conn); err != nil && !errors.Is(err, errNoTables) {
 				return err
 			}

@@ -19,8 +19,9 @@ const (
 	insertPlants = "INSERT OR IGNORE INTO plants (store, id, name, tag) VALUES "
 	insertRow    = "(?, ?, ?, ?)"
 
-	getPlant   = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
-	listPlants = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
+	getPlant    = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
+	countPlants = "SELECT count(*) FROM plants WHERE store = ?"
+	listPlants  = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
 )
 
 // maxRows bounds the rows of one insert. One statement of 64 rows costs a quarter of 64 statements; beyond that,
@@ -68,9 +69,6 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 		if inserted != len(rows) {
 			return errConflict
 		}
-		for _, p := range rows {
-			w.counts.add(p.Store, 1)
-		}
 	}
 	for i := range outcomes {
 		outcomes[i] = plant.Created
@@ -86,7 +84,6 @@ func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) err
 			return err
 		}
 		if inserted == 1 {
-			w.counts.add(p.Store, 1)
 			outcomes[i] = plant.Created
 			continue
 		}
@@ -120,7 +117,6 @@ func (w *writer) insert(rows ...*plant.Record) (int, error) {
 		if p.Tag != nil {
 			stmt.BindText(4*i+4, *p.Tag)
 		}
-		w.countBytes(p.Plant)
 	}
 	if _, err := stmt.Step(); err != nil {
 		return 0, err
@@ -165,6 +161,17 @@ func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.New, error) {
 		return plant.New{}, cmp.Or(err, plant.ErrNotFound)
 	}
 	return plantOf(stmt)
+}
+
+// Count implements store.Plants. It reads all keys of the store.
+func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error) {
+	for row, err := range s.readers.query(ctx, countPlants, storeName) {
+		if err != nil {
+			return 0, err
+		}
+		n = row.ColumnInt64(0)
+	}
+	return n, nil
 }
 
 // List implements store.Plants.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -14,59 +13,35 @@ import (
 	"plantstore/internal/store"
 )
 
-var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
+var (
+	errClosed   = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
+	errInFlight = errors.New("reads of the database are still in flight")
+)
+
+// closeTimeout is how long a close waits for reads in flight, which the service has ended before.
+const closeTimeout = 5 * time.Second
 
 // pool is a fixed number of connections that only read.
 type pool struct {
 	damage    *store.Damage
-	open      func() (*sqlite.Conn, error) // set by fill
-	idle      chan *sqlite.Conn            // contains nil for a connection that could not be opened
-	conns     atomic.Int32                 // connections that fill has added, nil ones included, and that are not closed
+	size      int // connections that were opened
+	idle      chan *sqlite.Conn
 	closed    chan struct{}
 	closeOnce sync.Once
-	onClose   func() // called when idle has been emptied; may be nil
 }
 
-// newPool returns an empty pool.
-func newPool(size int, damage *store.Damage) *pool {
-	return &pool{damage: damage, idle: make(chan *sqlite.Conn, size), closed: make(chan struct{})}
-}
-
-// fill opens the connections of an empty pool, all of them at once: opening one later would block while the file
-// system is frozen.
-func (p *pool) fill(open func() (*sqlite.Conn, error)) (err error) {
-	p.open = open
-	for range cap(p.idle) {
-		var conn *sqlite.Conn
-		if err == nil {
-			conn, err = open()
+// openPool opens all connections: opening one later would block while the file system is frozen. The pool must be
+// closed after an error too.
+func openPool(n int, damage *store.Damage, open func() (*sqlite.Conn, error)) (*pool, error) {
+	p := &pool{damage: damage, idle: make(chan *sqlite.Conn, n), closed: make(chan struct{})}
+	for ; p.size < n; p.size++ {
+		conn, err := open()
+		if err != nil {
+			return p, translate(err)
 		}
-		p.conns.Add(1)
-		p.put(conn)
+		p.idle <- conn
 	}
-	return translate(err)
-}
-
-// empty waits until no statement uses a connection, then closes all of them. If timeout ends first, it reports false
-// and keeps them. After empty, reads wait until fill is called.
-func (p *pool) empty(timeout <-chan time.Time) bool {
-	conns := make([]*sqlite.Conn, 0, cap(p.idle))
-	for len(conns) < cap(p.idle) {
-		select {
-		case conn := <-p.idle:
-			conns = append(conns, conn)
-		case <-timeout:
-			for _, conn := range conns {
-				p.put(conn)
-			}
-			return false
-		}
-	}
-	for _, conn := range conns {
-		closeConn(conn)
-		p.conns.Add(-1)
-	}
-	return true
+	return p, nil
 }
 
 // query runs a statement on an idle connection and yields its rows. It stops when ctx ends.
@@ -99,14 +74,12 @@ func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 		return nil, err
 	}
 	select {
+	case <-p.closed:
+		return nil, errClosed
+	default:
+	}
+	select {
 	case conn := <-p.idle:
-		if conn == nil {
-			var err error
-			if conn, err = p.open(); err != nil {
-				p.put(nil)
-				return nil, translate(err)
-			}
-		}
 		return conn, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -115,40 +88,22 @@ func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 	}
 }
 
-func (p *pool) put(conn *sqlite.Conn) {
-	p.idle <- conn
-	select {
-	case <-p.closed:
-		p.closeIdle()
-	default:
-	}
-}
+func (p *pool) put(conn *sqlite.Conn) { p.idle <- conn }
 
-// close closes the connections: the idle ones now, those in use when they are put back.
-func (p *pool) close() error {
-	p.closeOnce.Do(func() { close(p.closed) })
-	return p.closeIdle()
-}
-
-func (p *pool) closeIdle() (err error) {
-	for {
-		select {
-		case conn := <-p.idle:
-			err = errors.Join(err, closeConn(conn))
-			p.conns.Add(-1)
-		default:
-			if p.onClose != nil {
-				p.onClose()
-			}
-			return err
-		}
-	}
-}
-
-// closeConn closes a connection that may be nil.
-func closeConn(conn *sqlite.Conn) error {
-	if conn == nil {
+// close refuses new reads, waits for those in flight, and closes the connections.
+func (p *pool) close() (err error) {
+	if p == nil {
 		return nil
 	}
-	return conn.Close()
+	p.closeOnce.Do(func() { close(p.closed) })
+	timeout := time.After(closeTimeout)
+	for ; p.size > 0; p.size-- {
+		select {
+		case conn := <-p.idle:
+			err = errors.Join(err, conn.Close())
+		case <-timeout:
+			return errInFlight
+		}
+	}
+	return err
 }

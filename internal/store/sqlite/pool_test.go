@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
@@ -95,11 +93,15 @@ func TestReadWithEndedContext(t *testing.T) {
 	}
 }
 
-// Close does not wait for reads: their connections are closed when they end.
+// Close waits for reads, and refuses all that follow.
 func TestCloseDuringReads(t *testing.T) {
 	s := newStore(t)
 	cancel := occupy(t, s, 1)
-	if err := s.Close(); err != nil {
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	<-s.readers.closed
+	cancel()
+	if err := <-closed; err != nil {
 		t.Errorf("Close() = %v", err)
 	}
 	for name, read := range map[string]func() error{
@@ -113,20 +115,6 @@ func TestCloseDuringReads(t *testing.T) {
 			t.Errorf("%s after Close() = %v, want %v", name, err, store.ErrUnavailable)
 		}
 	}
-	cancel()
-	// The journal mode can be changed by the only connection to a file.
-	conn, err := openConn(s.writer.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetBusyTimeout(0)
-	for deadline := time.Now().Add(30 * time.Second); exec(conn, "PRAGMA journal_mode(DELETE)") != nil; {
-		if time.Now().After(deadline) {
-			t.Fatal("a connection is open 30 s after its read ended")
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 func TestCheckOfReads(t *testing.T) {
@@ -139,42 +127,5 @@ func TestCheckOfReads(t *testing.T) {
 	}
 	if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("Check() while reads fail = %v, want %v", err, store.ErrUnavailable)
-	}
-}
-
-// If a connection could not be opened, the next read that needs it tries again.
-func TestReopen(t *testing.T) {
-	w := newWriter(t)
-	p := newPool(2, new(store.Damage))
-	defer p.close()
-	failure := sqlite.ResultCantOpen.ToError()
-	failing := true
-	open := func() (*sqlite.Conn, error) {
-		if failing {
-			return nil, failure
-		}
-		return openReader(w.path)
-	}
-	read := func() (err error) {
-		for _, err = range p.query(t.Context(), "SELECT 1") {
-		}
-		return err
-	}
-	if err := p.fill(open); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("fill() = %v, want %v", err, store.ErrUnavailable)
-	}
-	for range 3 {
-		if err := read(); !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("a read = %v, want %v", err, store.ErrUnavailable)
-		}
-	}
-	failing = false
-	for range 3 {
-		if err := read(); err != nil {
-			t.Errorf("a read with a file that can be opened = %v", err)
-		}
-	}
-	if !p.empty(time.After(30*time.Second)) || len(p.idle) != 0 {
-		t.Error("the pool is not empty")
 	}
 }

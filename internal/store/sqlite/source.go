@@ -30,7 +30,7 @@ func OpenBriefly(ctx context.Context, path string) (*Store, error) {
 func openSource(
 	ctx context.Context, path string, n int, open func(path string) (*sqlite.Conn, error),
 ) (*Store, error) {
-	s, err := openReaders(path, n, open, checkVersion)
+	s, err := openForReading(path, n, open, checkVersion)
 	if err == nil {
 		if _, err = s.Tokens(ctx); err != nil {
 			err = errors.Join(err, s.Close())
@@ -42,8 +42,8 @@ func openSource(
 	return s, nil
 }
 
-// openReaders opens n connections that read, with open, and none that writes. It calls check with one of them.
-func openReaders(
+// openForReading opens n connections that read, with open, and none that writes. It calls check with one of them.
+func openForReading(
 	path string, n int, open func(path string) (*sqlite.Conn, error), check func(*sqlite.Conn) error,
 ) (_ *Store, err error) {
 	s := new(Store)
@@ -53,14 +53,14 @@ func openReaders(
 	if _, _, err := findFile(path); err != nil {
 		return nil, err
 	}
-	if s.writer, err = prepareWriter(path, &s.damage); err != nil {
+	if s.writer, err = newWriter(path, &s.damage); err != nil {
 		return nil, err
 	}
-	s.writer.stopped = true
-	s.writer.setFailure(errSource)
-	s.readers, s.lookups = newPool(n, &s.damage), newPool(1, &s.damage)
-	if err = s.fill(open); err == nil {
-		err = s.checkConn(check)
+	s.writer.stopped.Store(&errSource)
+	if err = s.openReaders(n, open); err == nil {
+		conn := <-s.lookups.idle
+		err = check(conn)
+		s.lookups.put(conn)
 	}
 	if err != nil {
 		return nil, errors.Join(translate(err), s.Close())

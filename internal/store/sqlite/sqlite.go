@@ -29,7 +29,6 @@ func init() {
 	// modernc's own driver makes this call, zombiezen's does not. Without it SQLite assumes pages of 4 KiB on
 	// linux/arm64, and a kernel with pages of 64 KiB refuses to map the index of the WAL.
 	sqlite3.PatchIssue199()
-	sleepInGo()
 }
 
 // pragmas are the settings of a connection that can write, or that shares the WAL with one that can.
@@ -62,13 +61,10 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 // Open opens the database file, creates it (mode 0600) if it does not exist, and brings its schema
-// up to date. On a full disk it opens the file for reading, and for writing when space is free.
-// Its errors are sentences for an operator.
+// up to date. Its errors are sentences for an operator.
 func Open(ctx context.Context, path string) (*Store, error) { return openFor(ctx, path, false, false) }
 
-// OpenCommand is Open for a command that may run beside a service. If another process has the file open, OpenCommand
-// does not drop the page cache, reset the index of the WAL or sync the WAL: that process did so when it started. Unless
-// migrate is set, it refuses an older schema.
+// OpenCommand is Open for a command that may run beside a service. Unless migrate is set, it refuses an older schema.
 func OpenCommand(ctx context.Context, path string, migrate bool) (*Store, error) {
 	return openFor(ctx, path, true, !migrate)
 }
@@ -92,25 +88,35 @@ func open(ctx context.Context, path string, command, keepSchema bool) (_ *Store,
 		return nil, err
 	}
 	s := new(Store)
-	if s.writer, err = prepareWriter(path, &s.damage); err != nil {
+	if s.writer, err = newWriter(path, &s.damage); err != nil {
 		return nil, err
 	}
-	s.writer.command, s.writer.keepSchema = command, keepSchema
-	s.readers, s.lookups = newPool(max(4, runtime.NumCPU()), &s.damage), newPool(1, &s.damage)
-	s.readers.onClose, s.lookups.onClose = s.closeFile, s.closeFile
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if err := s.connect(); err != nil {
+	if err := s.writer.open(command, keepSchema); err != nil {
 		return nil, err
 	}
-	s.disk.read(s.writer.target)
+	if err := s.openReaders(max(4, runtime.NumCPU()), openReader); err != nil {
+		return nil, err
+	}
+	s.disk.read(s.writer.files.target)
 	if _, err := s.Tokens(ctx); err != nil { // report a damaged file now, not to the first client
 		return nil, err
 	}
 	return s, s.checkRead(ctx)
+}
+
+// openReaders opens n connections that read plants, and one that reads tokens.
+func (s *Store) openReaders(n int, open func(path string) (*sqlite.Conn, error)) (err error) {
+	openTarget := func() (*sqlite.Conn, error) { return open(s.writer.files.target) }
+	if s.readers, err = openPool(n, &s.damage, openTarget); err != nil {
+		return err
+	}
+	s.lookups, err = openPool(1, &s.damage, openTarget)
+	return err
 }
 
 // Lanes implements store.Store: there is one writer.
@@ -121,7 +127,8 @@ func (s *Store) Migrated() (from, to int) { return s.writer.from, s.writer.to }
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
-	s.disk.read(s.writer.target)
+	s.disk.read(s.writer.files.target)
+	s.writer.readSizes()
 	if err := s.damage.Err(); err != nil {
 		return err
 	}
@@ -145,7 +152,7 @@ func (s *Store) Stats() store.Stats {
 	return store.Stats{
 		Engine: "sqlite", Schema: len(steps), Bytes: s.writer.fileSize.Load(), WALBytes: s.writer.walSize.Load(),
 		Free: s.disk.free.Load(), Backup: s.disk.backup.Load(),
-		Stopped: s.writer.needsRestart.Load(), UsedConns: conns - idle, IdleConns: idle, MaxConns: conns,
+		Stopped: s.writer.stopReason() != nil, UsedConns: conns - idle, IdleConns: idle, MaxConns: conns,
 	}
 }
 
@@ -154,20 +161,13 @@ func (s *Store) ObserveCheckpoints(observe func(took time.Duration, err error)) 
 	s.writer.observeCheckpoint.Store(&observe)
 }
 
-// Close implements store.Store. Usually its last connection copies the WAL into the file and removes it.
+// Close implements store.Store. Usually its last connection copies the WAL into the file and removes it. If a read does
+// not end, everything is left to the end of the process: closing a descriptor of the file would release the locks of
+// that read.
 func (s *Store) Close() error {
-	err := errors.Join(s.readers.close(), s.lookups.close(), s.writer.close())
-	s.closeFile()
-	return err
-}
-
-// closeFile closes the checkpointer's descriptor of the database once all connections are closed. Closing any
-// descriptor releases all locks of this process on the file, also those of reads that are still running.
-func (s *Store) closeFile() {
-	if s.readers.conns.Load()+s.lookups.conns.Load() > 0 {
-		return
+	err := errors.Join(s.readers.close(), s.lookups.close())
+	if errors.Is(err, errInFlight) {
+		return err
 	}
-	if file := s.writer.unusedFile.Swap(nil); file != nil {
-		file.Close()
-	}
+	return errors.Join(err, s.writer.close())
 }

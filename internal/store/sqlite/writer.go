@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -19,45 +18,34 @@ import (
 // of the WAL into the file in the background, health.go what is known about whether writes succeed.
 //
 // After a commit that may or may not be on disk (a failed fsync), it never writes again: the kernel may have
-// dropped the pages, so that a second fsync would succeed without them. See stop and dropPageCaches.
+// dropped the pages, so that a second fsync would succeed without them. See stop and settle.
 type writer struct {
-	path   string      // as given by the operator
-	target string      // the path without symbolic links: SQLite creates the WAL next to it
-	file   os.FileInfo // the database file when it was opened
-	damage *store.Damage
+	files    files
+	damage   *store.Damage
+	from, to int // see Store.Migrated
 
-	command, keepSchema bool // see OpenCommand
-	from, to            int  // see Store.Migrated
-
+	stopped atomic.Pointer[error]     // why nothing more is written; it is never cleared
 	failure atomic.Pointer[error]     // why the last write failed; nil after one that succeeded
 	started atomic.Pointer[time.Time] // when the write in flight started; nil while there is none
 
-	fileSize, walSize atomic.Int64 // when they were last checked
-	needsRestart      atomic.Bool  // stop was called
+	fileSize, walSize atomic.Int64 // when they were last read
 	observeCheckpoint atomic.Pointer[func(took time.Duration, err error)]
-	unusedFile        atomic.Pointer[os.File] // of a checkpointer that has ended; see Store.closeFile
 
-	lock     chan struct{} // contains an element while a write is in flight; guards the fields below
-	conn     *sqlite.Conn  // nil while the database is open for reading only
-	connect  func() error  // opens conn; see Store.leaveReadOnly
-	wal, shm os.FileInfo   // the WAL and its index when conn was opened
-	checked  time.Time     // when checkWritable last ran
-	walBytes int64         // appended to the WAL since a checkpoint was last started, approximately
-	pageSize int64
-	stopped  bool
-
-	checkpointer *checkpointer // nil while conn is
-	counts       counts
+	lock         chan struct{} // contains an element while a write is in flight; guards the fields below
+	conn         *sqlite.Conn
+	settled      bool      // see settle
+	checked      time.Time // when checkWritable last ran
+	pageSize     int64
+	checkpointer *checkpointer // nil while the database is being opened, and beside another process
 }
 
-// writerCache has room for the inner pages of ten million plants, 5,600 KiB. Compared with the default of 2,000,
-// creates with random ids are 0.9 % faster, and those with names of 32 KB 5 % slower.
+// writerCache has room for the inner pages of ten million plants, 5,600 KiB.
 const writerCache = "cache_size(-8000)" // KiB
 
 const lockTimeout = 5 * time.Second // for other writes of this process; busyTimeout is for other processes
 
-// prepareWriter returns a writer without a connection: see open.
-func prepareWriter(path string, damage *store.Damage) (*writer, error) {
+// newWriter returns a writer without a connection: see open.
+func newWriter(path string, damage *store.Damage) (*writer, error) {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, withoutPath(err)
@@ -66,81 +54,68 @@ func prepareWriter(path string, damage *store.Damage) (*writer, error) {
 	if err != nil {
 		return nil, withoutPath(err)
 	}
-	return &writer{path: path, target: target, file: file, damage: damage, lock: make(chan struct{}, 1)}, nil
+	f := files{path: path, target: target, file: file}
+	return &writer{files: f, damage: damage, lock: make(chan struct{}, 1)}, nil
 }
 
-// open opens the connection.
-func (w *writer) open() (err error) {
-	beside := w.command && inUse(w.target)
-	if !beside {
-		dropPageCaches(w.target)
-		index, err := resetCopied(w.target)
-		if index != nil {
-			index.Close()
-		}
-		if err != nil {
-			return fmt.Errorf("reset the index of its WAL: %w", err)
-		}
-	}
-	if w.conn, err = openConn(w.target, writerCache); err != nil {
+// open opens the connection. A command beside another process leaves it to that process to settle and to make
+// checkpoints.
+func (w *writer) open(command, keepSchema bool) (err error) {
+	beside := command && inUse(w.files.target)
+	w.settled = beside
+	if w.conn, err = openConn(w.files.target, writerCache); err != nil {
 		return translate(err)
 	}
-	if w.pageSize, err = number(w.conn, "PRAGMA page_size"); err == nil {
-		err = w.migrate()
+	if w.pageSize, err = number(w.conn, "PRAGMA page_size"); err != nil {
+		return translate(err)
 	}
-	if err == nil {
-		w.shm, err = os.Stat(w.target + shmSuffix)
+	if err := w.migrate(keepSchema); err != nil {
+		return err
 	}
-	if err == nil && !beside {
-		err = w.syncWAL()
-	}
-	if err == nil {
-		w.wal, err = os.Stat(w.target + walSuffix)
-	}
-	if err == nil {
-		err = w.startCheckpointer()
-	}
-	if err != nil {
-		return errors.Join(withoutPath(err), w.disconnect())
-	}
-	w.missingFile() // records the sizes
-	if !beside {
-		w.walBytes = w.wal.Size() // a killed process leaves its WAL
-	}
-	return nil
-}
-
-// syncWAL makes durable what an earlier process left in the WAL.
-func (w *writer) syncWAL() error {
-	err := syncWAL(w.target)
-	if err != nil {
-		w.stop("a sync failed")
-	}
-	return err
-}
-
-// disconnect closes the connections, except after a failed sync: closing the last one would sync again, while the end
-// of the process closes it without a sync.
-func (w *writer) disconnect() error {
-	c := w.checkpointer
-	if c != nil {
-		if c.stop(); c.failure != "" {
-			w.stop(c.failure)
+	if !w.settled {
+		if err := w.settle(); err != nil && !errors.Is(err, store.ErrFull) {
+			return err
+		} else if err != nil {
+			w.failure.Store(&err) // reads are served, and each write settles first
 		}
 	}
-	if w.stopped || w.conn == nil {
+	if w.files.shm, err = os.Stat(w.files.target + shmSuffix); err != nil {
+		return withoutPath(err)
+	}
+	if w.files.wal, err = os.Stat(w.files.target + walSuffix); err != nil {
+		return withoutPath(err)
+	}
+	w.readSizes()
+	if beside {
 		return nil
 	}
-	var err error
-	if c != nil {
-		err = c.conn.Close() // first, so that the writer's is the last, and its Close reports a failure
+	return translate(w.startCheckpointer())
+}
+
+// settle makes durable what an earlier process left in the WAL. Nothing else is written before.
+//
+// If that process was killed, the WAL may contain plants that were written and not synced. They are visible, so
+// creating one again returns Same, which promises that it is on disk. The commit syncs them.
+//
+// If a sync failed, Linux keeps the written pages in memory and marks them clean although the disk does not have them.
+// Another fsync succeeds without writing them, and a commit behind them would be lost with them. The checkpoint writes
+// what is in the WAL again, to the file, and empties the WAL. If another process is at work, it has done so.
+func (w *writer) settle() error {
+	if err := w.commit(w.rewriteVersion); err != nil {
+		return err
 	}
-	err = errors.Join(err, w.conn.Close())
-	if c != nil {
-		w.unusedFile.Store(c.file)
+	w.conn.SetBusyTimeout(0)
+	_, err := checkpoint(w.conn, "TRUNCATE")
+	w.conn.SetBusyTimeout(busyTimeout)
+	switch code := sqlite.ErrCode(err); {
+	case err == nil, code.ToPrimary() == sqlite.ResultBusy, code.ToPrimary() == sqlite.ResultLocked:
+		w.settled = true
+		return nil
+	case code == sqlite.ResultIOErrWrite, code.ToPrimary() == sqlite.ResultFull:
+	default:
+		w.stop(fmt.Sprintf("the WAL of an earlier process can't be copied (%v)", describe(err)))
 	}
-	w.conn, w.wal, w.shm, w.checkpointer = nil, nil, nil, nil
-	return err
+	return translate(err)
 }
 
 // tx runs do in a transaction and commits. When it returns nil, the changes are on disk. An error means that
@@ -150,8 +125,8 @@ func (w *writer) tx(do func() error) (err error) {
 		return err
 	}
 	defer func() { <-w.lock }()
-	if w.stopped {
-		return w.lastFailure()
+	if err := w.stopReason(); err != nil {
+		return err
 	}
 	defer func() { w.record(err) }()
 	now := time.Now()
@@ -163,15 +138,17 @@ func (w *writer) tx(do func() error) (err error) {
 			return err
 		}
 	}
-	if w.conn == nil {
-		return cmp.Or(w.lastFailure(), errReadOnly)
-	}
 	defer func() {
 		if r := recover(); r != nil { // what the transaction has done is unknown
 			w.stop("a write panicked")
 			err = fmt.Errorf("%w: panic in a write: %v\n%s", store.ErrUnknown, r, debug.Stack())
 		}
 	}()
+	if !w.settled {
+		if err := w.settle(); err != nil {
+			return err
+		}
+	}
 	return w.commit(do)
 }
 
@@ -195,11 +172,10 @@ func (w *writer) commit(do func() error) error {
 	if err := exec(w.conn, "BEGIN IMMEDIATE"); err != nil {
 		return w.damage.Record(translate(err))
 	}
-	if !w.sharesIndex() { // BEGIN may have waited for another process for seconds
+	if !w.files.sharesIndex() { // BEGIN may have waited for another process for seconds
 		w.rollback()
 		return w.stop(shmRemoved)
 	}
-	clear(w.counts.added)
 	if err := do(); err != nil {
 		w.rollback()
 		if sqlite.ErrCode(err) == sqlite.ResultIOErrFsync { // a large batch starts the WAL before COMMIT
@@ -212,20 +188,25 @@ func (w *writer) commit(do func() error) error {
 	}
 	// A restart may not find the file with the commit, and a checkpoint may copy what another process has written to
 	// the WAL.
-	if reason := w.missingFile(); reason != "" {
+	if reason := w.files.missing(); reason != "" {
 		w.stop(reason)
 		return fmt.Errorf("commit: %w: %s", store.ErrUnknown, reason)
 	}
-	w.counts.commit()
-	w.countCommit()
-	w.updateReadMark()
+	// The index of the WAL gets a read mark for this commit. Otherwise the next reader sets it, which writes to the
+	// memory-mapped index: on a frozen file system that reader would hang. See waitFrozen.
+	exec(w.conn, "PRAGMA user_version")
+	if w.checkpointer != nil {
+		select {
+		case w.checkpointer.wake <- struct{}{}:
+		default:
+		}
+	}
 	return nil
 }
 
 // commitFailed returns what a failed COMMIT means. The record that makes a transaction valid is written last and
 // then synced, so after a failed write, for lack of space or another reason, nothing is stored.
 func (w *writer) commitFailed(err error) error {
-	w.counts.clear() // what is stored may be unknown
 	w.rollback()
 	w.damage.Record(translate(err))
 	switch code := sqlite.ErrCode(err); {
@@ -259,16 +240,28 @@ func (w *writer) rollback() {
 	}
 }
 
+// close closes the connections. After a failed sync it does not: closing the last one would sync again, while the end
+// of the process closes it without a sync.
 func (w *writer) close() error {
 	w.lock <- struct{}{}
 	defer func() { <-w.lock }()
-	if w.missingFile() == shmRemoved { // closing the last connection is a checkpoint
+	c := w.checkpointer
+	if c != nil {
+		c.end()
+	}
+	if w.conn != nil && w.files.missing() == shmRemoved { // closing the last connection is a checkpoint
 		w.stop(shmRemoved)
 	}
-	err := w.disconnect()
-	if !w.stopped {
-		w.stopped = true
-		w.setFailure(errClosed)
+	if !w.stopped.CompareAndSwap(nil, &errClosed) || w.conn == nil {
+		return nil
+	}
+	var err error
+	if c != nil {
+		err = c.conn.Close() // first, so that the writer's is the last, and its Close reports a failure
+	}
+	err = errors.Join(err, w.conn.Close())
+	if c != nil {
+		err = errors.Join(err, c.file.Close())
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"plantstore/internal/store/storetest"
 )
 
-func newWriter(t *testing.T) *writer {
+func testWriter(t *testing.T) *writer {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "plants.db")
 	if err := createFile(path); err != nil {
@@ -28,17 +28,12 @@ func newWriter(t *testing.T) *writer {
 
 func openWriter(t *testing.T, path string) *writer {
 	t.Helper()
-	w, err := prepareWriter(path, new(store.Damage))
+	w, err := newWriter(path, new(store.Damage))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		w.close()
-		if file := w.unusedFile.Swap(nil); file != nil {
-			file.Close()
-		}
-	})
-	if err := w.open(); err != nil {
+	t.Cleanup(func() { w.close() })
+	if err := w.open(false, false); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -65,8 +60,8 @@ func wantFailure(t *testing.T, w *writer, err, want error, text string, stopped 
 	if !errors.Is(err, want) || !strings.Contains(err.Error(), text) {
 		t.Errorf("a write = %v, want %v with %q", err, want, text)
 	}
-	if w.stopped != stopped {
-		t.Errorf("after %v the writer is stopped: %v, want %v", err, w.stopped, stopped)
+	if (w.stopReason() != nil) != stopped {
+		t.Errorf("after %v the writer is stopped: %v, want %v", err, w.stopReason(), stopped)
 	}
 	if stopped {
 		for _, err := range []error{w.addPlant(1000, "x"), w.check(t.Context())} {
@@ -97,7 +92,7 @@ func TestFailedCommit(t *testing.T) {
 		{sqlite.ResultCorrupt, store.ErrUnknown, true},
 		{sqlite.ResultError, store.ErrUnknown, true},
 	} {
-		w := newWriter(t)
+		w := testWriter(t)
 		wantFailure(t, w, w.commitFailed(test.code.ToError()), test.want, test.code.Message(), test.stopped)
 		if test.want != store.ErrUnknown && !w.checked.IsZero() {
 			t.Errorf("%v: the next write does not check the file", test.code)
@@ -116,7 +111,7 @@ func TestFailedTransaction(t *testing.T) {
 		{sqlite.ResultIOErrWrite.ToError(), store.ErrUnavailable, false},
 		{sqlite.ResultIOErrFsync.ToError(), store.ErrUnavailable, true},
 	} {
-		w := newWriter(t)
+		w := testWriter(t)
 		err := w.tx(func() error {
 			if _, err := w.insert(&plant.Record{Store: "main"}); err != nil {
 				return err
@@ -142,14 +137,14 @@ func TestFaultInIndex(t *testing.T) {
 	defer sqlite3.SehInject(0)
 	kinds := map[string]int{}
 	for n := int32(1); ; n++ {
-		w := newWriter(t)
+		w := testWriter(t)
 		w.mustAdd(t, 1, "x")
 		sqlite3.SehInject(n)
 		err := w.addPlant(2, "x")
 		if sqlite3.SehPending() > 0 {
 			break
 		}
-		if w.stopped {
+		if w.stopReason() != nil {
 			t.Errorf("fault %d: the writer is stopped after %v", n, err)
 		}
 		w.mustAdd(t, 3, "x")
@@ -165,7 +160,7 @@ func TestFaultInIndex(t *testing.T) {
 			t.Errorf("fault %d: a write = %v, and a read of its plant = %v", n, err, absent)
 		}
 		killed := filepath.Join(t.TempDir(), "plants.db")
-		copyFiles(t, w.path, killed)
+		copyFiles(t, w.files.path, killed)
 		next := openWriter(t, killed)
 		for _, id := range []int64{1, 3} {
 			if _, err := getFrom(next.conn, "main", id); err != nil {
@@ -181,17 +176,23 @@ func TestFaultInIndex(t *testing.T) {
 	}
 }
 
-// A WAL that can't be synced stops the writer: the kernel may have dropped its pages.
-func TestSyncOfWALFails(t *testing.T) {
-	w := newWriter(t)
-	w.target = filepath.Join(t.TempDir(), "plants.db")
-	if err := os.Mkdir(w.target+walSuffix, 0o700); err != nil {
-		t.Fatal(err)
+// The WAL that a killed process left is copied and emptied before anything else is written. If that fails, nothing is.
+func TestSettle(t *testing.T) {
+	w := testWriter(t)
+	w.mustAdd(t, 1, "x")
+	killed := filepath.Join(t.TempDir(), "plants.db")
+	copyFiles(t, w.files.path, killed)
+	next := openWriter(t, killed)
+	wal, err := os.Stat(killed + walSuffix)
+	if err != nil || wal.Size() != 0 || !next.settled {
+		t.Errorf("the WAL has %d bytes, %v; settled: %v", wal.Size(), err, next.settled)
 	}
-	if err := w.syncWAL(); err == nil {
-		t.Error("syncWAL() of a directory = nil")
+	if _, err := getFrom(next.conn, "main", 1); err != nil {
+		t.Error(err)
 	}
-	wantFailure(t, w, w.lastFailure(), store.ErrUnavailable, "a sync failed", true)
+	next.settled = false
+	defer substitute(t, killed+walSuffix, "/dev/null")()
+	wantFailure(t, next, next.addPlant(2, "x"), store.ErrUnknown, "the disk failed to sync", true)
 }
 
 // copyFiles copies a database and its WAL, as a killed process leaves them.
@@ -209,7 +210,7 @@ func copyFiles(t *testing.T, from, to string) {
 }
 
 func TestPanicInTransaction(t *testing.T) {
-	w := newWriter(t)
+	w := testWriter(t)
 	wantFailure(t, w, w.tx(func() error { panic("a fault") }), store.ErrUnknown, "a fault", true)
 	if err := w.close(); err != nil {
 		t.Errorf("close() = %v", err)
@@ -217,7 +218,7 @@ func TestPanicInTransaction(t *testing.T) {
 }
 
 func TestFailedRollback(t *testing.T) {
-	w := newWriter(t)
+	w := testWriter(t)
 	exec(w.conn, "BEGIN IMMEDIATE")
 	done := make(chan struct{})
 	close(done)
@@ -295,7 +296,7 @@ func TestCreateWaitsForOneBatchOfEdits(t *testing.T) {
 
 // A batch of edits that can't be made writes nothing. One that can is one commit.
 func TestEditsShareACommit(t *testing.T) {
-	w := newWriter(t)
+	w := testWriter(t)
 	s := &Store{writer: w}
 	edits := make([]plant.Edit, 100)
 	for i := range edits {
@@ -303,7 +304,7 @@ func TestEditsShareACommit(t *testing.T) {
 	}
 	pages := func() int64 {
 		t.Helper()
-		wal, err := os.Stat(w.path + walSuffix)
+		wal, err := os.Stat(w.files.path + walSuffix)
 		if err != nil {
 			t.Fatal(err)
 		}
