@@ -129,6 +129,7 @@ func (s *service) start(ctx context.Context) error {
 	}
 	bodies := maxBodies(limits.Memory, s.cfg.MaxBody)
 	tuneCollector(limits.Memory, bodies, s.cfg.MaxConns)
+	tuneScheduler(s.store.Stats().Engine)
 	s.startCommitters(ctx)
 	auth := s.startAuthenticator(ctx, fixed)
 	handler := httpapi.New(s.cfg.Config, httpapi.Dependencies{
