@@ -42,7 +42,7 @@ type checkpointer struct {
 }
 
 // startCheckpointer opens the connection and starts the goroutine.
-func (w *writer) startCheckpointer() error {
+func (w *writer) startCheckpointer(beside bool) error {
 	conn, err := openConn(w.files.target)
 	if err != nil {
 		return err
@@ -53,6 +53,13 @@ func (w *writer) startCheckpointer() error {
 	}
 	w.checkpointer = &checkpointer{
 		conn: conn, file: file, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if beside {
+		log, err := w.checkpointer.checkpoint("NOOP")
+		if err != nil {
+			return err
+		}
+		w.checkpointer.tried = log.pages
 	}
 	go w.checkpointer.run(w)
 	return nil
@@ -95,11 +102,12 @@ func (c *checkpointer) due(pageSize int64) bool {
 func (c *checkpointer) make(w *writer) {
 	start := time.Now()
 	err := c.copyAndRestart(w)
+	took := time.Since(start)
+	c.handle(w, err)
 	w.readSizes()
 	if observe := w.observeCheckpoint.Load(); observe != nil {
-		(*observe)(time.Since(start), err)
+		(*observe)(took, err)
 	}
-	c.handle(w, err)
 }
 
 // end ends run, and waits for a checkpoint that is being made.
@@ -123,13 +131,10 @@ func (c *checkpointer) handle(w *writer, err error) {
 	if code == sqlite.ResultIOErrWrite {
 		return
 	}
-	reason := fmt.Sprintf("a checkpoint failed (%v)", describe(err))
+	w.stop(fmt.Sprintf("a checkpoint failed (%v)", describe(err)))
 	if code == sqlite.ResultIOErrFsync {
-		if c.index, err = resetCopied(w.files.target); err != nil {
-			reason += fmt.Sprintf(", and the index of the WAL still counts unsynced pages as copied (%v)", err)
-		}
+		c.index, _ = resetCopied(w.files.target) // the next process that settles the WAL does so too
 	}
-	w.stop(reason)
 }
 
 // copyAndRestart copies the WAL while commits go on. If the WAL is large, it then copies the rest while no commit runs,

@@ -34,9 +34,10 @@ type writer struct {
 	lock         chan struct{} // contains an element while a write is in flight; guards the fields below
 	conn         *sqlite.Conn
 	settled      bool      // see settle
+	index        *os.File  // see resetCopied
 	checked      time.Time // when checkWritable last ran
 	pageSize     int64
-	checkpointer *checkpointer // nil while the database is being opened, and beside another process
+	checkpointer *checkpointer // nil while the database is being opened
 }
 
 // writerCache has room for the inner pages of ten million plants, 5,600 KiB.
@@ -58,8 +59,8 @@ func newWriter(path string, damage *store.Damage) (*writer, error) {
 	return &writer{files: f, damage: damage, lock: make(chan struct{}, 1)}, nil
 }
 
-// open opens the connection. A command beside another process leaves it to that process to settle and to make
-// checkpoints.
+// open opens the connection. A command beside another process leaves it to that process to settle the WAL, and copies
+// only what it adds to it.
 func (w *writer) open(command, keepSchema bool) (err error) {
 	beside := command && inUse(w.files.target)
 	w.settled = beside
@@ -86,10 +87,7 @@ func (w *writer) open(command, keepSchema bool) (err error) {
 		return withoutPath(err)
 	}
 	w.readSizes()
-	if beside {
-		return nil
-	}
-	return translate(w.startCheckpointer())
+	return translate(w.startCheckpointer(beside))
 }
 
 // settle makes durable what an earlier process left in the WAL. Nothing else is written before.
@@ -99,14 +97,18 @@ func (w *writer) open(command, keepSchema bool) (err error) {
 //
 // If a sync failed, Linux keeps the written pages in memory and marks them clean although the disk does not have them.
 // Another fsync succeeds without writing them, and a commit behind them would be lost with them. The checkpoint writes
-// what is in the WAL again, to the file, and empties the WAL. If another process is at work, it has done so.
-func (w *writer) settle() error {
+// everything that is in the WAL to the file and empties the WAL. Writing the WAL again in place would not do: ext4 may
+// keep its new blocks as unwritten. Only readers of another process can prevent the checkpoint.
+func (w *writer) settle() (err error) {
 	if err := w.commit(w.rewriteVersion); err != nil {
 		return err
 	}
-	w.conn.SetBusyTimeout(0)
-	_, err := checkpoint(w.conn, "TRUNCATE")
-	w.conn.SetBusyTimeout(busyTimeout)
+	if w.index == nil {
+		if w.index, err = resetCopied(w.files.target); err != nil {
+			return fmt.Errorf("%w: reset the index of its WAL: %w", store.ErrUnavailable, err)
+		}
+	}
+	_, err = checkpoint(w.conn, "TRUNCATE")
 	switch code := sqlite.ErrCode(err); {
 	case err == nil, code.ToPrimary() == sqlite.ResultBusy, code.ToPrimary() == sqlite.ResultLocked:
 		w.settled = true
@@ -249,8 +251,8 @@ func (w *writer) close() error {
 	if c != nil {
 		c.end()
 	}
-	if w.conn != nil && w.files.missing() == shmRemoved { // closing the last connection is a checkpoint
-		w.stop(shmRemoved)
+	if reason := w.files.missing(); w.conn != nil && reason != "" { // closing the last connection is a checkpoint
+		w.stop(reason)
 	}
 	if !w.stopped.CompareAndSwap(nil, &errClosed) || w.conn == nil {
 		return nil
@@ -262,6 +264,9 @@ func (w *writer) close() error {
 	err = errors.Join(err, w.conn.Close())
 	if c != nil {
 		err = errors.Join(err, c.file.Close())
+	}
+	if w.index != nil {
+		err = errors.Join(err, w.index.Close())
 	}
 	return err
 }
