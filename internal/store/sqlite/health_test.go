@@ -15,19 +15,6 @@ import (
 	"plantstore/internal/store"
 )
 
-// waitForCheck waits until check returns an error that contains text, or nil where text is empty.
-func waitForCheck(t *testing.T, check func() error, text string) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		err = check()
-		if text == "" && err == nil || text != "" && err != nil && strings.Contains(err.Error(), text) {
-			return
-		}
-	}
-	t.Fatalf("check() = %v after 30 s, want %q", err, text)
-}
-
 func TestRecord(t *testing.T) {
 	w := testWriter(t)
 	for _, err := range []error{store.ErrFull, store.ErrUnavailable, store.ErrUnknown} {
