@@ -103,7 +103,7 @@ func TestReadingCreatesNothing(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	db := filepath.Join(folder, "plants.db")
-	for _, command := range [][]string{{"token", "list"}, {"db", "status"}, {"db", "migrate"}, {"doctor"}} {
+	for _, command := range [][]string{{"token", "list"}, {"db", "migrate"}, {"doctor"}} {
 		args := append(command, "--db", db)
 		if _, errs, code := testkit.Run(t, nil, args...); code != 1 || command[0] != "doctor" && !strings.Contains(errs, db) {
 			t.Errorf("%q of a missing database: exit %d, %s", command, code, errs)
@@ -113,7 +113,7 @@ func TestReadingCreatesNothing(t *testing.T) {
 		}
 	}
 	testkit.IssueToken(t, db, "--name", "ci")
-	for _, command := range [][]string{{"token", "list"}, {"db", "status"}, {"doctor"}} {
+	for _, command := range [][]string{{"token", "list"}, {"doctor"}} {
 		if out, errs, code := testkit.Run(t, nil, append(command, "--db", db)...); code != 0 {
 			t.Errorf("%q: exit %d, %s%s", command, code, out, errs)
 		}
