@@ -74,7 +74,7 @@ func (env environment) printContents(
 		rows = append(rows, storeRow{Store: s.Name, Plants: s.Plants})
 	}
 	return env.printStores(rows, contents.Tokens, nil, start, asJSON,
-		fmt.Sprintf("%s (plants: %d, tokens: %d)", sentence, contents.Plants(), contents.Tokens))
+		fmt.Sprintf("%s (plants: %d, tokens: %d)", sentence, total(rows), contents.Tokens))
 }
 
 func restoreCommand(env environment) *cobra.Command {

@@ -67,7 +67,7 @@ func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
 	}
 	return env.printStores(rows, report.Tokens, &report.Created, start, o.json, fmt.Sprintf(
 		"The target has all plants (%d) and tokens (%d) of the source; this run created %d",
-		report.Plants(), report.Tokens, report.Created))
+		total(rows), report.Tokens, report.Created))
 }
 
 // copy opens both databases and copies one to the other.
@@ -109,6 +109,14 @@ type storeRow struct {
 	Hash   string `json:"sha256,omitzero"`
 }
 
+// total is the number of plants in all stores.
+func total(rows []storeRow) (n int64) {
+	for _, r := range rows {
+		n += r.Plants
+	}
+	return n
+}
+
 // printStores prints the content of each store, and ends with a sentence on standard error. Only a copy has hashes and
 // created.
 func (env environment) printStores(
@@ -116,17 +124,13 @@ func (env environment) printStores(
 ) error {
 	took := time.Since(start).Round(time.Millisecond)
 	if asJSON {
-		all := int64(0)
-		for _, r := range rows {
-			all += r.Plants
-		}
 		return env.printJSON(struct {
 			Stores  []storeRow `json:"stores"`
 			Plants  int64      `json:"plants"`
 			Created *int64     `json:"created,omitzero"`
 			Tokens  int        `json:"tokens"`
 			Seconds float64    `json:"seconds"`
-		}{rows, all, created, tokens, took.Seconds()})
+		}{rows, total(rows), created, tokens, took.Seconds()})
 	}
 	w := newTable(env.stdout)
 	header := "STORE\tPLANTS"

@@ -51,7 +51,8 @@ func backUp(t *testing.T, n int) (db, path string) {
 func TestRestore(t *testing.T) {
 	_, path := backUp(t, 2000)
 	restored := filepath.Join(t.TempDir(), "restored.db")
-	if contents, err := Restore(t.Context(), path, restored); err != nil || contents.Plants() != 2001 {
+	contents, err := Restore(t.Context(), path, restored)
+	if err != nil || fmt.Sprint(contents) != "{[{main 2000} {other 1}] 1}" {
 		t.Fatalf("Restore() = %v, %v", contents, err)
 	}
 	s, err := sqlite.Open(t.Context(), restored)

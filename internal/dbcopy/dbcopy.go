@@ -50,14 +50,6 @@ type Store struct {
 	Hash   Hash
 }
 
-// Plants is the number of plants in all stores.
-func (r Report) Plants() (n int64) {
-	for _, s := range r.Stores {
-		n += s.Plants
-	}
-	return n
-}
-
 // Copy copies all plants and tokens. It returns nil only if the target has every plant and every token of the source,
 // and no other plant. Its errors are sentences for an operator. When ctx ends, it completes the writes in flight.
 // Plants are counted in done, first when they are copied and then when they are compared.

@@ -135,7 +135,7 @@ func TestCopy(t *testing.T) {
 				var done atomic.Int64
 				report, err := Copy(t.Context(), source, target, &done)
 				if err != nil || report.Created != plants || report.Tokens != 3 || len(report.Stores) != 303 ||
-					report.Plants() != plants || done.Load() != 2*plants {
+					sum(report) != plants || done.Load() != 2*plants {
 					t.Fatalf("Copy() = %d plants, %d tokens, %d stores, %d done, %v, want %d, 3, 303",
 						report.Created, report.Tokens, len(report.Stores), done.Load(), err, plants)
 				}
@@ -154,6 +154,13 @@ func TestCopy(t *testing.T) {
 			})
 		}
 	}
+}
+
+func sum(r Report) (plants int64) {
+	for _, s := range r.Stores {
+		plants += s.Plants
+	}
+	return plants
 }
 
 // The hash is documented, so it must not change.

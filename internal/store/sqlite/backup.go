@@ -116,14 +116,6 @@ type StoreSize struct {
 	Plants int64
 }
 
-// Plants is the number of plants in all stores.
-func (c Contents) Plants() (n int64) {
-	for _, s := range c.Stores {
-		n += s.Plants
-	}
-	return n
-}
-
 // Contents counts plants and tokens, whatever the version of the schema.
 func (s *Store) Contents(ctx context.Context) (c Contents, err error) {
 	for row, err := range s.readers.query(ctx, "SELECT store, count(*) FROM plants GROUP BY store ORDER BY store") {
