@@ -125,7 +125,7 @@ FUZZ      = go test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x
 fuzz: needs ## fuzz body decoding, tokens, HTTP framing and both engines, 30 s each (FUZZTIME)
 	$(FUZZ) -fuzz 'FuzzDecode$$' ./internal/plant
 	$(FUZZ) -fuzz 'FuzzBearer$$' ./internal/token
-	$(FUZZ) -fuzz 'FuzzFraming$$' ./internal/framing
+	$(FUZZ) -fuzz 'FuzzFraming$$' ./internal/listen
 	$(FUZZ) -fuzz 'FuzzEngines$$' ./internal/server
 
 linear: needs ## check that the responses to 64 contending clients are linearizable under kills, 2 minutes

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"plantstore/internal/httpapi"
+	"plantstore/internal/listen"
 	"plantstore/internal/machine"
-	"plantstore/internal/netlimit"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
@@ -95,8 +95,8 @@ func serve(ctx context.Context, create creator, st store.Store, log *slog.Logger
 		return err
 	}
 	debug.SetGCPercent(gcPercent)
-	conns := netlimit.New(l, netlimit.Config{
-		Max: netlimit.DefaultMax(machine.Read()), Log: log.Info, Refusal: httpapi.Refusal,
+	conns := listen.New(l, listen.Config{
+		Max: listen.DefaultMax(machine.Read()), Log: log.Info, Refusal: httpapi.Refusal,
 		ErrorResponse: func(int, net.Addr) []byte { return nil },
 	})
 	fmt.Printf("Plant Store serves http://%s\n", l.Addr())

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/httpapi"
-	"plantstore/internal/netlimit"
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
 	"plantstore/internal/store/sqlite"
@@ -135,10 +134,6 @@ func (o *serveOptions) declare(f *flags) {
 	f.IntVar(&o.MaxConns, "max-conns", 0,
 		"maximum `number` of open connections; at the limit, a new one\nreplaces one that waits for its client, or gets "+
 			"503;\n0 for 512 per processor (at most 4096), fewer if open files\nor memory are limited")
-	f.IntVar(&o.PerAddr, "conns-per-address", 0,
-		"when all connections are in use, an address (IPv6: a /64\nnetwork) with this `number` or more replaces only "+
-			"connections\nof addresses with at least as many; 0 for a sixteenth of\n"+
-			"--max-conns; does not apply to --trusted-proxies")
 	f.StringVar(&o.access, "access-log", "errors", "`requests` to log: errors (failed and slow ones),\nall or off")
 	f.values("access-log", "errors", "all", "off")
 	f.StringVar(&o.cors, "cors-origins", "*",
@@ -177,7 +172,7 @@ func (o *serveOptions) config(env environment) (server.Config, error) {
 	if cfg.Token, cfg.TokenFrom, err = env.secret(fixedTokenVariable, o.tokenFile); err != nil {
 		return cfg, err
 	}
-	cfg.Public, cfg.Ops, err = netlimit.Inherit(env.getenv)
+	cfg.Public, cfg.Ops, err = systemd.Inherit(env.getenv)
 	return cfg, err
 }
 
@@ -190,8 +185,6 @@ func checkLimits(cfg server.Config) error {
 		return usagef("--queue is %d: use 1 or more", cfg.Commit.Queue)
 	case cfg.MaxConns < 0 || cfg.MaxConns > maxConns:
 		return usagef("--max-conns is %d: use 0 to %d", cfg.MaxConns, maxConns)
-	case cfg.PerAddr < 0 || cfg.PerAddr > maxConns || cfg.MaxConns > 0 && cfg.PerAddr > cfg.MaxConns:
-		return usagef("--conns-per-address is %d: use 0 to %d", cfg.PerAddr, cmp.Or(cfg.MaxConns, maxConns))
 	case cfg.Drain < 0:
 		return usagef("--drain is %v: use 0 or more", cfg.Drain)
 	}

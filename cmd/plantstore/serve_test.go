@@ -54,13 +54,13 @@ func TestServeFlags(t *testing.T) {
 	cfg, db, unsafe, err := parseServe(variables{"PLANTSTORE_FIXED_TOKEN": "ignored"},
 		"--db", "x.db", "--unsafe-durability",
 		"--listen", ":1", "--ops-listen", "off", "--base-url", "https://plants.example/api", "--drain", "0s",
-		"--max-body", "7", "--queue", "8", "--max-conns", "9", "--conns-per-address", "9",
+		"--max-body", "7", "--queue", "8", "--max-conns", "9",
 		"--access-log", "all", "--cors-origins", "off",
 		"--default-rate", "5/s", "--default-burst", "6", "--trusted-proxies", "10.0.0.1",
 		"--token-file", tempFile(t, "from-a-file\n"))
 	if err != nil || db != "x.db" || !unsafe || cfg.Listen != ":1" || cfg.OpsListen != "off" ||
 		cfg.BaseURL != "https://plants.example/api" || cfg.Drain != 0 || cfg.MaxBody != 7 || cfg.Commit.Queue != 8 ||
-		cfg.MaxConns != 9 || cfg.PerAddr != 9 || cfg.AccessLog != httpapi.LogAll || cfg.Token != "from-a-file" ||
+		cfg.MaxConns != 9 || cfg.AccessLog != httpapi.LogAll || cfg.Token != "from-a-file" ||
 		cfg.Rate != (rate.Limit{Count: 5, Per: time.Second, Burst: 6}) || len(cfg.Proxies) != 1 {
 		t.Errorf("serve with every flag: %+v, db %q, unsafe %v, %v", cfg, db, unsafe, err)
 	}
@@ -76,36 +76,30 @@ func TestServeFlags(t *testing.T) {
 func TestServeLimits(t *testing.T) {
 	for _, ok := range []string{
 		"--max-body=1", "--max-body=67108864", "--queue=1", "--max-conns=0", "--max-conns=1000000", "--drain=0s",
-		"--conns-per-address=0", "--conns-per-address=1000000",
 	} {
 		if _, _, _, err := parseServe(nil, ok); err != nil {
 			t.Errorf("serve %s: %v", ok, err)
 		}
 	}
 	for flag, want := range map[string]string{
-		"--max-body=0":           "--max-body is 0: use 1 to 67108864",
-		"--max-body=67108865":    "--max-body is 67108865: use 1 to 67108864",
-		"--queue=0":              "--queue is 0: use 1 or more",
-		"--max-conns=-1":         "--max-conns is -1: use 0 to 1000000",
-		"--max-conns=1000001":    "--max-conns is 1000001: use 0 to 1000000",
-		"--conns-per-address=-1": "--conns-per-address is -1: use 0 to 1000000",
-		"--drain=-1ns":           "--drain is -1ns: use 0 or more",
-		"--listen=":              `--listen is "": use an address such as 127.0.0.1:8080`,
-		"--ops-listen=":          `--ops-listen is "": use an address such as 127.0.0.1:8080`,
-		"--access-log=some":      `"some"`,
-		"--cors-origins=some":    `"some"`,
-		"--default-rate=some":    `"some"`,
-		"--trusted-proxies=so":   `"so"`,
-		"extra":                  "expected arguments: none; got: [\"extra\"]",
+		"--max-body=0":         "--max-body is 0: use 1 to 67108864",
+		"--max-body=67108865":  "--max-body is 67108865: use 1 to 67108864",
+		"--queue=0":            "--queue is 0: use 1 or more",
+		"--max-conns=-1":       "--max-conns is -1: use 0 to 1000000",
+		"--max-conns=1000001":  "--max-conns is 1000001: use 0 to 1000000",
+		"--drain=-1ns":         "--drain is -1ns: use 0 or more",
+		"--listen=":            `--listen is "": use an address such as 127.0.0.1:8080`,
+		"--ops-listen=":        `--ops-listen is "": use an address such as 127.0.0.1:8080`,
+		"--access-log=some":    `"some"`,
+		"--cors-origins=some":  `"some"`,
+		"--default-rate=some":  `"some"`,
+		"--trusted-proxies=so": `"so"`,
+		"extra":                "expected arguments: none; got: [\"extra\"]",
 	} {
 		_, _, _, err := parseServe(nil, flag)
 		if _, ok := errors.AsType[usageError](err); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("serve %s: %v, want invalid usage: %s", flag, err, want)
 		}
-	}
-	_, _, _, err := parseServe(nil, "--max-conns=9", "--conns-per-address=10")
-	if _, ok := errors.AsType[usageError](err); !ok || err.Error() != "--conns-per-address is 10: use 0 to 9" {
-		t.Errorf("serve with a share larger than the whole: %v", err)
 	}
 	if _, _, _, err := parseServe(nil, "--token-file=/nowhere"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("serve with a missing token file: %v", err)

@@ -141,7 +141,7 @@ func (a *API) authorize(x *exchange, route Route) error {
 	if err := a.limitRate(x, route.unmetered); err != nil {
 		return err
 	}
-	a.deps.Connections.Identify(x.context(), t.Hash)
+	a.deps.Connections.SetToken(x.context(), t.Hash)
 	if scope := route.Scope; scope != AnyScope && t.Scopes&scope == 0 {
 		challenge := fmt.Sprintf(`Bearer realm="plantstore", error="insufficient_scope", scope=%q`, scope)
 		x.Header().Set("WWW-Authenticate", challenge)

@@ -146,7 +146,7 @@ type closing struct {
 	owner [32]byte
 }
 
-func (c *closing) Identify(_ context.Context, owner [32]byte) { c.owner = owner }
+func (c *closing) SetToken(_ context.Context, owner [32]byte) { c.owner = owner }
 func (c *closing) Last(context.Context) bool                  { return c.last }
 
 func TestConnectionClose(t *testing.T) {

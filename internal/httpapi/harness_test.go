@@ -22,13 +22,9 @@ import (
 // oneOwner is connections that all belong to one owner and stay open.
 type oneOwner struct{}
 
-func (oneOwner) Identify(context.Context, [32]byte) {}
+func (oneOwner) SetToken(context.Context, [32]byte) {}
 func (oneOwner) Last(context.Context) bool          { return false }
-func (oneOwner) Owners() int                        { return 1 }
-
-func (oneOwner) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
-}
+func (oneOwner) Tokens() int                        { return 1 }
 
 // authenticator is an Authenticator in one function.
 type authenticator func(header string) (*token.Token, error)

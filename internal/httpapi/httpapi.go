@@ -34,15 +34,12 @@ type Reader interface {
 
 // Connections knows the connections that requests arrive on. A context is that of a request.
 type Connections interface {
-	// Identify records whose request the connection carries.
-	Identify(ctx context.Context, owner [32]byte)
+	// SetToken records whose request the connection carries.
+	SetToken(ctx context.Context, hash [32]byte)
 	// Last reports whether the response must be the last of its connection.
 	Last(ctx context.Context) bool
-	// Owners returns how many owners have connections.
-	Owners() int
-	// CancelOnDisconnect returns a context that also ends when the client closes its connection. The context of a
-	// request alone does not.
-	CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc)
+	// Tokens returns how many tokens have connections.
+	Tokens() int
 }
 
 // Config is what an operator sets.
@@ -145,7 +142,7 @@ func Routes() []Route { return new(API).routes() }
 
 // New returns the API.
 func New(cfg Config, deps Dependencies) *API {
-	contended := func() bool { return deps.Connections.Owners() > 1 }
+	contended := func() bool { return deps.Connections.Tokens() > 1 }
 	a := &API{
 		cfg: cfg, deps: deps, mux: http.NewServeMux(), methods: map[string]string{},
 		rates: rate.NewTable[token.Hash](maxLimited, time.Now),

@@ -102,8 +102,6 @@ func (a *API) search(ctx context.Context, x *exchange, p page) (next *int64, err
 		return nil, errSearches
 	}
 	defer leave()
-	ctx, cancel := a.deps.Connections.CancelOnDisconnect(ctx)
-	defer cancel()
 	waiting, cancelWait := context.WithTimeout(ctx, searchWait)
 	defer cancelWait()
 	release, err := a.searches.Acquire(waiting, x.token.Hash)
@@ -204,9 +202,7 @@ func (a *API) count(x *exchange) (int64, error) {
 		return 0, errNotCounted
 	}
 	defer leave()
-	ctx, cancel := a.deps.Connections.CancelOnDisconnect(x.context())
-	defer cancel()
-	ctx, cancelTime := context.WithTimeout(ctx, countTime)
+	ctx, cancelTime := context.WithTimeout(x.context(), countTime)
 	defer cancelTime()
 	waiting, cancelWait := context.WithTimeout(ctx, countWait)
 	defer cancelWait()

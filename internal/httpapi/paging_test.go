@@ -320,33 +320,3 @@ func TestBusyCount(t *testing.T) {
 	s.fail["Count 1"] = fmt.Errorf("inside: %w", store.ErrBusy)
 	wantUncounted(t, counted(newStoreAPI(s), ""))
 }
-
-// disconnected is connections whose clients have closed them.
-type disconnected struct{ oneOwner }
-
-func (disconnected) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	return ctx, cancel
-}
-
-// cancelled is a store whose counts end with their context.
-type cancelled struct{ *fakeStore }
-
-func (cancelled) Count(ctx context.Context, _ string) (int64, error) {
-	<-ctx.Done()
-	return 0, ctx.Err()
-}
-
-// A count of a client that has disconnected ends, whether it runs or waits. A client that has only closed its
-// sending side still reads the response: it gets the page without the count.
-func TestCountOfDisconnectedClient(t *testing.T) {
-	a, _ := newAPI(Config{}, Dependencies{Reader: cancelled{ferns(1)}, Connections: disconnected{}})
-	wantUncounted(t, counted(a, ""))
-	for n := range maxCounts {
-		if _, err := a.counts.Acquire(t.Context(), token.Hash{byte(n)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantUncounted(t, counted(a, ""))
-}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -208,18 +209,16 @@ func (stalled) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.New
 // A search of a client that has disconnected ends, whether it runs or waits.
 func TestSearchOfDisconnectedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conns := leaving{after: make(chan time.Duration, 3)}
-		conns.after <- 2500 * time.Millisecond
-		conns.after <- 2500 * time.Millisecond
-		conns.after <- time.Second
-		a, _ := newAPI(Config{}, Dependencies{Reader: sluggish{ferns()}, Connections: conns})
+		a, _ := newAPI(Config{}, Dependencies{Reader: sluggish{ferns()}})
 		start := time.Now()
 		running := make(chan *httptest.ResponseRecorder, maxSearches)
 		for n := range maxSearches {
-			go func() { running <- send(a, "GET", "/plants?q=y", nil, "Authorization", fmt.Sprint(n)) }()
+			go func() {
+				running <- send(leaving(a, 2500*time.Millisecond), "GET", "/plants?q=y", nil, "Authorization", fmt.Sprint(n))
+			}()
 		}
 		synctest.Wait()
-		wantAbandoned(t, a, "GET", "/plants?q=y")
+		wantAbandoned(t, leaving(a, time.Second), "GET", "/plants?q=y")
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("the search that waits took %v", took)
 		}
@@ -232,16 +231,13 @@ func TestSearchOfDisconnectedClient(t *testing.T) {
 	})
 }
 
-// leaving is connections whose clients close them, each after its time.
-type leaving struct {
-	oneOwner
-	after chan time.Duration
-}
-
-func (l leaving) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	time.AfterFunc(<-l.after, cancel)
-	return ctx, cancel
+// leaving is a handler of requests whose client disconnects after a while.
+func leaving(h http.Handler, after time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		time.AfterFunc(after, cancel)
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // A token that searches on many connections does not delay the searches and lists of others.

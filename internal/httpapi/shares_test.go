@@ -39,7 +39,7 @@ type owners struct {
 	n atomic.Int32
 }
 
-func (o *owners) Owners() int { return int(o.n.Load()) }
+func (o *owners) Tokens() int { return int(o.n.Load()) }
 
 // isFree reports whether nobody holds anything of a pool, if its owners are contended: then two claims of one owner get
 // half of it together.

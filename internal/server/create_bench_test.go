@@ -139,12 +139,9 @@ func (r *response) Write(b []byte) (int, error) { return len(b), nil }
 // unlimited stands for connections without a limit.
 type unlimited struct{}
 
-func (unlimited) Identify(context.Context, [32]byte) {}
+func (unlimited) SetToken(context.Context, [32]byte) {}
 func (unlimited) Last(context.Context) bool          { return false }
-func (unlimited) Owners() int                        { return 1 }
-func (unlimited) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
-}
+func (unlimited) Tokens() int                        { return 1 }
 
 // verifier returns one that has the key of a JWT.
 func verifier(b *testing.B, i *issuer.Issuer, jwt string) *oidc.Verifier {

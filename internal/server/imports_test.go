@@ -17,13 +17,12 @@ import (
 var mayImport = map[string]string{
 	"api":    "",
 	"client": "",
-	"cmd/plantstore": "client internal/certificate internal/httpapi internal/machine internal/netlimit internal/plant " +
+	"cmd/plantstore": "client internal/certificate internal/httpapi internal/listen internal/machine internal/plant " +
 		"internal/rate internal/server internal/store internal/store/postgres internal/store/sqlite internal/telemetry " +
 		"internal/systemd internal/token internal/token/oidc internal/dbcopy internal/backup internal/plantfile",
 	"deploy/release":           "",
 	"internal/plant":           "",
 	"internal/rate":            "",
-	"internal/framing":         "",
 	"internal/share":           "",
 	"internal/machine":         "",
 	"internal/telemetry":       "",
@@ -40,9 +39,9 @@ var mayImport = map[string]string{
 	"internal/dbcopy":          "internal/plant internal/token",
 	"internal/backup":          "internal/machine internal/store/sqlite",
 	"internal/plantfile":       "internal/plant",
-	"internal/netlimit":        "internal/framing internal/machine internal/share",
+	"internal/listen":          "internal/machine internal/share",
 	"internal/httpapi":         "internal/plant internal/rate internal/share internal/store internal/token",
-	"internal/server": "api internal/commit internal/console internal/httpapi internal/machine internal/netlimit " +
+	"internal/server": "api internal/commit internal/console internal/httpapi internal/listen internal/machine " +
 		"internal/plant internal/store internal/telemetry internal/token",
 }
 
@@ -173,7 +172,7 @@ func selectorsOf(file string, source any, pkg string) (names []string, err error
 func TestImportChecks(t *testing.T) {
 	for _, wrong := range [][2]string{
 		{"internal/httpapi", "plantstore/internal/commit"}, {"internal/plant", "plantstore/internal/token"},
-		{"internal/netlimit", "plantstore/internal/httpapi"}, {"internal/netlimit", "plantstore/internal/token"},
+		{"internal/listen", "plantstore/internal/httpapi"}, {"internal/listen", "plantstore/internal/token"},
 		{"internal/store/sqlite", "plantstore/internal/store/postgres"}, {"internal/commit", "plantstore/internal/server"},
 		{"internal/httpapi", "zombiezen.com/go/sqlite"}, {"internal/plant", "github.com/pkg/errors"},
 		{"internal/commit", "plantstore/internal/testkit/load"}, {"internal/commit", "plantstore/internal/telemetry"},

@@ -20,8 +20,8 @@ import (
 	"plantstore/internal/commit"
 	"plantstore/internal/console"
 	"plantstore/internal/httpapi"
+	"plantstore/internal/listen"
 	"plantstore/internal/machine"
-	"plantstore/internal/netlimit"
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/telemetry"
@@ -35,7 +35,6 @@ type Config struct {
 	BaseURL   string         // public address; its path is the prefix of the API; "" for that of Listen
 	Drain     time.Duration  // how long requests in flight may take after the signal to stop
 	MaxConns  int            // open connections; 0 for what the machine allows
-	PerAddr   int            // connections without a token that an address keeps when all are in use; 0: MaxConns/16
 	Token     string         // one fixed credential with every scope on the store "main"; "" for none
 	TokenFrom string         // the file or variable that Token is from, for the log
 	JWTs      token.Verifier // of tokens of an identity provider; nil for none
@@ -45,7 +44,7 @@ type Config struct {
 	TLS               *tls.Config      // of the service; nil for plain HTTP
 	CertificateExpiry func() time.Time // of TLS; the zero time without a certificate
 
-	Public, Ops net.Listener // used in place of the addresses if not nil; see netlimit.Inherit
+	Public, Ops net.Listener // used in place of the addresses if not nil; see systemd.Inherit
 
 	Tracer *telemetry.Tracer // nil for no traces; closed by Run
 
@@ -58,7 +57,7 @@ type Config struct {
 }
 
 const (
-	// One duration for all phases of reading lets a busy connection set one timer a second: see netlimit.
+	// One duration for all phases of reading lets a busy connection set one timer a second: see listen.
 	readTimeout  = 30 * time.Second
 	writeTimeout = 60 * time.Second
 	maxHeader    = 32 << 10
@@ -91,7 +90,7 @@ type service struct {
 	store   store.Store
 	metrics *telemetry.Metrics
 	health  *telemetry.Health
-	conns   *netlimit.Listener
+	conns   *listen.Listener
 	log     *slog.Logger // for records that clients can cause
 	livez   string       // its URL, or ""
 	creates *commit.Committer[plant.Record]
@@ -105,19 +104,18 @@ type service struct {
 func (s *service) start(ctx context.Context) error {
 	s.cfg.Log = s.cfg.Tracer.Logger(s.cfg.Log)
 	s.startLog()
-	public, err := listen(s.cfg.Public, "--listen", s.cfg.Listen)
+	public, err := openListener(s.cfg.Public, "--listen", s.cfg.Listen)
 	if err != nil {
 		return err
 	}
 	limits := machine.Read()
 	if s.cfg.MaxConns == 0 {
-		s.cfg.MaxConns = netlimit.DefaultMax(limits)
+		s.cfg.MaxConns = listen.DefaultMax(limits)
 	}
 	s.metrics = telemetry.NewMetrics(s.cfg.Version, s.sample)
 	s.observeCheckpoints()
-	s.conns = s.limit(public, netlimit.Config{
-		Max: s.cfg.MaxConns, Setting: "--max-conns", PerAddress: s.cfg.PerAddr, Exempt: s.cfg.Proxies.Trusts,
-		TLS: s.cfg.TLS,
+	s.conns = s.limit(public, listen.Config{
+		Max: s.cfg.MaxConns, Setting: "--max-conns", Exempt: s.cfg.Proxies.Trusts, TLS: s.cfg.TLS,
 	}, s.metrics)
 	base, err := baseURL(s.cfg.BaseURL, public.Addr(), s.cfg.TLS != nil)
 	if err != nil {
@@ -222,11 +220,11 @@ func (s *service) startOps() error {
 	if s.cfg.OpsListen == "off" {
 		return nil
 	}
-	l, err := listen(s.cfg.Ops, "--ops-listen", s.cfg.OpsListen)
+	l, err := openListener(s.cfg.Ops, "--ops-listen", s.cfg.OpsListen)
 	if err != nil {
 		return err
 	}
-	limited := s.limit(l, netlimit.Config{Max: netlimit.HealthMax(machine.Read().Files), Setting: "the ops port"}, nil)
+	limited := s.limit(l, listen.Config{Max: listen.HealthMax(machine.Read().Files), Setting: "the ops port"}, nil)
 	s.serve(limited, servePaths(s.opsPaths(), s.logRequest()))
 	s.livez = "http://" + l.Addr().String() + "/livez"
 	s.cfg.Log.Info("ops port", "address", "http://"+hostPort(l.Addr(), "localhost"))
@@ -234,7 +232,7 @@ func (s *service) startOps() error {
 }
 
 // limit bounds the connections of l. Metrics may be nil.
-func (s *service) limit(l net.Listener, cfg netlimit.Config, metrics *telemetry.Metrics) *netlimit.Listener {
+func (s *service) limit(l net.Listener, cfg listen.Config, metrics *telemetry.Metrics) *listen.Listener {
 	cfg.Log, cfg.Refusal = s.logRequest(), httpapi.Refusal
 	cfg.ErrorResponse = func(status int, client net.Addr) []byte {
 		f, response := errorResponse(status, client, cfg.Log)
@@ -243,7 +241,7 @@ func (s *service) limit(l net.Listener, cfg netlimit.Config, metrics *telemetry.
 		}
 		return response
 	}
-	limited := netlimit.New(l, cfg)
+	limited := listen.New(l, cfg)
 	s.cleanup = append(s.cleanup, func() { limited.Close() })
 	return limited
 }
@@ -256,7 +254,7 @@ func (s *service) logRequest() logFunc {
 	return s.log.Info
 }
 
-func (s *service) serve(l *netlimit.Listener, h http.Handler) {
+func (s *service) serve(l *listen.Listener, h http.Handler) {
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: readTimeout, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
@@ -291,8 +289,8 @@ func (s *service) close() {
 	}
 }
 
-// listen opens the address of a flag unless a listener was inherited.
-func listen(inherited net.Listener, flag, address string) (net.Listener, error) {
+// openListener opens the address of a flag unless a listener was inherited.
+func openListener(inherited net.Listener, flag, address string) (net.Listener, error) {
 	if inherited != nil {
 		return inherited, nil
 	}

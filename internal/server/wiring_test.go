@@ -12,13 +12,13 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"plantstore/internal/listen"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
-	"plantstore/internal/netlimit"
 	"plantstore/internal/store"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/token"
@@ -202,7 +202,7 @@ func TestListenInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	_, err = listen(nil, "--listen", taken.Addr().String())
+	_, err = openListener(nil, "--listen", taken.Addr().String())
 	if err == nil {
 		t.Fatal("listen on a taken port succeeded")
 	}
@@ -219,7 +219,7 @@ func TestHealthz(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{conns: netlimit.New(l, netlimit.Config{Max: 1})}
+	s := &service{conns: listen.New(l, listen.Config{Max: 1})}
 	want := func(status int, body string) {
 		t.Helper()
 		w := httptest.NewRecorder()

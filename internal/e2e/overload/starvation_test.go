@@ -125,7 +125,7 @@ func (a attack) small(token, costly bool) (attack, []string) {
 		return a, []string{"--max-conns", "100"}
 	case a.addresses == 1:
 		a.conns = 400
-		return a, []string{"--max-conns", "40", "--conns-per-address", "8"}
+		return a, []string{"--max-conns", "40"}
 	case costly: // Each connection takes much of the processor.
 		a.conns = 400
 	}

@@ -1,29 +1,23 @@
-package netlimit
+package listen
 
 import "sync/atomic"
 
 // Stats are counts of connections. The maps have all the states and reasons that there are.
 type Stats struct {
 	Open         map[string]int64 // by what the connection is doing
-	Evicted      map[string]int64 // by the reason why the connection was closed in favour of others
+	Evicted      map[string]int64 // by the reason why the connection made way for others
 	Refused      map[string]int64 // by the reason why the connection was not admitted
 	Max          int              // connections that may be open
 	AcceptErrors int64
 }
 
 var stateNames = [...]string{
-	fresh: "new", idle: "idle", receiving: "receiving", parsed: "handling", handling: "handling",
-	receivingBody: "receiving", writing: "writing", evicted: "closing",
+	idle: "idle", receiving: "receiving", writing: "writing", working: "handling", gone: "closing",
 }
 
-// Reasons to close a connection besides the ranks of candidates.
-const (
-	afterResponse = withToken + 1 // it had its response in an overload, and the client has presented no token
-)
-
 var evictionNames = [...]string{
-	overShare: "address_share", anonymous: "no_token", busy: "address_share", dominant: "token_share",
-	withToken: "idle_token", afterResponse: "no_token_after_response",
+	overShare: "address_share", withoutToken: "no_token", busy: "address_share", dominant: "token_share",
+	withToken: "idle_token",
 }
 
 // Reasons to refuse a connection.
@@ -43,9 +37,11 @@ type counters struct {
 // Stats returns the current counts. It visits every connection.
 func (l *Listener) Stats() Stats {
 	var states [len(stateNames)]atomic.Int64
-	for _, c := range l.open() {
-		states[c.phase()].Add(1)
+	l.mu.Lock()
+	for _, c := range l.conns {
+		states[c.state.Load().kind()].Add(1)
 	}
+	l.mu.Unlock()
 	return Stats{
 		Open: named(stateNames[:], states[:]), Evicted: named(evictionNames[:], l.counters.evicted[:]),
 		Refused: named(refusalNames[:], l.counters.refused[:]), Max: l.cfg.Max,

@@ -1,6 +1,7 @@
-package netlimit
+package listen
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -14,18 +15,22 @@ var tlsRefusal = []byte{21, 3, 3, 0, 2, 2, 80}
 
 var errNotTLS = errors.New("the client does not use TLS")
 
-// handshake makes the TLS handshake of a new connection. It belongs to the wait for the first request: the phase is
-// fresh, and the deadline is that of the first head. A client that does not use TLS gets a response without it.
+const handshakeTime = 30 * time.Second
+
+// handshake makes the TLS handshake of a new connection. A client that does not use TLS gets a response without it.
 func (c *conn) handshake() error {
 	secure, ok := c.Conn.(*tls.Conn)
-	if !ok {
+	if !ok || c.secured {
 		return nil
 	}
-	c.move(fresh, time.Now())                               // the time until now is not the client's
-	c.setWriteDeadline(time.Unix(0, int64(c.readDeadline))) // a handshake also writes
-	err := secure.Handshake()
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+	defer cancel()
+	err := secure.HandshakeContext(ctx)
 	if err == nil {
-		c.move(fresh, time.Now())
+		c.secured = true
+		if !c.enter(idle, c.listener.now()) {
+			return net.ErrClosed
+		}
 		return nil
 	}
 	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok && e.Conn != nil {

@@ -1,4 +1,4 @@
-package netlimit
+package listen
 
 import "plantstore/internal/machine"
 
@@ -17,12 +17,12 @@ func HealthMax(files uint64) int { return int(max(minConns, min(maxHealthConns, 
 // DefaultMax is how many connections the machine allows.
 func DefaultMax(m machine.Limits) int {
 	files := int64(min(m.Files, 2*maxConns))
-	byFiles := (files - otherFiles - int64(HealthMax(m.Files))) * 8 / 9 // the rest is for refusals: see maxRefusals
+	byFiles := (files - otherFiles - int64(HealthMax(m.Files))) * 8 / 9 // the rest is for refusals: see spareFiles
 	return int(max(minConns, min(maxConns, int64(connsPerProcessor*m.Processors), byFiles, m.Memory/memoryPerConn)))
 }
 
-// maxRefusals is how many connections may be open besides conns while they are refused.
-func maxRefusals(conns int, files uint64) int {
+// spareFiles is how many connections the limit on open files allows besides conns.
+func spareFiles(conns int, files uint64) int {
 	left := int64(min(files, 4*maxConns)) - int64(otherFiles+HealthMax(files)+conns)
-	return int(max(minConns, min(left, refusalBurst)))
+	return int(max(minConns, min(left, maxConns)))
 }

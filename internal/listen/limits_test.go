@@ -1,4 +1,4 @@
-package netlimit
+package listen
 
 import (
 	"math"
@@ -34,7 +34,7 @@ func TestDefaultMax(t *testing.T) {
 }
 
 // Connections, refusals and other files together never exceed the files, however many there are.
-func TestMaxRefusals(t *testing.T) {
+func TestSpareFiles(t *testing.T) {
 	for _, c := range []struct {
 		conns int
 		files uint64
@@ -43,14 +43,14 @@ func TestMaxRefusals(t *testing.T) {
 		{1024, math.MaxUint64, 4096}, {1024, 1024 + 32 + 64 + 4096, 4096}, {1024, 1024 + 32 + 64 + 4095, 4095},
 		{860, 1032, 108}, {24, 64, 4}, {4, 10, 4}, {16384, math.MaxUint64, 4},
 	} {
-		if got := maxRefusals(c.conns, c.files); got != c.want {
-			t.Errorf("maxRefusals(%d, %d) = %d, want %d", c.conns, c.files, got, c.want)
+		if got := spareFiles(c.conns, c.files); got != c.want {
+			t.Errorf("spareFiles(%d, %d) = %d, want %d", c.conns, c.files, got, c.want)
 		}
 	}
 	for files := uint64(100); files < 6000; files += 7 {
 		conns := DefaultMax(machine.Limits{Processors: 64, Files: files, Memory: math.MaxInt64})
-		if total := conns + maxRefusals(conns, files) + HealthMax(files) + otherFiles; uint64(total) > files {
-			t.Fatalf("%d files: %d connections and %d refusals need %d", files, conns, maxRefusals(conns, files), total)
+		if total := conns + spareFiles(conns, files) + HealthMax(files) + otherFiles; uint64(total) > files {
+			t.Fatalf("%d files: %d connections and %d refusals need %d", files, conns, spareFiles(conns, files), total)
 		}
 	}
 }

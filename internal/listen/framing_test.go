@@ -1,4 +1,4 @@
-package framing
+package listen
 
 import (
 	"bufio"
@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	get  = "GET /plants HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n"
-	post = "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\ncontent-length: 19\r\n\r\n" +
+	getPlants = "GET /plants HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n"
+	postPlant = "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\ncontent-length: 19\r\n\r\n" +
 		`{"id":1,"name":"x"}`
 	start    = "POST /plants HTTP/1.1\r\nHost: x\r\n"
 	chunked  = start + "Transfer-Encoding: chunked\r\n"
@@ -23,24 +23,24 @@ var streams = []struct {
 	name, stream string
 	passes       bool
 }{
-	{"requests without a body", get + get, true},
-	{"requests with a body", post + post + get, true},
-	{"an empty line between requests", post + "\r\n" + post, true},
-	{"a body that looks like a head", start + "Content-Length: 11\r\n\r\nx\ny: z\n \n\n\n" + get, true},
-	{"no chunks", noChunks + post, true},
-	{"chunks", chunked + "\r\n3\r\nabc\r\n0000010\r\n0123456789\n\r\n\nab\r\n0\r\n\r\n" + post, true},
-	{"chunks with extensions", chunked + "\r\nA;a=b; c=\"d;e\"\r\n0123456789\r\n00;x\r\n\r\n" + post, true},
-	{"trailers", chunked + "\r\n0\r\nX: a\r\nContent-Length: 9\r\n\r\n" + post, true},
-	{"the largest chunk", chunked + "\r\n07fffffffffffffff\r\n" + get + "\n", true},
-	{"a chunk in upper case", chunked + "\r\nB\r\n0123456789a\r\n0\r\n\r\n" + post, true},
+	{"requests without a body", getPlants + getPlants, true},
+	{"requests with a body", postPlant + postPlant + getPlants, true},
+	{"an empty line between requests", postPlant + "\r\n" + postPlant, true},
+	{"a body that looks like a head", start + "Content-Length: 11\r\n\r\nx\ny: z\n \n\n\n" + getPlants, true},
+	{"no chunks", noChunks + postPlant, true},
+	{"chunks", chunked + "\r\n3\r\nabc\r\n0000010\r\n0123456789\n\r\n\nab\r\n0\r\n\r\n" + postPlant, true},
+	{"chunks with extensions", chunked + "\r\nA;a=b; c=\"d;e\"\r\n0123456789\r\n00;x\r\n\r\n" + postPlant, true},
+	{"trailers", chunked + "\r\n0\r\nX: a\r\nContent-Length: 9\r\n\r\n" + postPlant, true},
+	{"the largest chunk", chunked + "\r\n07fffffffffffffff\r\n" + getPlants + "\n", true},
+	{"a chunk in upper case", chunked + "\r\nB\r\n0123456789a\r\n0\r\n\r\n" + postPlant, true},
 	{"headers with similar names", start + "Content-Length-Of: a, b\r\nTransfer-Encoding-Of: c\r\nT: u\r\n\r\n", true},
-	{"a header that is shorter", start + "Content: 1\r\nTransfer: 2\r\n\r\n" + get, true},
-	{"a similar header of the same length", start + "Content-Lengti: 7\r\nTransfer-Encodinh: y\r\n\r\n" + get, true},
-	{"a length with white space", start + "Content-Length: \t 2 \t\r\n\r\nab" + get, true},
-	{"header names without a colon", start + "Content-Length\r\nTransfer-Encoding\r\n\r\n" + get, true},
-	{"a length of zero", start + "Content-Length: 0\r\n\r\n" + get, true},
-	{"a length with a zero", start + "Content-Length: 10\r\n\r\n0123456789" + get, true},
-	{"the largest length", start + "Content-Length: 999999999999999999\r\n\r\n" + get + "\n", true},
+	{"a header that is shorter", start + "Content: 1\r\nTransfer: 2\r\n\r\n" + getPlants, true},
+	{"a similar header of the same length", start + "Content-Lengti: 7\r\nTransfer-Encodinh: y\r\n\r\n" + getPlants, true},
+	{"a length with white space", start + "Content-Length: \t 2 \t\r\n\r\nab" + getPlants, true},
+	{"header names without a colon", start + "Content-Length\r\nTransfer-Encoding\r\n\r\n" + getPlants, true},
+	{"a length of zero", start + "Content-Length: 0\r\n\r\n" + getPlants, true},
+	{"a length with a zero", start + "Content-Length: 10\r\n\r\n0123456789" + getPlants, true},
+	{"the largest length", start + "Content-Length: 999999999999999999\r\n\r\n" + getPlants + "\n", true},
 
 	{"a transfer coding, then a length", chunked + "Content-Length: 5\r\n\r\n", false},
 	{"a length, then a transfer coding", start + "CONTENT-LENGTH: 5\r\ntransfer-encoding:\tidentity\r\n\r\n", false},
@@ -61,7 +61,7 @@ var streams = []struct {
 	{"a header line that ends with LF", start + "X: a\nY: b\r\n\r\n", false},
 	{"a head that ends with LF", start + "X: a\r\n\n", false},
 	{"a request line that ends with LF", "GET / HTTP/1.1\nX: a\r\n\r\n", false},
-	{"an LF between requests", get + "\n" + get, false},
+	{"an LF between requests", getPlants + "\n" + getPlants, false},
 
 	{"a chunk size that ends with LF", chunked + "\r\n3\nabc\r\n0\r\n\r\n", false},
 	{"an extension that ends with LF", chunked + "\r\n3;a=b\nabc\r\n0\r\n\r\n", false},
@@ -76,23 +76,23 @@ var streams = []struct {
 	{"an empty chunk size", chunked + "\r\n;a\r\nabc\r\n0\r\n\r\n", false},
 	{"a chunk that ends with LF", chunked + "\r\n3\r\nabc\n0\r\n\r\n", false},
 	{"a chunk that is too long", chunked + "\r\n3\r\nabcd\r\n0\r\n\r\n", false},
-	{"LF after the last chunk", chunked + "\r\n0\r\n\n" + get, false},
-	{"a last chunk that ends with LF", chunked + "\r\n0\n\r\n" + get, false},
+	{"LF after the last chunk", chunked + "\r\n0\r\n\n" + getPlants, false},
+	{"a last chunk that ends with LF", chunked + "\r\n0\n\r\n" + getPlants, false},
 	{"a trailer that ends with LF", chunked + "\r\n0\r\nX: a\nY: b\r\n\r\n", false},
-	{"LF after the trailers", chunked + "\r\n0\r\nX: a\r\n\n" + get, false},
+	{"LF after the trailers", chunked + "\r\n0\r\nX: a\r\n\n" + getPlants, false},
 	{"a folded trailer", chunked + "\r\n0\r\nX: a\r\n b\r\n\r\n", false},
 	{"a trailer with CR", chunked + "\r\n0\r\nX: a\rY: b\r\n\r\n", false},
-	{"LF between a chunked request and the next", noChunks + "\n" + get, false},
+	{"LF between a chunked request and the next", noChunks + "\n" + getPlants, false},
 }
 
 // However the bytes of a stream are cut into reads, the verdict is the same.
-func TestChecker(t *testing.T) {
+func TestFraming(t *testing.T) {
 	for _, test := range streams {
-		for _, before := range []string{"", post} {
-			c, stream := new(Checker), []byte(before+test.stream)
-			n := c.Check(stream)
-			if c.Broken() == test.passes || test.passes != (n == len(stream)) {
-				t.Errorf("%s: Check() = %d of %d bytes, Broken() = %v", test.name, n, len(stream), c.Broken())
+		for _, before := range []string{"", postPlant} {
+			c, stream := new(framing), []byte(before+test.stream)
+			n := c.check(stream)
+			if c.broken == test.passes || test.passes != (n == len(stream)) {
+				t.Errorf("%s: Check() = %d of %d bytes, Broken() = %v", test.name, n, len(stream), c.broken)
 			}
 			if n < len(before) {
 				t.Errorf("%s: Check() = %d, less than the %d bytes of the request before", test.name, n, len(before))
@@ -107,23 +107,23 @@ func TestChecker(t *testing.T) {
 
 func checkInPieces(t *testing.T, name, before string, passes bool, pieces ...[]byte) {
 	t.Helper()
-	c, passed := new(Checker), ""
+	c, passed := new(framing), ""
 	name = fmt.Sprintf("%s, cut after %d bytes", name, len(pieces[0]))
 	for _, piece := range pieces {
-		wasBroken := c.Broken()
-		ok := c.Check(piece)
+		wasBroken := c.broken
+		ok := c.check(piece)
 		if passed += string(piece[:ok]); wasBroken && ok > 0 {
 			t.Errorf("%s: Check() = %d after a fault", name, ok)
 		}
 	}
-	if c.Broken() == passes {
-		t.Errorf("%s: Broken() = %v", name, c.Broken())
+	if c.broken == passes {
+		t.Errorf("%s: Broken() = %v", name, c.broken)
 	}
 	if passes {
 		return
 	}
 	// net/http must not find the ambiguous request in what it gets. Complete ones may precede it.
-	for _, complete := range []string{before, get, noChunks} {
+	for _, complete := range []string{before, getPlants, noChunks} {
 		passed = strings.TrimPrefix(passed, complete)
 	}
 	in := bufio.NewReader(strings.NewReader(passed))
@@ -142,31 +142,31 @@ func readRequest(in *bufio.Reader) (*http.Request, error) {
 }
 
 func TestInRequest(t *testing.T) {
-	var c Checker
+	var c framing
 	for _, step := range []struct {
 		bytes string
 		want  bool
 	}{
 		{"", false}, {"\r\n", false}, {"P", true}, {"OST / HTTP/1.1\r\n", true}, {"Content-Length: 2\r\n", true},
-		{"\r\n", true}, {"a", true}, {"b", false}, {get, false}, {"GET / HTTP/1.1\r\n", true}, {"\r", true}, {"\n", false},
+		{"\r\n", true}, {"a", true}, {"b", false}, {getPlants, false}, {"GET / HTTP/1.1\r\n", true}, {"\r", true}, {"\n", false},
 		{chunked, true}, {"\r\n", true}, {"1\r\n", true}, {"a", true}, {"\r\n", true}, {"0\r\n", true}, {"X: a\r\n", true},
 		{"\r\n", false},
 	} {
-		if c.Check([]byte(step.bytes)); c.InRequest() != step.want {
-			t.Errorf("after %q: InRequest() = %v, want %v", step.bytes, c.InRequest(), step.want)
+		if c.check([]byte(step.bytes)); c.inRequest() != step.want {
+			t.Errorf("after %q: InRequest() = %v, want %v", step.bytes, c.inRequest(), step.want)
 		}
 	}
 }
 
 // FuzzFraming checks that net/http reads every stream that passes as the same requests: it finds as many as the
-// Checker, and each body ends in the same place.
+// framing, and each body ends in the same place.
 func FuzzFraming(f *testing.F) {
 	for _, s := range streams {
 		f.Add([]byte(s.stream))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		in := bufio.NewReader(strings.NewReader(string(stream)))
-		var c Checker
+		var c framing
 		rest := stream
 		for {
 			r, err := readRequest(in)
@@ -175,11 +175,11 @@ func FuzzFraming(f *testing.F) {
 			}
 			left, _ := io.ReadAll(in)
 			size := len(rest) - len(left)
-			if c.Check(rest[:size]); c.Broken() {
+			if c.check(rest[:size]); c.broken {
 				return
 			}
-			if c.InRequest() {
-				t.Fatalf("net/http reads %q as a request; the Checker is within one: %+v", rest[:size], c)
+			if c.inRequest() {
+				t.Fatalf("net/http reads %q as a request; the framing is within one: %+v", rest[:size], c)
 			}
 			rest, in = left, bufio.NewReader(strings.NewReader(string(left)))
 		}
@@ -190,10 +190,10 @@ func BenchmarkCheck(b *testing.B) {
 	request := fmt.Appendf(nil, "POST /plants HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: Go-http-client/1.1\r\n"+
 		"Content-Length: 19\r\nAuthorization: Bearer plant_%036d\r\nContent-Type: application/json\r\n"+
 		"Accept-Encoding: gzip\r\n\r\n%s", 0, `{"id":1,"name":"x"}`)
-	var c Checker
+	var c framing
 	b.ReportAllocs()
 	for b.Loop() {
-		if c.Check(request); c.Broken() {
+		if c.check(request); c.broken {
 			b.Fatal("refused")
 		}
 	}

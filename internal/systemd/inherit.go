@@ -1,4 +1,4 @@
-package netlimit
+package systemd
 
 import (
 	"fmt"

@@ -1,0 +1,259 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+var errFraming = errors.New("ambiguous HTTP framing")
+
+// conn is an open connection. The goroutine that serves it owns all fields, except where a comment says otherwise.
+type conn struct {
+	net.Conn             // the socket, or TLS on it
+	socket   net.Conn    // other goroutines close it: closing TLS can wait for the client
+	address  netip.Addr  // that it counts for; the zero value if it is exempt
+	closing  atomic.Bool // it is marked: its next response is the last; set with Listener.mu held
+	state    atomicState
+	listener *Listener
+	index    int    // in Listener.conns, or -1; guarded by Listener.mu
+	owner    *owner // of the last request; changed by the connection's goroutine, with Listener.mu held
+
+	checker    framing
+	handling   bool // a handler has the request, or has written the response
+	waitsSince time.Duration
+	received   bool // any byte was
+	secured    bool // the TLS handshake is made
+	notTLS     bool // the client does not use TLS, although it must
+	replaced   bool // a response of net/http was replaced, the last of the connection
+
+	readDeadline, writeDeadline deadline
+}
+
+// kind is what a connection waits for.
+type kind uint8
+
+const (
+	idle      kind = iota // a request; also the TLS handshake
+	receiving             // the rest of a request
+	writing               // the client, to read a response
+	working               // the service
+	gone                  // nothing: it was closed in favour of another, and nothing is read or written any more
+)
+
+// state is the kind of wait in the low bits, and in the others when it began. One word holds both, so that a connection
+// is closed only if nothing has happened since that was decided.
+type state int64
+
+const kindBits = 3
+
+func newState(k kind, since time.Duration) state { return state(since)<<kindBits | state(k) }
+
+func (s state) kind() kind           { return kind(s & (1<<kindBits - 1)) }
+func (s state) since() time.Duration { return time.Duration(s >> kindBits) }
+
+// atomicState is a state that other goroutines read, and change to gone.
+type atomicState struct{ word atomic.Int64 }
+
+func (a *atomicState) Load() state   { return state(a.word.Load()) }
+func (a *atomicState) Store(s state) { a.word.Store(int64(s)) }
+
+func (a *atomicState) CompareAndSwap(before, after state) bool {
+	return a.word.CompareAndSwap(int64(before), int64(after))
+}
+
+// enter begins to wait. It reports false if the connection is gone.
+func (c *conn) enter(k kind, since time.Duration) bool {
+	for {
+		before := c.state.Load()
+		if before.kind() == gone {
+			return false
+		}
+		if c.state.CompareAndSwap(before, newState(k, since)) {
+			return true
+		}
+	}
+}
+
+// work ends a wait. The time stays, so that it is about that of the request.
+func (c *conn) work() bool { return c.enter(working, c.state.Load().since()) }
+
+type connKey struct{}
+
+// connOf returns the connection of the request with this context.
+func connOf(ctx context.Context) *conn {
+	c, _ := ctx.Value(connKey{}).(*conn)
+	return c
+}
+
+// Read reads what net/http is to parse.
+func (c *conn) Read(b []byte) (int, error) {
+	if len(b) == 1 {
+		return c.readInBackground(b)
+	}
+	if c.checker.broken {
+		return 0, errFraming
+	}
+	now, wait := c.listener.now(), idle
+	if c.checker.inRequest() {
+		if wait = receiving; c.waitsSince == 0 {
+			c.waitsSince = now
+		}
+		now = c.waitsSince
+	}
+	if !c.enter(wait, now) {
+		return 0, net.ErrClosed
+	}
+	if err := c.handshake(); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(b)
+	if !c.work() {
+		return 0, net.ErrClosed
+	}
+	c.received = c.received || n > 0
+	if n == 0 && err != nil && c.closing.Load() {
+		return 0, c.end()
+	}
+	return c.check(b[:n], err)
+}
+
+// readInBackground serves net/http's background read: while a handler runs, net/http reads one byte to notice that
+// the client disconnects. For a GET it does. Any other request is completed whether or not its client is there, and the
+// read would be a good part of the cost of a create; so it ends at once, with no byte and no error, which net/http takes
+// for nothing.
+func (c *conn) readInBackground(b []byte) (int, error) {
+	if !c.checker.isGet || c.checker.broken || c.closing.Load() {
+		return 0, nil
+	}
+	n, err := c.Conn.Read(b)
+	if n == 0 && c.closing.Load() {
+		return 0, nil // The receiving side was closed after the request had arrived.
+	}
+	return c.check(b[:n], err)
+}
+
+func (c *conn) check(b []byte, err error) (int, error) {
+	n := c.checker.check(b)
+	if n == 0 && len(b) > 0 {
+		return 0, errFraming
+	}
+	return n, err
+}
+
+// end ends a connection that makes way and whose client has sent no whole request. A client that has sent nothing gets
+// a refusal; any other could take it for the response to a request before. net/http would respond with 400 to a part of
+// a request.
+func (c *conn) end() error {
+	if l := c.listener; !c.received && l.cfg.TLS == nil && !l.draining.Load() {
+		c.socket.SetWriteDeadline(time.Now().Add(requestWait)) // it never waits: nothing was written before
+		c.socket.Write(l.cfg.Refusal())
+	}
+	c.enter(gone, 0)
+	return io.EOF
+}
+
+// writeSize is how many bytes are written at once, so that the state has the time of the last progress.
+const writeSize = 64 << 10
+
+// Write writes a response.
+func (c *conn) Write(b []byte) (n int, err error) {
+	if !c.handling {
+		return c.writeOwn(b)
+	}
+	for err == nil && n < len(b) {
+		if !c.enter(writing, c.listener.now()) {
+			return n, net.ErrClosed
+		}
+		var written int
+		written, err = c.Conn.Write(b[n:min(n+writeSize, len(b))])
+		n += written
+		if !c.work() {
+			return n, net.ErrClosed
+		}
+	}
+	return n, err
+}
+
+// writeOwn replaces a response that net/http sends by itself, without a handler: it has no hook for these.
+func (c *conn) writeOwn(b []byte) (int, error) {
+	if c.replaced {
+		return len(b), nil
+	}
+	if !c.enter(writing, c.listener.now()) {
+		return 0, net.ErrClosed
+	}
+	const code = len("HTTP/1.1 ")
+	status, err := strconv.Atoi(string(b[min(code, len(b)):min(code+3, len(b))]))
+	if c.notTLS {
+		status = http.StatusUpgradeRequired
+	}
+	response := b
+	if err == nil {
+		if own := c.listener.cfg.ErrorResponse(status, c.RemoteAddr()); own != nil {
+			response, c.replaced = own, true
+		}
+	}
+	_, err = c.output().Write(response)
+	return len(b), err
+}
+
+// CloseWrite lets net/http send the last response before it closes a connection that has unread bytes. net/http then
+// waits for a moment, in which the connection may be closed in favour of another.
+func (c *conn) CloseWrite() error {
+	if !c.enter(writing, c.listener.now()) {
+		return c.Close()
+	}
+	return closeWrite(c.output())
+}
+
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// SetReadDeadline and SetWriteDeadline keep timeouts to the second: net/http sets five deadlines for each request, and
+// each one costs a timer.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if c.readDeadline.covers(t) {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline is described at SetReadDeadline.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if c.writeDeadline.covers(t) {
+		return nil
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// deadline is the one that is set, in ns since 1970.
+type deadline int64
+
+// covers reports whether t need not be set, and otherwise records it. A deadline stays where net/http removes it: the
+// next one is set before the next read or write, because the server has all timeouts.
+func (d *deadline) covers(t time.Time) bool {
+	if later := t.UnixNano() - int64(*d); t.IsZero() || later >= 0 && later < int64(time.Second) {
+		return true
+	}
+	*d = deadline(t.UnixNano())
+	return false
+}
+
+// Close closes the connection. With TLS, it may wait for the client to receive what was sent.
+func (c *conn) Close() error {
+	c.listener.mu.Lock()
+	c.listener.remove(c)
+	c.listener.mu.Unlock()
+	return c.Conn.Close()
+}
