@@ -237,16 +237,22 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// deadline is the one that is set, in ns since 1970.
+// deadline is the one that is set, in ns since 1970; 0 for none.
 type deadline int64
 
-// covers reports whether t need not be set, and otherwise records it. A deadline stays where net/http removes it: the
-// next one is set before the next read or write, because the server has all timeouts.
+// covers reports whether t need not be set, and otherwise records it: it is less than a second later, or removes one in
+// the future. That one stays in effect, and the next follows: the server has all timeouts. net/http ends a background
+// read by a deadline in the past, and removes it.
 func (d *deadline) covers(t time.Time) bool {
-	if later := t.UnixNano() - int64(*d); t.IsZero() || later >= 0 && later < int64(time.Second) {
+	var at int64
+	if !t.IsZero() {
+		at = t.UnixNano()
+	}
+	const past = deadline(time.Minute) // since 1970
+	if later := at - int64(*d); at == 0 && (*d == 0 || *d > past) || later >= 0 && later < int64(time.Second) {
 		return true
 	}
-	*d = deadline(t.UnixNano())
+	*d = deadline(at)
 	return false
 }
 

@@ -270,3 +270,21 @@ func clientHello(t *testing.T, n int) string {
 	}
 	return string(b[:min(n, got)])
 }
+
+// Deadlines are kept to the second, and one in the past, which ends a read, is set and removed at once.
+func TestDeadline(t *testing.T) {
+	var d deadline
+	now := time.Now()
+	for i, c := range []struct {
+		at   time.Time
+		want bool
+	}{
+		{time.Time{}, true}, {now, false}, {now.Add(999 * time.Millisecond), true}, {now.Add(time.Second), false},
+		{now.Add(time.Second - 1), false}, {time.Time{}, true}, {time.Unix(1, 0), false}, {time.Time{}, false},
+		{time.Time{}, true}, {now, false},
+	} {
+		if got := d.covers(c.at); got != c.want {
+			t.Errorf("%d: covers(%v) = %v", i, c.at, got)
+		}
+	}
+}
