@@ -196,7 +196,7 @@ steady: ## search for responses that take more than 50 ms in minutes of creates,
 	cd bench && go run . --minute
 
 growth: ## compare stores of 10 million and of 100 million plants, about 25 minutes, 20 GB of disk, on an idle machine
-	cd bench && go run . --growth $(CHOSEN) $(if $(ONLY),,--out ../docs)
+	cd bench && go run . --growth $(CHOSEN) $(if $(SAVE),--save '$(abspath $(SAVE))')
 
 profile: ## record the CPU profile for the profile-guided build, a minute on an idle machine
 	cd bench && go run . --profile ../cmd/plantstore/default.pgo

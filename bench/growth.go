@@ -85,7 +85,7 @@ func (f *filled) check(n int64) error {
 }
 
 // growth is the report of the rows above.
-var growth = report{name: "growth", targets: growthTargets, notes: []string{
+var growth = report{targets: growthTargets, notes: []string{
 	"Stores are filled with ascending ids, or in ascending passes over all ids with every 16th plant each, which split " +
 		"pages nearly as random inserts do (\"random\"). Ratio: requests/s to the smaller store that was filled " +
 		"in the same way; for times, that of the smaller store to that of the larger one, and for counts on Citus that of " +

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"syscall"
@@ -52,7 +51,7 @@ func main() {
 	flag.BoolVar(&o.minute, "minute", false, "search for slow responses: a minute of creates in each of five rows")
 	flag.BoolVar(&o.growth, "growth", false, "compare stores of --preload plants with stores of --stored plants")
 	only := flag.String("only", "", "`regexp` of the rows to run, such as ^(ours|none)$")
-	flag.StringVar(&o.out, "out", "", "`folder` to write benchmarks.md and benchmarks.svg to")
+	flag.StringVar(&o.out, "out", "", "`folder` for benchmarks.md and benchmarks.svg; not with --minute and --growth")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "`folder` for the databases, on the disk to measure")
 	flag.StringVar(&o.save, "save", "", "also write the JSON to this `file`")
 	flag.StringVar(&o.compare, "compare", "", "also compare with the run that --save or --json wrote to this `file`")
@@ -70,6 +69,10 @@ func main() {
 	if flag.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.preload < minStored || o.stored < minStored {
 		fmt.Fprintf(os.Stderr, "bench: takes no arguments; --rounds and --seconds must be positive, "+
 			"--preload and --stored at least %d; see -h\n", minStored)
+		os.Exit(2)
+	}
+	if o.out != "" && (o.minute || o.growth) {
+		fmt.Fprintln(os.Stderr, "bench: --out has no page for --minute and --growth; --save writes their figures")
 		os.Exit(2)
 	}
 	set := map[string]bool{}
@@ -173,10 +176,7 @@ func (res result) write(o options, old result) error {
 		err = os.WriteFile(o.save, append(text, '\n'), 0o644)
 	}
 	if o.out != "" {
-		err = errors.Join(err, res.writeMarkdown(filepath.Join(o.out, "benchmarks.md")))
-		if res.report.chart != "" {
-			err = errors.Join(err, os.WriteFile(filepath.Join(o.out, res.report.chart), chart(res), 0o644))
-		}
+		err = errors.Join(err, res.writePage(o.out))
 	}
 	if o.json {
 		fmt.Printf("%s\n", text)

@@ -112,11 +112,11 @@ type sample struct {
 func coreRows() []*row {
 	rows := []*row{
 		{Key: "ours", Title: "Plant Store", Base: "none", kind: product},
-		{Key: "none", Title: "(a) our HTTP stack, nothing stored", Base: "none", kind: noStore},
-		{Key: "bare", Title: "(g) bare net/http handler, nothing stored", Base: "none", kind: bare},
-		{Key: "single", Title: "(b) one transaction for each request", Base: "none", kind: single},
-		{Key: "pocketbase", Title: "(c) PocketBase, synchronous=NORMAL", Base: "none", kind: pocketBase},
-		{Key: "pocketbase-quiet", Title: "(c) PocketBase without its request log", Base: "none", kind: pocketBaseQuiet},
+		{Key: "none", Title: "our HTTP stack, nothing stored", Base: "none", kind: noStore},
+		{Key: "bare", Title: "bare net/http handler, nothing stored", Base: "none", kind: bare},
+		{Key: "single", Title: "one transaction for each request", Base: "none", kind: single},
+		{Key: "pocketbase", Title: "PocketBase, its defaults", Base: "none", kind: pocketBase},
+		{Key: "pocketbase-quiet", Title: "PocketBase without its request log", Base: "none", kind: pocketBaseQuiet},
 	}
 	return defaults(append(rows, editRows("ours", "", product)...))
 }
@@ -141,7 +141,7 @@ func defaults(rows []*row) []*row {
 func postgresRows() []*row {
 	rows := []*row{
 		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", kind: postgresProduct},
-		{Key: "pgbench", Title: "(d) pgbench, prepared inserts of one row", Base: "pgbench", kind: pgbench},
+		{Key: "pgbench", Title: "pgbench, inserts without HTTP", Base: "pgbench", kind: pgbench},
 	}
 	return defaults(append(rows, editRows("postgres", " on PostgreSQL", postgresProduct)...))
 }
@@ -152,8 +152,8 @@ func readRows() []*row {
 		key, title string
 		kind       kind
 	}{
-		{"", "Plant Store", product}, {"-bare", "(g) bare handler", bare}, {"-pocketbase", "(c) PocketBase", pocketBase},
-		{"-postgres", "Plant Store on PostgreSQL", postgresProduct}, {"-pgbench", "(d) pgbench", pgbench},
+		{"", "Plant Store", product}, {"-bare", "bare handler", bare}, {"-pocketbase", "PocketBase", pocketBase},
+		{"-postgres", "Plant Store on PostgreSQL", postgresProduct}, {"-pgbench", "pgbench", pgbench},
 	}
 	var rows []*row
 	add := func(key, title string, like row) {
@@ -173,7 +173,7 @@ func readRows() []*row {
 		{"get", "get", row{request: get}},
 		{"list-100", "list of 100", row{request: list, limit: 100}},
 		{"list-1000", "list of 1000", row{request: list, limit: 1000}},
-		{"mixed", "90 % get, 10 % create", row{request: mixed}},
+		{"mixed", "90% get, 10% create", row{request: mixed}},
 	} {
 		for _, conns := range []int{1, 64, 1024} {
 			q.conns = conns
@@ -184,7 +184,7 @@ func readRows() []*row {
 	cores, problem := separateCores()
 	for _, like := range []row{
 		{Key: "get-apart", Title: "get", Base: "get-64", request: get},
-		{Key: "mixed-apart", Title: "90 % get, 10 % create", Base: "mixed-64", request: mixed},
+		{Key: "mixed-apart", Title: "90% get, 10% create", Base: "mixed-64", request: mixed},
 	} {
 		like.Title += ", 64 connections, service and load on separate cores"
 		like.cores, like.skipped = cores, problem
@@ -230,7 +230,7 @@ func minuteRows(preload int64) []*row {
 
 // citusRows compare a Citus cluster with one PostgreSQL server. All its nodes share this machine.
 func citusRows() []*row {
-	rows := []*row{{Key: "citus-none", Title: "(e) one PostgreSQL server", Base: "citus-none", kind: citus}}
+	rows := []*row{{Key: "citus-none", Title: "one PostgreSQL server", Base: "citus-none", kind: citus}}
 	for _, by := range []string{"id", "store"} {
 		for n := 1; n <= maxWorkers; n++ {
 			rows = append(rows, &row{
@@ -240,7 +240,7 @@ func citusRows() []*row {
 		}
 	}
 	rows = append(rows,
-		&row{Key: "walk-none", Title: "(f) read all plants of one PostgreSQL server", Base: "walk-none", kind: walk},
+		&row{Key: "walk-none", Title: "read all plants of one PostgreSQL server", Base: "walk-none", kind: walk},
 		&row{Key: "walk-id", Title: "the same, Citus by id", Base: "walk-none", kind: walk, workers: 2, by: "id"},
 		&row{Key: "walk-store", Title: "the same, Citus by store", Base: "walk-none", kind: walk, workers: 2, by: "store"})
 	return defaults(rows)
@@ -254,7 +254,7 @@ func conditionRows(preload int64) []*row {
 		change(r)
 		rows = append(rows, r)
 	}
-	add("single-1", "(b) with 1 connection", "conns-1", func(r *row) { r.kind, r.conns = single, 1 })
+	add("single-1", "single transactions, 1 connection", "conns-1", func(r *row) { r.kind, r.conns = single, 1 })
 	for _, n := range []int{1, 8, 64, 256, 1024} {
 		add(fmt.Sprintf("conns-%d", n), plural(n, "connection"), "conns-64", func(r *row) { r.conns = n })
 	}

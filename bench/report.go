@@ -1,15 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf8"
 )
 
 // table is a part of the report.
@@ -96,16 +92,16 @@ func millis(micros float64) string { return fmt.Sprintf("%.2f", micros/1000) }
 func thousands(n float64) string {
 	text := fmt.Sprintf("%.0f", n)
 	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + " " + text[i:]
+		text = text[:i] + "," + text[i:]
 	}
 	return text
 }
 
 // comparison is the report of the service and other systems.
-var comparison = report{name: "bench", chart: "benchmarks.svg", targets: targets, notes: []string{
-	"Rows are creates unless they say otherwise. Ratio: requests/s to (a) for the first rows, to (d) on PostgreSQL, " +
-		"to (e) or (f) on Citus, to the creates of the same engine for replace and remove, and to the row " +
-		"with 64 connections (1 for a single client, 256 for slower commits) below.",
+var comparison = report{targets: targets, notes: []string{
+	"Rows are creates unless they say otherwise. Ratio: requests/s to our HTTP stack without a store for the first " +
+		"rows, to pgbench on PostgreSQL, to one PostgreSQL server on Citus, to the creates of the same engine for replace " +
+		"and remove, and to the row with 64 connections (1 for a single client, 256 for slower commits) below.",
 	"64 connections, 10-byte names, ascending ids and an empty store unless a row says otherwise. " +
 		"Each connection has one request in flight.",
 	"CPU: user and system time of the server for each request; after a + that of PostgreSQL, on Citus of the " +
@@ -113,15 +109,15 @@ var comparison = report{name: "bench", chart: "benchmarks.svg", targets: targets
 		"Bytes: written to the block layer for each request. RSS: after start → under load. " +
 		"Max: the longest response of a round; the table has the median of the rounds.",
 	"All nodes of Citus share this machine with the service and the load, so more workers are not faster here. " +
-		"(f) is one client that lists 100 000 plants in pages of 1000: plants/s, and CPU for each plant.",
-	"(g) is what net/http itself needs: it compares the token, decodes the plant as Plant Store does and sends the " +
-		"same response, without the routes, limits, timeouts and metrics that (a) has. It reads a plant from memory.",
-	"(c) keeps its defaults: a request log, and synchronous=NORMAL, so that a power cut can undo confirmed creates. " +
-		"Plant Store and (b) run with synchronous=FULL, PostgreSQL with fsync and synchronous_commit on.",
+		"Reading all plants is one client that lists 100,000 plants in pages of 1000: plants/s, and CPU for each plant.",
+	"The bare handler is what net/http itself needs: it compares the token, decodes the plant as Plant Store does and " +
+		"sends the same response, without routes, limits, timeouts and metrics. It reads a plant from memory.",
+	"PocketBase keeps its defaults: a request log, and synchronous=NORMAL, so that a power cut can undo confirmed " +
+		"creates. The others on SQLite run with synchronous=FULL, PostgreSQL with fsync and synchronous_commit on.",
 	"Replace and remove change another plant each time, in a store that starts with as many as the one for reads.",
-	"Reads choose plants at random in a store of 1 000 000; every get must return its id, every list its " +
-		"first id and as many plants as it asked for. Ratio: requests/s to Plant Store on SQLite with the same " +
-		"requests and connections. MB/s: JSON of the responses. (c) lists with a filter on its ids and skipTotal. (d) " +
+	"Reads choose plants at random in a store of 1,000,000; every get must return its id, every list its " +
+		"first id and as many plants as it asked for. Ratio: requests/s to Plant Store on SQLite with the same requests " +
+		"and connections. MB/s: JSON of the responses. PocketBase lists with a filter on its ids and skipTotal. pgbench " +
 		"sends prepared selects of the same table; its CPU at 1024 connections includes the start of as many processes. " +
 		"Where 64 other connections create, rate and latency are those of the gets.",
 	"On separate cores: the service has one, with GOMAXPROCS=1, and the load another, so that they do not compete.",
@@ -219,82 +215,4 @@ func (t target) found() string {
 		return fmt.Sprintf("%.3g%s", t.Found, t.unit)
 	}
 	return fmt.Sprintf("%.2f", t.Found)
-}
-
-// markers enclose the report in its page.
-func (r report) markers() (begin, end string) {
-	return "<!-- " + r.name + ":begin -->", "<!-- " + r.name + ":end -->"
-}
-
-// writeMarkdown replaces the text between the markers.
-func (res result) writeMarkdown(path string) error {
-	page, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		begin, end := res.report.markers()
-		page, err = []byte("# Benchmarks\n\n"+begin+"\n"+end+"\n"), nil
-	}
-	if err != nil {
-		return err
-	}
-	text, err := res.report.replace(string(page), res.markdown())
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.WriteFile(path, []byte(text), 0o644)
-}
-
-// replace puts text between the markers.
-func (r report) replace(page, text string) (string, error) {
-	begin, end := r.markers()
-	head, rest, ok := strings.Cut(page, begin)
-	_, tail, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		return "", fmt.Errorf("the markers %s and %s are missing", begin, end)
-	}
-	return head + begin + "\n" + text + end + tail, nil
-}
-
-func (res result) markdown() string {
-	var b strings.Builder
-	if res.report.chart != "" {
-		fmt.Fprintf(&b, "![Creates per second of each contender](%s)\n\n", res.report.chart)
-	}
-	b.WriteString(wrap("Measured with `make "+res.report.name+"` on: "+res.about()+".", "") + "\n\n")
-	for _, t := range res.tables() {
-		fmt.Fprintf(&b, "| %s |\n|---|%s\n", strings.Join(t.header, " | "), strings.Repeat("---:|", len(t.header)-1))
-		for _, cells := range t.rows {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
-		}
-		b.WriteString("\n")
-	}
-	for _, note := range res.notes() {
-		b.WriteString(wrap("- "+note, "  ") + "\n")
-	}
-	b.WriteString("\n| target | wanted | found | |\n|---|---:|---:|---|\n")
-	for _, t := range res.Targets {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", t.What, t.Want, t.found(), t.State)
-	}
-	return b.String()
-}
-
-// wrap breaks a paragraph into lines of at most 100 characters and indents all but the first.
-func wrap(text, indent string) string {
-	const width = 100
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Split(text, " ") {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case column+1+n > width:
-			b.WriteString("\n" + indent)
-			column = len(indent)
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += n
-	}
-	return b.String()
 }

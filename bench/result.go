@@ -15,12 +15,10 @@ type result struct {
 	report   report
 }
 
-// report is a part of docs/benchmarks.md.
+// report is what explains the tables of a run.
 type report struct {
-	name    string // of its markers, and of the target of make
-	chart   string // file with a chart of the creates
 	targets func(result) []target
-	notes   []string // what explains its tables
+	notes   []string
 }
 
 // line is a row with the medians of its rounds.

@@ -18,7 +18,8 @@ func sampleResult() result {
 	}
 	return newResult(machine{Cores: 2, CPU: "a CPU"}, []*row{
 		{Key: "ours", Title: "Plant Store", Base: "none", samples: rates(800, 80, 700)},
-		{Key: "none", Title: "(a)", Base: "none", samples: rates(1000, 100, 1000)},
+		{Key: "none", Title: "our HTTP stack", Base: "none", samples: rates(1000, 100, 1000)},
+		{Key: "bare", Title: "bare handler", Base: "none", samples: rates(1000, 100, 1000)},
 		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", skipped: "no server"},
 		{Key: "conns-1", samples: rates(10)}, {Key: "conns-8", samples: rates(100)}, {Key: "conns-64", samples: rates(90)},
 		{Key: "conns-256", samples: rates(70)}, {Key: "conns-1024", samples: rates(95)},
@@ -37,7 +38,8 @@ func TestRatioIsTheMedianOfTheRounds(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	want := map[string]string{
-		"rate to (a)": "met", "rate to (b)": "not measured", "lowest rate past": "missed", "CPU per create": "met",
+		"rate to our HTTP stack": "met", "rate to one transaction": "not measured",
+		"lowest rate past": "missed", "CPU per create": "met",
 	}
 	for _, found := range sampleResult().Targets {
 		for what, state := range want {
@@ -54,22 +56,24 @@ func TestTargets(t *testing.T) {
 func TestReportsNameEveryRow(t *testing.T) {
 	var table strings.Builder
 	sampleResult().print(&table)
-	for _, text := range []string{table.String(), sampleResult().markdown()} {
-		for _, want := range []string{"Plant Store", "700", "0.80", "no server", "not measured"} {
-			if !strings.Contains(text, want) {
-				t.Errorf("the report lacks %q:\n%s", want, text)
-			}
+	for _, want := range []string{"Plant Store", "700", "0.80", "no server", "not measured"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, table.String())
+		}
+	}
+	for _, want := range []string{"| create | 700 |", "| get | — |", "0.8 times the rate of a bare", "not measured: pg"} {
+		if page := sampleResult().markdown(); !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
 }
 
 func TestMarkdownKeepsTextOutsideTheMarkers(t *testing.T) {
-	begin, end := growth.markers()
-	page, err := growth.replace("before\n"+begin+"\nold\n"+end+"\nafter\n", "new\n")
-	if want := "before\n" + begin + "\nnew\n" + end + "\nafter\n"; err != nil || page != want {
-		t.Errorf("replace = %q, %v; want %q", page, err, want)
+	page, err := replacePart("before\n"+pageBegin+"old\n"+pageEnd+"after\n", "new\n")
+	if want := "before\n" + pageBegin + "new\n" + pageEnd + "after\n"; err != nil || page != want {
+		t.Errorf("replacePart = %q, %v; want %q", page, err, want)
 	}
-	if _, err := growth.replace("a page without markers", "new"); err == nil {
+	if _, err := replacePart("a page without markers", "new"); err == nil {
 		t.Error("a page without markers gave no error")
 	}
 }
@@ -85,7 +89,7 @@ func TestChartIsWellFormed(t *testing.T) {
 }
 
 func TestThousands(t *testing.T) {
-	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1 000", 1234567.4: "1 234 567"} {
+	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567.4: "1,234,567"} {
 		if got := thousands(n); got != want {
 			t.Errorf("thousands(%v) = %q, want %q", n, got, want)
 		}

@@ -19,18 +19,18 @@ func targets(res result) []target {
 	worst, tail := longestTail(res)
 	apart := max(res.find("get-apart").tail(), res.find("mixed-apart").tail())
 	all := []target{
-		atLeast("rate to (a), nothing stored (0.80 is the aim)", 0.70, res.ratio("ours", "none", rateOfSample)),
-		atLeast("rate to (g), bare net/http handler", 0.80, res.ratio("ours", "bare", rateOfSample)),
-		atLeast("rate to (b), one transaction for each request", 4.5, res.ratio("ours", "single", rateOfSample)),
-		atLeast("rate to (c), PocketBase with its defaults", 10, res.ratio("ours", "pocketbase", rateOfSample)),
-		atLeast("rate on PostgreSQL to (d), pgbench", 1.3, res.ratio("postgres", "pgbench", rateOfSample)),
-		atLeast("rate on Citus by id, 2 workers, to (e)", 0.5, res.ratio("citus-id-2", "citus-none", rateOfSample)),
-		atLeast("rate on Citus by store, 2 workers, to (e)", 0.6, res.ratio("citus-store-2", "citus-none", rateOfSample)),
-		atLeast("rate of reading all plants on Citus by id to (f)", 0.25, res.ratio("walk-id", "walk-none", rateOfSample)),
-		atLeast("rate of reading all plants on Citus by store to (f)", 0.25,
+		atLeast("rate to our HTTP stack, nothing stored", 0.70, res.ratio("ours", "none", rateOfSample)),
+		atLeast("rate to a bare net/http handler", 0.80, res.ratio("ours", "bare", rateOfSample)),
+		atLeast("rate to one transaction for each request", 4.5, res.ratio("ours", "single", rateOfSample)),
+		atLeast("rate to PocketBase with its defaults", 10, res.ratio("ours", "pocketbase", rateOfSample)),
+		atLeast("rate on PostgreSQL to pgbench", 1.3, res.ratio("postgres", "pgbench", rateOfSample)),
+		atLeast("rate on Citus by id, 2 workers", 0.5, res.ratio("citus-id-2", "citus-none", rateOfSample)),
+		atLeast("rate on Citus by store, 2 workers", 0.6, res.ratio("citus-store-2", "citus-none", rateOfSample)),
+		atLeast("rate of reading all plants on Citus by id", 0.25, res.ratio("walk-id", "walk-none", rateOfSample)),
+		atLeast("rate of reading all plants on Citus by store", 0.25,
 			res.ratio("walk-store", "walk-none", rateOfSample)),
-		atMost("CPU per create to (a)", 1.6, res.ratio("ours", "none", cpu)),
-		atMost("median latency of a single client to (b)", 1.25, res.ratio("conns-1", "single-1", p50)),
+		atMost("CPU per create to our HTTP stack", 1.6, res.ratio("ours", "none", cpu)),
+		atMost("median latency of a single client to single transactions", 1.25, res.ratio("conns-1", "single-1", p50)),
 		atMost("p99.9 to the median, every row of Plant Store with 64 connections; highest: "+worst, 8, tail),
 		atMost("the same, get and a mix, service and load on separate cores", 8, apart),
 		atLeast("lowest rate past the peak, to the peak, up to 1024 connections", 0.8, pastPeak(res)),
@@ -47,8 +47,8 @@ func targets(res result) []target {
 		}
 	}
 	return append(all,
-		atLeast("get to (g), bare handler, 64 connections", 0.75, res.ratio("get-64", "get-64-bare", rateOfSample)),
-		atLeast("get to (c), PocketBase, 64 connections", 10, res.ratio("get-64", "get-64-pocketbase", rateOfSample)),
+		atLeast("get to a bare handler, 64 connections", 0.75, res.ratio("get-64", "get-64-bare", rateOfSample)),
+		atLeast("get to PocketBase, 64 connections", 10, res.ratio("get-64", "get-64-pocketbase", rateOfSample)),
 		atLeast("JSON in lists of 1000, 64 connections", 1, gigabytes).in(" GB/min"),
 		atMost("p99 of get while 64 other connections create", 10, res.find("get-busy").Median.P99/1000).in(" ms"),
 	)
