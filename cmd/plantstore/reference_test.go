@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write the tables of flags to docs/operations.md")
+var update = flag.Bool("update", false, "write the tables of flags to docs/configuration.md")
 
-// docs/operations.md has every flag of every command.
+// docs/configuration.md has every flag of every command.
 func TestFlagReference(t *testing.T) {
-	const page, begin, end = "../../docs/operations.md", "<!-- flags:begin -->\n", "<!-- flags:end -->"
+	const page, begin, end = "../../docs/configuration.md", "<!-- flags:begin -->\n", "<!-- flags:end -->"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -36,47 +36,33 @@ func TestFlagReference(t *testing.T) {
 	}
 }
 
-// flagReference returns one table of the flags of serve and one of those of all other commands. A row is for all
-// commands in which a flag has the same meaning.
+// flagReference returns a table of the flags of serve, and one of the other commands with the names of their flags.
 func flagReference() string {
-	var serve, others []string
-	commands := map[string][]string{}
+	var serve, others strings.Builder
 	eachCommand(func(cmd *cobra.Command) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "plantstore ")
+		var names []string
 		cmd.LocalNonPersistentFlags().VisitAll(func(fl *pflag.Flag) {
-			if fl.Name == "help" || fl.Name == "version" {
-				return
+			switch {
+			case fl.Name == "help" || fl.Name == "version":
+			case name == "serve":
+				fmt.Fprintf(&serve, "| %s |\n", flagRow(fl))
+			default:
+				names = append(names, "`--"+fl.Name+"`")
 			}
-			row := flagRow(fl)
-			if name == "serve" {
-				serve = append(serve, row)
-				return
-			}
-			if commands[row] == nil {
-				others = append(others, row)
-			}
-			commands[row] = append(commands[row], "`"+name+"`")
 		})
+		if len(names) > 0 {
+			fmt.Fprintf(&others, "| `%s` | %s |\n", name, strings.Join(names, " "))
+		}
 	})
-	slices.Sort(others)
-	var b strings.Builder
-	b.WriteString("### `plantstore serve`\n\n| flag | variable | default | |\n|---|---|---|---|\n")
-	for _, row := range serve {
-		fmt.Fprintf(&b, "| %s |\n", row)
-	}
-	b.WriteString("\n### Other commands\n\n| flag | variable | default | | commands |\n|---|---|---|---|---|\n")
-	for _, row := range others {
-		fmt.Fprintf(&b, "| %s | %s |\n", row, strings.Join(commands[row], ", "))
-	}
-	return b.String()
+	return "### `plantstore serve`\n\n| flag | default | |\n|---|---|---|\n" + serve.String() +
+		"\n### Other commands\n\n| command | flags |\n|---|---|\n" + others.String()
 }
 
 func flagRow(fl *pflag.Flag) string {
-	var variables []string
-	value, usage := pflag.UnquoteUsage(fl)
+	_, usage := pflag.UnquoteUsage(fl)
 	if names := fl.Annotations[variableKey]; names != nil {
 		usage = strings.TrimSuffix(usage, "\n("+strings.Join(names, " or ")+")")
-		variables = append(variables, "`"+strings.Join(names, "` or `")+"`")
 	}
 	usage = strings.ReplaceAll(strings.ReplaceAll(usage, "\n", " "), "|", `\|`)
 	initial := fl.DefValue
@@ -87,9 +73,5 @@ func flagRow(fl *pflag.Flag) string {
 	} else {
 		initial = "`" + initial + "`"
 	}
-	name := "`--" + fl.Name + "`"
-	if value != "" {
-		name = "`--" + fl.Name + " " + strings.ToUpper(value) + "`"
-	}
-	return strings.Join([]string{name, strings.Join(variables, ""), initial, usage}, " | ")
+	return strings.Join([]string{"`--" + fl.Name + "`", initial, usage}, " | ")
 }

@@ -98,7 +98,7 @@ func writeUnits(t *testing.T, files map[string]string) {
 // dropIns returns the text of each drop-in of the unit in the documentation, by its file name.
 func dropIns(t *testing.T) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "install.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

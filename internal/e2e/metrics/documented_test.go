@@ -147,14 +147,14 @@ func TestRules(t *testing.T) {
 		}
 		row := fmt.Sprintf("(?m)^\\| `%s` \\| .* \\| %s \\|$", r.Alert, r.Labels["severity"])
 		if !regexp.MustCompile(row).MatchString(docs) {
-			t.Errorf("docs/operations.md has no row of %s with its severity", r.Alert)
+			t.Errorf("docs/monitoring.md has no row of %s with its severity", r.Alert)
 		}
 		if !strings.Contains(tests, "alertname: "+r.Alert+"\n") {
 			t.Errorf("%s has no unit test", r.Alert)
 		}
 	}
 	if alerts := regexp.MustCompile("(?m)^\\| `Plantstore").FindAllString(docs, -1); len(alerts) != len(rules(t)) {
-		t.Errorf("docs/operations.md has %d alerts, the rules have %d", len(alerts), len(rules(t)))
+		t.Errorf("docs/monitoring.md has %d alerts, the rules have %d", len(alerts), len(rules(t)))
 	}
 }
 
@@ -232,17 +232,17 @@ func (all scrape) has(name string) bool {
 	return ok && (kind != "histogram" || all.family(name) != name)
 }
 
-// monitoring is the section of docs/operations.md about metrics and alerts.
+// monitoring is the section of docs/monitoring.md about metrics and alerts.
 func monitoring(t testing.TB) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "operations.md"))
+	text, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "monitoring.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, found := strings.Cut(string(text), "\n## Monitoring\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	if !found {
-		t.Fatal("docs/operations.md has no section Monitoring")
+		t.Fatal("docs/monitoring.md has no section Monitoring")
 	}
 	return section
 }

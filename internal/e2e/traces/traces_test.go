@@ -200,13 +200,13 @@ func want(t *testing.T, span *tracepb.Span, wanted map[string]string) {
 // The documented command sends the spans of a create, with no other variable of OpenTelemetry.
 func TestDocumentedCommand(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join(testkit.Root(), "docs", "monitoring.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	command := regexp.MustCompile(`(?m)^\$ (OTEL_\S+) plantstore serve$`).FindStringSubmatch(string(page))
 	if command == nil {
-		t.Fatal("docs/operations.md has no command that sends traces")
+		t.Fatal("docs/monitoring.md has no command that sends traces")
 	}
 	c := newCollector(t, "/v1/traces", "")
 	cmd := testkit.Serve(filepath.Join(t.TempDir(), "plants.db"))

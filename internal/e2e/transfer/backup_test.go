@@ -234,14 +234,14 @@ func TestBackupIsInterrupted(t *testing.T) {
 	}
 }
 
-// The commands of the restore drill in docs/operations.md.
+// The commands of the restore drill in docs/backup.md.
 func TestRestoreDrill(t *testing.T) {
 	testkit.Long(t)
 	folder := t.TempDir()
 	s := testkit.Start(t, filepath.Join(folder, "plantstore.db"))
 	clients, plants := fillOverHTTP(t, s, filepath.Join(folder, "plantstore.db"))
 	var ran, printed []string
-	for line := range strings.Lines(testkit.CodeBlock(t, "docs/operations.md", "### Restore drill", "console")) {
+	for line := range strings.Lines(testkit.CodeBlock(t, "docs/backup.md", "### Restore drill", "console")) {
 		command := strings.Fields(strings.TrimPrefix(line, "$ "))[1:]
 		ran = append(ran, command[0])
 		for i, word := range command {

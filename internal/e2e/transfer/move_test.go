@@ -153,8 +153,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// The commands in the README move a store from SQLite to PostgreSQL.
-func TestMoveInREADME(t *testing.T) {
+// The commands in docs/backup.md move a store from SQLite to PostgreSQL.
+func TestDocumentedMove(t *testing.T) {
 	t.Parallel()
 	file, url := testkit.Engines[0].Database(t), pgtest.Database(t)
 	s := testkit.Start(t, file)
@@ -163,7 +163,7 @@ func TestMoveInREADME(t *testing.T) {
 		t.Fatalf("serve ended with %d", code)
 	}
 	var ran []string
-	for line := range strings.Lines(testkit.CodeBlock(t, "README.md", "### Moving from SQLite to PostgreSQL", "console")) {
+	for line := range strings.Lines(testkit.CodeBlock(t, "docs/backup.md", "## Copy to another database", "console")) {
 		command := strings.Fields(strings.TrimPrefix(line, "$ "))
 		ran = append(ran, command[1])
 		for i, word := range command {
@@ -185,7 +185,7 @@ func TestMoveInREADME(t *testing.T) {
 		}
 	}
 	if want := []string{"plants", "copy", "serve"}; !slices.Equal(ran, want) {
-		t.Fatalf("the README runs %q, want %q", ran, want)
+		t.Fatalf("docs/backup.md runs %q, want %q", ran, want)
 	}
 	wantClients(t, s, clients)
 	wantCreates(t, s)
