@@ -67,18 +67,6 @@ func anchors(page string) (all []string) {
 	return all
 }
 
-// The path of a create and the walk through a change name files in plain text too.
-func TestPaths(t *testing.T) {
-	path := regexp.MustCompile("`((?:internal|cmd|client|api|deploy|docs)(?:/[a-z0-9_.-]+)+)`")
-	for page, text := range pages(t) {
-		for _, m := range path.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
-				t.Errorf("%s names %s: %v", page, m[1], err)
-			}
-		}
-	}
-}
-
 // What a step of the walk through a change names in back quotes is declared in the files that it links to.
 func TestWalkThrough(t *testing.T) {
 	_, steps, _ := strings.Cut(read(t, "../CONTRIBUTING.md"), "## One change, file by file")
@@ -124,18 +112,6 @@ func TestEvidence(t *testing.T) {
 			}
 			if !strings.Contains(source, want) {
 				t.Errorf("%s names %s, which does not exist", page, m[0])
-			}
-		}
-	}
-}
-
-func TestMakeTargets(t *testing.T) {
-	makefile := read(t, "../Makefile")
-	target := regexp.MustCompile("`make ([a-z-]+)")
-	for page, text := range pages(t) {
-		for _, m := range target.FindAllStringSubmatch(text, -1) {
-			if !regexp.MustCompile(`(?m)^` + m[1] + `:`).MatchString(makefile) {
-				t.Errorf("%s names make %s, which the Makefile does not have", page, m[1])
 			}
 		}
 	}
