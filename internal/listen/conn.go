@@ -125,9 +125,9 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 // readInBackground serves net/http's background read: while a handler runs, net/http reads one byte to notice that
-// the client disconnects. For a GET it does. Any other request is completed whether or not its client is there, and the
-// read would be a good part of the cost of a create; so it ends at once, with no byte and no error, which net/http takes
-// for nothing.
+// the client disconnects. That works for a GET. Any other request is completed whether or not its client is there, and
+// the read would be a good part of the cost of a create. So it ends at once, with no byte and no error, and net/http
+// takes that for nothing.
 func (c *conn) readInBackground(b []byte) (int, error) {
 	if !c.checker.isGet || c.checker.broken || c.closing.Load() {
 		return 0, nil

@@ -150,10 +150,15 @@ func (l *Listener) choose(a arrival, now time.Duration) candidate {
 
 // expire closes a marked connection that waits, and reports whether it is no longer open.
 func (l *Listener) expire(v candidate) bool {
+	limit := shortWait
+	if v.kind != idle && !v.anonymous {
+		limit = patience[receiving]
+	}
 	switch {
-	case v.kind == idle && v.wait >= shortWait:
+	case v.kind >= working || v.wait < limit:
+	case v.kind == idle:
 		l.closeIdle(v.conn)
-	case (v.kind == receiving || v.kind == writing) && (v.anonymous && v.wait >= shortWait || v.wait >= patience[receiving]):
+	default:
 		return l.closeNow(v.conn, v.state)
 	}
 	return false

@@ -148,7 +148,8 @@ func TestInRequest(t *testing.T) {
 		want  bool
 	}{
 		{"", false}, {"\r\n", false}, {"P", true}, {"OST / HTTP/1.1\r\n", true}, {"Content-Length: 2\r\n", true},
-		{"\r\n", true}, {"a", true}, {"b", false}, {getPlants, false}, {"GET / HTTP/1.1\r\n", true}, {"\r", true}, {"\n", false},
+		{"\r\n", true}, {"a", true}, {"b", false}, {getPlants, false}, {"GET / HTTP/1.1\r\n", true},
+		{"\r", true}, {"\n", false},
 		{chunked, true}, {"\r\n", true}, {"1\r\n", true}, {"a", true}, {"\r\n", true}, {"0\r\n", true}, {"X: a\r\n", true},
 		{"\r\n", false},
 	} {
