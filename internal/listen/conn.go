@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -15,10 +15,11 @@ import (
 var errFraming = errors.New("ambiguous HTTP framing")
 
 // conn is an open connection. The goroutine that serves it owns all fields, except where a comment says otherwise.
+// net/http's background read, in another goroutine, uses checker; net/http lets only one of the two read at a time.
 type conn struct {
 	net.Conn             // the socket, or TLS on it
 	socket   net.Conn    // other goroutines close it: closing TLS can wait for the client
-	address  netip.Addr  // that it counts for; the zero value if it is exempt
+	address  *address    // that it counts for; nil if it is exempt
 	closing  atomic.Bool // it is marked: its next response is the last; set with Listener.mu held
 	state    atomicState
 	listener *Listener
@@ -26,12 +27,13 @@ type conn struct {
 	owner    *owner // of the last request; changed by the connection's goroutine, with Listener.mu held
 
 	checker    framing
-	handling   bool // a handler has the request, or has written the response
-	waitsSince time.Duration
-	received   bool // any byte was
-	secured    bool // the TLS handshake is made
-	notTLS     bool // the client does not use TLS, although it must
-	replaced   bool // a response of net/http was replaced, the last of the connection
+	inHead     bool          // net/http reads the head of a request
+	handling   bool          // a handler was called for the request, and the next request was not begun
+	waitsSince time.Duration // when it began to wait for the rest of a request, or 0
+	received   bool          // any byte was
+	secured    bool          // the TLS handshake is made
+	notTLS     bool          // the client does not use TLS, although it must
+	replaced   bool          // a response of net/http was replaced, the last of the connection
 
 	readDeadline, writeDeadline deadline
 }
@@ -48,7 +50,7 @@ const (
 )
 
 // state is the kind of wait in the low bits, and in the others when it began. One word holds both, so that a connection
-// is closed only if nothing has happened since that was decided.
+// is closed only for the wait that was judged.
 type state int64
 
 const kindBits = 3
@@ -81,7 +83,7 @@ func (c *conn) enter(k kind, since time.Duration) bool {
 	}
 }
 
-// work ends a wait. The time stays, so that it is about that of the request.
+// work ends a wait. Its time stays: the request in flight is about as old.
 func (c *conn) work() bool { return c.enter(working, c.state.Load().since()) }
 
 type connKey struct{}
@@ -94,12 +96,13 @@ func connOf(ctx context.Context) *conn {
 
 // Read reads what net/http is to parse.
 func (c *conn) Read(b []byte) (int, error) {
-	if len(b) == 1 {
+	if len(b) == 1 && !c.inHead {
 		return c.readInBackground(b)
 	}
 	if c.checker.broken {
 		return 0, errFraming
 	}
+	c.inHead = !c.handling
 	now, wait := c.listener.now(), idle
 	if c.checker.inRequest() {
 		if wait = receiving; c.waitsSince == 0 {
@@ -121,7 +124,10 @@ func (c *conn) Read(b []byte) (int, error) {
 	if n == 0 && err != nil && c.closing.Load() {
 		return 0, c.end()
 	}
-	return c.check(b[:n], err)
+	if passed := c.checker.check(b[:n]); passed > 0 || n == 0 {
+		return passed, err
+	}
+	return 0, errFraming
 }
 
 // readInBackground serves net/http's background read: while a handler runs, net/http reads one byte to notice that
@@ -133,16 +139,12 @@ func (c *conn) readInBackground(b []byte) (int, error) {
 		return 0, nil
 	}
 	n, err := c.Conn.Read(b)
-	if n == 0 && c.closing.Load() {
-		return 0, nil // The receiving side was closed after the request had arrived.
+	// The client is still there if our side closed the receiving side, or the request took longer than the read timeout.
+	if n == 0 && (c.closing.Load() || errors.Is(err, os.ErrDeadlineExceeded)) {
+		return 0, nil
 	}
-	return c.check(b[:n], err)
-}
-
-func (c *conn) check(b []byte, err error) (int, error) {
-	n := c.checker.check(b)
-	if n == 0 && len(b) > 0 {
-		return 0, errFraming
+	if n > 0 && c.checker.check(b) == 0 {
+		return 0, nil // The next Read reports it: it is no part of the request that is handled.
 	}
 	return n, err
 }
@@ -152,8 +154,7 @@ func (c *conn) check(b []byte, err error) (int, error) {
 // a request.
 func (c *conn) end() error {
 	if l := c.listener; !c.received && l.cfg.TLS == nil && !l.draining.Load() {
-		c.socket.SetWriteDeadline(time.Now().Add(requestWait)) // it never waits: nothing was written before
-		c.socket.Write(l.cfg.Refusal())
+		c.socket.Write(l.cfg.Refusal()) // it never waits: nothing was written before
 	}
 	c.enter(gone, 0)
 	return io.EOF
@@ -174,9 +175,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 		var written int
 		written, err = c.Conn.Write(b[n:min(n+writeSize, len(b))])
 		n += written
-		if !c.work() {
-			return n, net.ErrClosed
-		}
+		c.work()
 	}
 	return n, err
 }
@@ -240,19 +239,25 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 // deadline is the one that is set, in ns since 1970; 0 for none.
 type deadline int64
 
-// covers reports whether t need not be set, and otherwise records it: it is less than a second later, or removes one in
-// the future. That one stays in effect, and the next follows: the server has all timeouts. net/http ends a background
-// read by a deadline in the past, and removes it.
+// covers reports whether t need not be set, and otherwise records it.
+//
+//   - A deadline less than a second later than the current one is not set.
+//   - One in the future is not removed: the server has all timeouts, so that net/http sets another for the next wait.
+//   - One in the past ends a background read. It is set and removed.
 func (d *deadline) covers(t time.Time) bool {
-	var at int64
-	if !t.IsZero() {
-		at = t.UnixNano()
-	}
 	const past = deadline(time.Minute) // since 1970
-	if later := at - int64(*d); at == 0 && (*d == 0 || *d > past) || later >= 0 && later < int64(time.Second) {
+	if t.IsZero() {
+		removes := *d > 0 && *d <= past
+		if removes {
+			*d = 0
+		}
+		return !removes
+	}
+	at := deadline(t.UnixNano())
+	if later := at - *d; at > past && later >= 0 && later < deadline(time.Second) {
 		return true
 	}
-	*d = deadline(at)
+	*d = at
 	return false
 }
 

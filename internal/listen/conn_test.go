@@ -97,6 +97,65 @@ func TestBackgroundRead(t *testing.T) {
 	}
 }
 
+// A GET may take longer than the read timeout: neither its context ends then, nor that of the next request.
+func TestLongGet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, ended := make(pipes, 1), make(chan error, 2)
+		serveOn(t, p, 1, nil, func(_ http.ResponseWriter, r *http.Request) {
+			time.Sleep(2 * time.Hour)
+			ended <- r.Context().Err()
+		})
+		conn := p.connect(t)
+		for range 2 {
+			if status := send(conn, get); status != 200 {
+				t.Errorf("status %d", status)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A head is served wherever its packets end: net/http asks for a single byte when its buffer is nearly full.
+func TestSplitHead(t *testing.T) {
+	l := serve(t, 1, nil, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+	const header = "/ HTTP/1.1\r\nHost: x\r\nX: "
+	for _, start := range []string{"GET " + header, "POST " + header, "GET /", "POST /"} {
+		conn := l.dialMany(1, "127.0.0.1", start+strings.Repeat("x", 4095-len(start)))[0]
+		l.waitState("receiving", 1)
+		end := "x\r\n\r\n"
+		if !strings.Contains(start, "Host") {
+			end = "x HTTP/1.1\r\nHost: x\r\n\r\n"
+		}
+		if status := send(conn, end); status != 200 {
+			t.Errorf("%.10q, split: status %d", start, status)
+		}
+		conn.Close()
+		l.wait("the end", func() bool { return l.open() == 0 })
+	}
+}
+
+// What follows a GET does not end it, even if it is no request.
+func TestWrongBytesAfterGet(t *testing.T) {
+	started, proceed := make(chan context.Context), make(chan struct{})
+	l := serve(t, 1, nil, func(_ http.ResponseWriter, r *http.Request) {
+		started <- r.Context()
+		<-proceed
+	})
+	conn := l.dialMany(1, "127.0.0.1", get)[0]
+	ctx := <-started
+	io.WriteString(conn, "\n")
+	time.Sleep(50 * time.Millisecond) // It is read in less.
+	if ctx.Err() != nil {
+		t.Error(ctx.Err())
+	}
+	close(proceed)
+	if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 200 OK\r\n") {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
 // A drain closes connections without a request after a second, completes requests, and counts those that it cuts off.
 func TestDrain(t *testing.T) {
 	const limit = 10 * time.Second
@@ -281,7 +340,7 @@ func TestDeadline(t *testing.T) {
 	}{
 		{time.Time{}, true}, {now, false}, {now.Add(999 * time.Millisecond), true}, {now.Add(time.Second), false},
 		{now.Add(time.Second - 1), false}, {time.Time{}, true}, {time.Unix(1, 0), false}, {time.Time{}, false},
-		{time.Time{}, true}, {now, false},
+		{time.Time{}, true}, {time.Unix(1, 0), false}, {now, false},
 	} {
 		if got := d.covers(c.at); got != c.want {
 			t.Errorf("%d: covers(%v) = %v", i, c.at, got)

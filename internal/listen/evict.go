@@ -3,6 +3,7 @@ package listen
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -10,7 +11,7 @@ import (
 type rank uint8
 
 const (
-	overShare    rank = iota // it waits, has no token, and its address has more connections than the arriving one
+	overShare    rank = iota // it waits, has no token, and its address has more than its share of connections
 	withoutToken             // it waits, and has no token
 	busy                     // like overShare, but with a request in flight
 	dominant                 // its token has more than half of all connections
@@ -23,7 +24,7 @@ const (
 	// it, the clients of one address would close each other's connections while their requests are in transit.
 	greedyWait   = 20 * time.Millisecond
 	shortWait    = 100 * time.Millisecond
-	shedInterval = 8 * time.Millisecond // see arrival.sheds
+	shedInterval = 8 * time.Millisecond // between connections that a token loses to addresses with their share
 )
 
 // patience is how long a connection with a token may wait while all are in use.
@@ -32,10 +33,10 @@ var patience = [...]time.Duration{idle: time.Second, receiving: 2 * time.Second,
 // arrival is what is known of a connection that arrives while all are in use.
 type arrival struct {
 	total int  // connections of its address
-	small bool // which are less than the share of an address
-	sheds bool // a token with more than half of all connections may lose one: at any time if small, else now and then
-	spare bool // clients without a token have so few connections that those with one may make way
+	share int  // connections that an address may have and still take those of others
 	most  int  // connections that a token may have without losing one
+	sheds bool // it may take a connection of a token that has more than most
+	spare bool // it may take a connection of any token: those without a token are few
 }
 
 // candidate is a connection that may make way.
@@ -54,25 +55,27 @@ type candidate struct {
 
 // judge sets the rank of a candidate, and whether it can be closed at once.
 //
-//	rank          token   must have waited
-//	overShare     none    0; writing 100 ms
-//	withoutToken  none    20 ms if its address has as many connections as the arriving one; else 100 ms, if small
-//	busy          none    the service works for it
-//	dominant      > half  0; it is closed at once after 100 ms, or 2 s with a part of a request
-//	withToken     any     idle 1 s, receiving 2 s, writing 25 s
+//	rank          owner                                  must have waited
+//	overShare     address over its share                 0; writing 100 ms
+//	withoutToken  address                                20 ms if it has as many connections as the arriving one;
+//	                                                     else 100 ms, if the arriving one is below its share
+//	busy          address over its share                 the service works for it
+//	dominant      token with more than half of all       0 to be marked; to be closed 100 ms, or 2 s with a part of a
+//	                                                     request
+//	withToken     token                                  idle 1 s, receiving 2 s, writing 25 s
 func (a arrival) judge(v *candidate) {
-	waits := v.kind < working
-	larger := v.counted && v.peers >= a.total+2 // still after one is closed
+	waits, small := v.kind < working, a.total < a.share
+	over := v.counted && v.peers > a.share && v.peers >= a.total+2 // it has more than the arriving one afterwards too
 	v.rank, v.closes = never, waits
 	switch {
 	case v.kind == gone:
-	case v.anonymous && larger && !waits:
+	case v.anonymous && over && !waits:
 		v.rank = busy
-	case v.anonymous && larger && (v.kind != writing || v.wait >= shortWait):
+	case v.anonymous && over && (v.kind != writing || v.wait >= shortWait):
 		v.rank = overShare
 	case v.anonymous:
 		equal := v.counted && v.total >= a.total && v.wait >= greedyWait
-		if waits && (equal || a.small && v.wait >= shortWait) {
+		if waits && (equal || small && v.wait >= shortWait) {
 			v.rank = withoutToken
 		}
 	case v.peers > a.most:
@@ -80,18 +83,18 @@ func (a arrival) judge(v *candidate) {
 			v.rank = dominant
 			v.closes = waits && v.wait >= shortWait && (v.kind != receiving || v.wait >= patience[receiving])
 		}
-	case waits && a.spare && a.small && v.wait >= patience[v.kind]:
+	case waits && a.spare && small && v.wait >= patience[v.kind]:
 		v.rank = withToken
 	}
 }
 
-// before reports whether v makes way sooner than w: by rank, then that of the owner with the most connections, then one
-// that closes at once, beginning with the longest wait, then the one with the most recent request.
+// before reports whether v makes way sooner than w: by rank, then that of the address with the most connections, if
+// they are over its share, then one that closes at once, beginning with the longest wait, then the most recent request.
 func (v *candidate) before(w *candidate) bool {
 	switch {
 	case v.rank != w.rank:
 		return v.rank < w.rank
-	case v.peers != w.peers:
+	case v.peers != w.peers && (v.rank == overShare || v.rank == busy):
 		return v.peers > w.peers
 	case v.closes != w.closes:
 		return v.closes
@@ -100,22 +103,24 @@ func (v *candidate) before(w *candidate) bool {
 }
 
 // makeRoom lets one connection make way for one from an address, and reports whether it did. The caller holds mu.
-func (l *Listener) makeRoom(address netip.Addr, now time.Duration) bool {
-	a := arrival{total: l.addresses[address], spare: l.anonymous <= l.share(), most: l.cfg.Max / 2}
-	a.small = a.total < l.share()
-	a.sheds = a.small || now-l.lastShed >= shedInterval
+func (l *Listener) makeRoom(from netip.Addr, now time.Duration) bool {
+	a := arrival{total: l.connsOf(from), share: l.share(), most: l.cfg.Max / 2, spare: l.anonymous <= l.share()}
+	a.sheds = a.total < a.share || now-l.lastShed >= shedInterval
 	for range 3 { // the state of the first choice may have changed
 		v := l.choose(a, now)
-		if v.rank == never {
-			return false
-		}
 		switch {
-		case !v.closes:
-			l.mark(v.conn)
-		case v.kind == idle:
-			l.closeIdle(v.conn)
-		case !l.closeNow(v.conn, v.state):
+		case v.rank == never:
+			return false
+		case v.closes && v.kind != idle:
+			if !l.closeNow(v.conn, v.state) {
+				continue
+			}
+		case v.conn.state.Load() != v.state:
 			continue
+		case v.closes:
+			l.closeIdle(v.conn)
+		default:
+			l.mark(v.conn)
 		}
 		if v.rank == dominant {
 			l.lastShed = now
@@ -126,19 +131,19 @@ func (l *Listener) makeRoom(address netip.Addr, now time.Duration) bool {
 	return false
 }
 
-// choose returns the first connection to make way. It also closes marked ones that wait: they had their last response.
+// choose returns the first connection to make way. It also closes marked ones that wait.
 func (l *Listener) choose(a arrival, now time.Duration) candidate {
 	first, mayMark := candidate{rank: never}, l.marked < l.maxMarked
-	for i := 0; i < len(l.conns); i++ {
-		c := l.conns[i]
+	for _, c := range slices.Backward(l.conns) { // closeNow moves the last one to its place
 		s := c.state.Load()
 		v := candidate{conn: c, state: s, kind: s.kind(), wait: now - s.since(), anonymous: c.owner.isAnonymous(),
-			counted: c.address.IsValid(), peers: c.owner.conns, total: l.addresses[c.address]}
+			peers: c.owner.conns}
 		if c.closing.Load() {
-			if l.expire(v) {
-				i-- // another took its place
-			}
+			l.expire(v)
 			continue
+		}
+		if c.address != nil {
+			v.counted, v.total = true, c.address.conns
 		}
 		a.judge(&v)
 		if v.before(&first) && (mayMark || v.closes && v.kind != idle) {
@@ -148,8 +153,8 @@ func (l *Listener) choose(a arrival, now time.Duration) candidate {
 	return first
 }
 
-// expire closes a marked connection that waits, and reports whether it is no longer open.
-func (l *Listener) expire(v candidate) bool {
+// expire closes a marked connection that waits.
+func (l *Listener) expire(v candidate) {
 	limit := shortWait
 	if v.kind != idle && !v.anonymous {
 		limit = patience[receiving]
@@ -159,9 +164,8 @@ func (l *Listener) expire(v candidate) bool {
 	case v.kind == idle:
 		l.closeIdle(v.conn)
 	default:
-		return l.closeNow(v.conn, v.state)
+		l.closeNow(v.conn, v.state)
 	}
-	return false
 }
 
 // mark makes the next response of a connection the last. It does not count any more.

@@ -16,8 +16,8 @@ import (
 // with 81.
 func TestJudge(t *testing.T) {
 	const ms = time.Millisecond
-	small := arrival{total: 3, small: true, sheds: true, spare: true, most: 80}
-	large := arrival{total: 20, sheds: true, spare: true, most: 80}
+	small := arrival{total: 3, share: 10, most: 80, sheds: true, spare: true}
+	large := arrival{total: 20, share: 10, most: 80, sheds: true, spare: true}
 	crowd, rested := small, large
 	crowd.spare, rested.sheds = false, false
 	v := func(k kind, wait time.Duration, peers, total int) candidate {
@@ -36,11 +36,15 @@ func TestJudge(t *testing.T) {
 		want   rank
 		closes bool
 	}{
-		"a larger address":                         {small, v(idle, 0, 5, 5), overShare, true},
-		"a larger address, half a request":         {small, v(receiving, 0, 5, 5), overShare, true},
-		"a larger address, a response just begun":  {small, v(writing, 99*ms, 5, 5), withoutToken, true},
-		"a larger address, a response":             {small, v(writing, 100*ms, 5, 5), overShare, true},
-		"a larger address, at work":                {small, v(working, 0, 5, 5), busy, false},
+		"over its share":                           {small, v(idle, 0, 11, 11), overShare, true},
+		"over its share, half a request":           {small, v(receiving, 0, 11, 11), overShare, true},
+		"over its share, a response just begun":    {small, v(writing, 99*ms, 11, 11), withoutToken, true},
+		"over its share, a response":               {small, v(writing, 100*ms, 11, 11), overShare, true},
+		"over its share, at work":                  {small, v(working, 0, 11, 11), busy, false},
+		"within its share":                         {small, v(idle, 19*ms, 10, 10), never, true},
+		"within its share, after 20 ms":            {small, v(idle, 20*ms, 10, 10), withoutToken, true},
+		"two more than the arriving one":           {large, v(idle, 0, 22, 22), overShare, true},
+		"one more than the arriving one":           {large, v(idle, 19*ms, 21, 21), never, true},
 		"an address with one more":                 {small, v(idle, 19*ms, 4, 4), never, true},
 		"an address with one more, after 20 ms":    {small, v(idle, 20*ms, 4, 4), withoutToken, true},
 		"an address with one more, at work":        {small, v(working, time.Hour, 4, 4), never, false},
@@ -79,10 +83,12 @@ func TestJudge(t *testing.T) {
 
 func TestBefore(t *testing.T) {
 	order := []candidate{
-		{rank: overShare, peers: 1},
-		{rank: withoutToken, peers: 3, closes: true},
+		{rank: overShare, peers: 2, closes: true},
+		{rank: overShare, peers: 1, closes: true, wait: 1},
 		{rank: withoutToken, peers: 2, closes: true, wait: 2},
-		{rank: withoutToken, peers: 2, closes: true, wait: 1},
+		{rank: withoutToken, peers: 3, closes: true, wait: 1},
+		{rank: busy, peers: 3},
+		{rank: busy, peers: 2},
 		{rank: dominant, peers: 90, closes: true},
 		{rank: dominant, peers: 90, wait: 1},
 		{rank: dominant, peers: 90, wait: 2},
@@ -353,7 +359,7 @@ func TestExempt(t *testing.T) {
 	c.dialMany(2, "127.0.0.1", "")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.addresses) != 1 || c.addresses[netip.MustParseAddr("127.0.0.1")] != 2 {
+	if len(c.addresses) != 1 || c.connsOf(netip.MustParseAddr("127.0.0.1")) != 2 {
 		t.Errorf("addresses: %v", c.addresses)
 	}
 }

@@ -71,7 +71,7 @@ func serveOn(t *testing.T, l net.Listener, most int, change func(*Config), h htt
 		change(&cfg)
 	}
 	c := client{t, New(l, cfg), messages}
-	s := &http.Server{Handler: h, ReadTimeout: time.Hour, WriteTimeout: time.Hour, MaxHeaderBytes: 1 << 10}
+	s := &http.Server{Handler: h, ReadTimeout: time.Hour, WriteTimeout: 24 * time.Hour, MaxHeaderBytes: 1 << 10}
 	var ended sync.WaitGroup
 	ended.Go(func() { c.Serve(s) })
 	t.Cleanup(func() {

@@ -1,8 +1,8 @@
 // Package listen decides which clients have a connection to an http.Server.
 //
-// The number of connections is bounded, and every request on an open connection is served. When all are in use and
-// another arrives, one that is open makes way for it; Listener.makeRoom says which. If none does, the new one gets a
-// prepared 503. For a second after that, each response to a client without a token is the last of its connection.
+// The number of connections is bounded. When all are in use and another arrives, one that is open makes way for it;
+// arrival.judge says which. If none does, the new one gets a prepared 503. For a second after that, each response to a
+// client without a token is the last of its connection.
 //
 // Everything that a client sends is checked for unambiguous framing: see framing.
 package listen
@@ -28,8 +28,8 @@ type Config struct {
 	Max     int    // open connections
 	Setting string // what determines Max, for the log: a flag, or the port
 
-	// Exempt reports whether an address counts for nothing because many clients use it, as that of a proxy. It may be
-	// nil.
+	// Exempt reports whether the connections of an address are not counted, because many clients use it, as that of a
+	// proxy. It may be nil.
 	Exempt func(netip.Addr) bool
 
 	TLS *tls.Config // of every connection; nil for plain HTTP
@@ -52,16 +52,16 @@ type Listener struct {
 	refusing chan struct{} // has an element for each connection that is being refused
 
 	draining atomic.Bool  // no more connections are accepted
-	stopped  atomic.Bool  // the last connection was accepted
+	stopped  atomic.Bool  // Serve has returned
 	scarce   atomic.Int64 // when a connection last arrived while all were in use
 	tokens   atomic.Int32 // owners that are tokens
 
 	mu        sync.Mutex
 	conns     []*conn // conn.index is the place of each
 	owners    map[ownerKey]*owner
-	addresses map[netip.Addr]int // connections of each address, with and without a token
-	anonymous int                // connections of owners that are not tokens
-	marked    int                // connections that are about to close: they do not count for Config.Max
+	addresses map[netip.Addr]*address
+	anonymous int // connections of owners that are not tokens
+	marked    int // connections that are about to close: they do not count for Config.Max
 	maxMarked int
 	lastShed  time.Duration // when a token with more than half of the connections last lost one
 
@@ -77,8 +77,8 @@ func New(l net.Listener, cfg Config) *Listener {
 	marked := min(max(1, cfg.Max/4), spare/2)
 	limited := &Listener{
 		Listener: l, cfg: cfg, start: time.Now(), maxMarked: marked,
-		refusing: make(chan struct{}, min(spare-marked, maxRefusals)),
-		owners:   map[ownerKey]*owner{}, addresses: map[netip.Addr]int{},
+		refusing: make(chan struct{}, min(spare-marked, maxRefusals, max(64, 2*cfg.Max))),
+		owners:   map[ownerKey]*owner{}, addresses: map[netip.Addr]*address{},
 	}
 	limited.scarce.Store(int64(-scarceTime))
 	return limited
@@ -95,9 +95,12 @@ func (l *Listener) Serve(s *http.Server) error {
 		handler.ServeHTTP(w, r)
 	})
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
-	s.ConnState = func(c net.Conn, s http.ConnState) {
-		if s == http.StateIdle {
-			c.(*conn).handling, c.(*conn).waitsSince = false, 0
+	s.ConnState = func(nc net.Conn, s http.ConnState) {
+		switch c := nc.(*conn); s {
+		case http.StateActive:
+			c.inHead = false
+		case http.StateIdle:
+			c.handling, c.waitsSince = false, 0
 		}
 	}
 	defer l.stopped.Store(true)
@@ -132,7 +135,7 @@ func (l *Listener) admit(socket net.Conn) *conn {
 	full := len(l.conns)-l.marked >= l.cfg.Max
 	if full && !l.makeRoom(address, now) {
 		reason := allInUse
-		if l.addresses[address] >= l.share() {
+		if l.connsOf(address) >= l.share() {
 			reason = hasItsShare
 		}
 		l.mu.Unlock()
@@ -141,12 +144,12 @@ func (l *Listener) admit(socket net.Conn) *conn {
 		l.refuse(socket)
 		return nil
 	}
-	c := &conn{Conn: socket, socket: socket, listener: l, address: address}
-	c.state.Store(newState(idle, now))
+	c := &conn{Conn: socket, socket: socket, listener: l}
+	c.enter(idle, now)
 	if l.cfg.TLS != nil {
 		c.Conn = tls.Server(socket, l.cfg.TLS)
 	}
-	l.add(c)
+	l.add(c, address)
 	l.mu.Unlock()
 	if full {
 		l.noteScarce(now)
@@ -187,13 +190,13 @@ func (l *Listener) noteScarce(now time.Duration) {
 		return
 	}
 	var from netip.Addr
+	most := 0
 	l.mu.Lock()
-	for address, n := range l.addresses {
-		if n > l.addresses[from] {
-			from = address
+	for ip, a := range l.addresses {
+		if a.conns > most {
+			from, most = ip, a.conns
 		}
 	}
-	most := l.addresses[from]
 	l.mu.Unlock()
 	l.cfg.Log("all connections are in use", "reason", "all that "+l.cfg.Setting+" allows are open", "limit", l.cfg.Max,
 		"from", from.String(), "connections", most)
@@ -218,7 +221,7 @@ func (l *Listener) refuse(socket net.Conn) {
 		socket.SetDeadline(time.Now().Add(refusalWait))
 		socket.Write(l.cfg.Refusal())
 		closeWrite(socket)
-		io.CopyBuffer(io.Discard, io.LimitReader(socket, maxRefusedBytes), request[:])
+		io.Copy(io.Discard, io.LimitReader(socket, maxRefusedBytes))
 	}()
 }
 
@@ -257,7 +260,7 @@ func (l *Listener) Drain(ctx context.Context) (cut int) {
 func (l *Listener) drainOnce(now time.Duration, closeIdle bool) (done bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range slices.Clone(l.conns) {
+	for _, c := range slices.Backward(l.conns) { // closeNow moves the last one to its place
 		switch s := c.state.Load(); {
 		case s.kind() == working:
 		case s.kind() == idle && closeIdle:

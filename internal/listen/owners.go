@@ -21,17 +21,35 @@ type owner struct {
 // isAnonymous reports whether the owner is not a token.
 func (o *owner) isAnonymous() bool { return o.key.token == [32]byte{} }
 
-// add counts an open connection. The caller holds mu, as for all functions here that are not exported.
-func (l *Listener) add(c *conn) {
-	c.index = len(l.conns)
-	l.conns = append(l.conns, c)
-	if c.address.IsValid() {
-		l.addresses[c.address]++
-	}
-	l.own(c, ownerKey{address: c.address})
+// address has at least one connection, with or without a token.
+type address struct {
+	ip    netip.Addr
+	conns int // guarded by Listener.mu
 }
 
-// remove is called when a connection closes, at least once.
+// connsOf is how many connections an address has. The caller holds mu.
+func (l *Listener) connsOf(ip netip.Addr) int {
+	if a := l.addresses[ip]; a != nil {
+		return a.conns
+	}
+	return 0
+}
+
+// add counts an open connection; ip is the zero value if it is exempt. The caller holds mu.
+func (l *Listener) add(c *conn, ip netip.Addr) {
+	c.index = len(l.conns)
+	l.conns = append(l.conns, c)
+	if ip.IsValid() {
+		if l.addresses[ip] == nil {
+			l.addresses[ip] = &address{ip: ip}
+		}
+		c.address = l.addresses[ip]
+		c.address.conns++
+	}
+	l.own(c, ownerKey{address: ip})
+}
+
+// remove is called when a connection closes, at least once. The caller holds mu.
 func (l *Listener) remove(c *conn) {
 	if c.index < 0 {
 		return
@@ -41,8 +59,10 @@ func (l *Listener) remove(c *conn) {
 	l.conns[len(l.conns)-1] = nil
 	l.conns = l.conns[:len(l.conns)-1]
 	c.index = -1
-	if l.addresses[c.address]--; l.addresses[c.address] <= 0 {
-		delete(l.addresses, c.address)
+	if a := c.address; a != nil {
+		if a.conns--; a.conns == 0 {
+			delete(l.addresses, a.ip)
+		}
 	}
 	if c.closing.Load() {
 		l.marked--
@@ -50,6 +70,7 @@ func (l *Listener) remove(c *conn) {
 	l.disown(c)
 }
 
+// own and disown count a connection of an owner. The caller holds mu.
 func (l *Listener) own(c *conn, key ownerKey) {
 	c.owner = l.owners[key]
 	if c.owner == nil {
@@ -89,12 +110,10 @@ func (l *Listener) SetToken(ctx context.Context, hash [32]byte) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.index < 0 { // already closed: it does not count
-		c.owner = &owner{key: ownerKey{token: hash}}
-		return
+	if c.index >= 0 { // it is not closed
+		l.disown(c)
+		l.own(c, ownerKey{token: hash})
 	}
-	l.disown(c)
-	l.own(c, ownerKey{token: hash})
 }
 
 // Last reports whether the response to the request of ctx must be the last of its connection: the service is shutting

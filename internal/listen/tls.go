@@ -1,7 +1,6 @@
 package listen
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -23,9 +22,8 @@ func (c *conn) handshake() error {
 	if !ok || c.secured {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
-	defer cancel()
-	err := secure.HandshakeContext(ctx)
+	c.SetWriteDeadline(time.Now().Add(handshakeTime)) // net/http has set one to read the first head
+	err := secure.Handshake()
 	if err == nil {
 		c.secured = true
 		if !c.enter(idle, c.listener.now()) {
