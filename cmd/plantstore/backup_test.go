@@ -54,9 +54,9 @@ func TestBackupIsRefused(t *testing.T) {
 		{"backup --to x x", 2, `expected arguments: none; got: ["x"]`},
 		{"backup --db postgres://a/b --to x", 2, tools},
 		{"backup --db " + db + " --to " + to, 1, "back up to " + to + ": the file exists; name another one\n"},
-		{"backup --db " + none + " --to " + none, 1, "back up to " + none + ": open the database " + none + ": no such file"},
-		{"backup --db " + text + " --to " + none, 1, "back up to " + none + ": open the database " + text + ": "},
-		{"backup --db " + empty + " --to " + none, 1, "back up to " + none + ": open the database " + empty +
+		{"backup --db " + none + " --to " + none, 1, "back up to " + none + ": copy the database " + none + ": no such file"},
+		{"backup --db " + text + " --to " + none, 1, "back up to " + none + ": copy the database " + text + ": "},
+		{"backup --db " + empty + " --to " + none, 1, "back up to " + none + ": copy the database " + empty +
 			": it has no tables of Plant Store; use a file that serve has created\n"},
 		{"backup --db " + db + " --to " + none + "/x", 1, "back up to " + none + "/x: "},
 		{"backup --verify " + none, 1, "stat " + none + ": no such file or directory\n"},

@@ -5,7 +5,6 @@ package backup
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -57,15 +56,8 @@ func Verify(ctx context.Context, path string) (contents sqlite.Contents, err err
 	if err := checkSum(ctx, path); err != nil {
 		return contents, err
 	}
-	db, err := sqlite.OpenBackup(path)
-	if err != nil {
-		return contents, fmt.Errorf("open %s: %w", path, err)
-	}
-	if err = db.CheckIntegrity(ctx); err == nil {
-		contents, err = db.Contents(ctx)
-	}
-	if err = errors.Join(err, db.Close()); err != nil {
-		err = fmt.Errorf("read %s: %w", path, cmp.Or(context.Cause(ctx), err))
+	if contents, err = sqlite.Verify(ctx, path); err != nil {
+		err = fmt.Errorf("read %s: %w", path, err)
 	}
 	return contents, err
 }

@@ -90,39 +90,60 @@ func TestSyncFailsAtStart(t *testing.T) {
 	const most = 30 // syncs in a start
 	for n := 1; n <= most; n++ {
 		db := filepath.Join(folder, fmt.Sprint(n, ".db"))
-		log := db + ".strace"
-		serve := testkit.Serve(db)
-		s := testkit.Launch(t, exec.Command("strace", append([]string{"-D", "-f", "-o", log, "-e", "signal=none",
-			"-e", "trace=fdatasync,fsync", "-e", fmt.Sprintf("inject=fdatasync,fsync:error=EIO:when=%d+", n)},
-			serve.Args...)...))
-		testkit.WaitFor(t, "the server to serve or to end", func() bool {
-			return strings.Contains(s.Stderr.String(), `"msg":"serving"`) || !s.Running()
-		})
-		if s.Running() {
-			s.Kill()
-			if _, injected := tracedCalls(t, log); injected > 0 {
-				t.Errorf("the service serves after a sync of its start failed:\n%s", s.Stderr)
-			}
-			if n < 4 {
-				t.Errorf("%d syncs in a start, want at least 3", n-1)
-			}
-			return
+		if startFails(t, db, fmt.Sprintf("when=%d+", n)) {
+			continue
 		}
-		printed := s.Stderr.String()
-		if _, injected := tracedCalls(t, log); injected == 0 {
-			testkit.Unavailable(t, "strace cannot start a process: %s", printed)
+		if n < 4 {
+			t.Errorf("%d syncs in a start, want at least 3", n-1)
 		}
-		if code := s.Cmd.ProcessState.ExitCode(); code != 1 ||
-			!strings.Contains(printed, "failed to sync") && !strings.Contains(printed, "input/output error") {
-			t.Errorf("sync %d fails: exit code %d\n%s", n, code, printed)
-		}
-		s = testkit.StartFixed(t, db)
-		r := newRecord(10)
-		r.want(t, s, 1, 200)
-		s.Kill()
-		r.check(t, testkit.StartFixed(t, db), db)
+		return
 	}
 	t.Errorf("no start without a fault after %d syncs", most)
+}
+
+// The directory entry of a new WAL must be durable, or a power cut removes the WAL with all commits.
+func TestSyncOfFolderFails(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "plants.db")
+	testkit.StartFixed(t, db).Stop() // It leaves a database without a WAL.
+	if !startFails(t, db, "when=1+", "-P", filepath.Dir(db)) {
+		t.Error("no sync of the folder in a start")
+	}
+}
+
+// startFails starts the service, whose syncs fail as strace is told. If one did, it checks that the start has failed,
+// and that the next one succeeds.
+func startFails(t *testing.T, db, when string, args ...string) bool {
+	t.Helper()
+	log := db + ".strace"
+	args = append([]string{"-D", "-f", "-o", log, "-e", "signal=none", "-e", "trace=fdatasync,fsync",
+		"-e", "inject=fdatasync,fsync:error=EIO:" + when}, args...)
+	s := testkit.Launch(t, exec.Command("strace", append(args, testkit.Serve(db).Args...)...))
+	testkit.WaitFor(t, "the server to serve or to end", func() bool {
+		return strings.Contains(s.Stderr.String(), `"msg":"serving"`) || !s.Running()
+	})
+	printed := s.Stderr.String()
+	_, injected := tracedCalls(t, log)
+	if s.Running() {
+		s.Kill()
+		if injected > 0 {
+			t.Errorf("the service serves after a sync of its start failed:\n%s", printed)
+		}
+		return false
+	}
+	if injected == 0 {
+		testkit.Unavailable(t, "strace cannot start a process: %s", printed)
+	}
+	if code := s.Cmd.ProcessState.ExitCode(); code != 1 ||
+		!strings.Contains(printed, "failed to sync") && !strings.Contains(printed, "input/output error") {
+		t.Errorf("a sync fails %s: exit code %d\n%s", when, code, printed)
+	}
+	s = testkit.StartFixed(t, db)
+	r := newRecord(10)
+	r.want(t, s, 1, 200)
+	s.Kill()
+	r.check(t, testkit.StartFixed(t, db), db)
+	return true
 }
 
 // A create that was written but not synced when the process died exists after the next start. Before a repetition

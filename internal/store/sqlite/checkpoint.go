@@ -1,12 +1,9 @@
 package sqlite
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -18,50 +15,45 @@ const pageSize = 2048
 
 const (
 	checkPause = 5 * time.Millisecond // between a commit and the check whether a checkpoint is due
-	stepBytes  = 2 << 20              // in the WAL and not copied: larger steps make the slowest commits slower
-	walLimit   = 16 << 20             // from this size on, the WAL is made to restart from its beginning
+	stepPages  = 2 << 20 / pageSize   // in the WAL and not copied: larger steps make the slowest commits slower
+	walLimit   = 16 << 20 / pageSize  // from this size on, the WAL is made to restart from its beginning
 	maxWAL     = 4 * walLimit         // from this size on, commits wait for the copy
-	restBytes  = 256 << 10            // the copy is repeated until it copies no more, and commits wait for the next one
+	restPages  = 256 << 10 / pageSize // the copy is repeated until it copies no more, and commits wait for the next one
 
-	restartWait    = 20 * time.Millisecond // for readers, for each walLimit in the WAL
-	maxRestartWait = 100 * time.Millisecond
-	restartPause   = 5 * time.Second // after a wait that did not help
+	restartWait  = 50 * time.Millisecond // for readers, while commits wait too
+	restartPause = 5 * time.Second       // after a wait that did not help
 )
 
 // checkpointer copies the WAL into the file. SQLite would do so by itself, but inside a commit, and would not report it
 // when the sync of the file fails. What is committed is safe in the WAL either way.
 type checkpointer struct {
 	conn   *sqlite.Conn
-	file   *os.File // the database, to sync it
-	index  *os.File // of the WAL; see resetCopied
 	wake   chan struct{}
-	quit   chan struct{} // closed by writer.close
-	ended  chan struct{} // closed at the end of run
-	tried  int64         // pages in the WAL when the last checkpoint began
-	waited time.Time     // when restart last waited for readers that did not end
+	quit   context.Context
+	cancel context.CancelFunc // ends quit
+	ended  chan struct{}      // closed at the end of run
+	tried  int64              // pages in the WAL when the last checkpoint began
+	waited time.Time          // when restart last waited for readers that did not end
 }
 
 // startCheckpointer opens the connection and starts the goroutine.
 func (w *writer) startCheckpointer(beside bool) error {
-	conn, err := openConn(w.files.target)
+	conn, err := openWritable(w.files.target)
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(w.files.target, os.O_RDWR, 0)
-	if err != nil {
-		return errors.Join(err, conn.Close())
-	}
-	w.checkpointer = &checkpointer{
-		conn: conn, file: file, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
-	}
+	conn.SetBusyTimeout(restartWait)
+	c := &checkpointer{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	if beside {
-		log, err := w.checkpointer.checkpoint("NOOP")
+		log, err := checkpoint(conn, "NOOP")
 		if err != nil {
-			return err
+			return errors.Join(err, conn.Close())
 		}
-		w.checkpointer.tried = log.pages
+		c.tried = log.pages
 	}
-	go w.checkpointer.run(w)
+	c.quit, c.cancel = context.WithCancel(context.Background())
+	w.checkpointer = c
+	go c.run(w)
 	return nil
 }
 
@@ -71,40 +63,44 @@ func (c *checkpointer) run(w *writer) {
 	for {
 		select {
 		case <-c.wake:
-		case <-c.quit:
+		case <-c.quit.Done():
 			return
 		}
 		select {
 		case <-time.After(checkPause):
-		case <-c.quit:
+		case <-c.quit.Done():
 			return
 		}
-		if c.due(w.pageSize) {
+		if c.due() {
 			c.make(w)
 		}
 	}
 }
 
 // due reports whether enough was written since the last checkpoint, which readers may have kept from copying it all.
-func (c *checkpointer) due(pageSize int64) bool {
-	log, err := c.checkpoint("NOOP")
+func (c *checkpointer) due() bool {
+	log, err := checkpoint(c.conn, "NOOP")
 	if log.pages < c.tried { // the WAL has restarted
 		c.tried = 0
 	}
-	if err == nil && (log.pages-max(log.copied, c.tried))*pageSize < stepBytes {
+	if err == nil && log.pages-max(log.copied, c.tried) < stepPages {
 		return false
 	}
 	c.tried = log.pages
 	return true
 }
 
-// make makes a checkpoint.
+// make makes a checkpoint. After a failure that the next one may repeat, the WAL is kept.
 func (c *checkpointer) make(w *writer) {
 	start := time.Now()
 	err := c.copyAndRestart(w)
 	took := time.Since(start)
-	c.handle(w, err)
-	w.readSizes()
+	if !mayRetry(err) {
+		w.stop(fmt.Sprintf("a checkpoint failed (%v)", describe(err)))
+	}
+	if sqlite.ErrCode(err) == sqlite.ResultIOErrFsync {
+		w.resetCopied() // if it fails, the next process that settles the WAL does so
+	}
 	if observe := w.observeCheckpoint.Load(); observe != nil {
 		(*observe)(took, err)
 	}
@@ -112,43 +108,30 @@ func (c *checkpointer) make(w *writer) {
 
 // end ends run, and waits for a checkpoint that is being made.
 func (c *checkpointer) end() {
-	select {
-	case <-c.quit:
-	default:
-		close(c.quit)
-	}
+	c.cancel()
 	<-c.ended
-}
-
-// handle stops the writer after an error that may have lost pages. After any other, the WAL is kept, and the next
-// checkpoint tries again.
-func (c *checkpointer) handle(w *writer, err error) {
-	code := sqlite.ErrCode(err)
-	switch code.ToPrimary() {
-	case sqlite.ResultOK, sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultFull:
-		return
-	}
-	if code == sqlite.ResultIOErrWrite {
-		return
-	}
-	w.stop(fmt.Sprintf("a checkpoint failed (%v)", describe(err)))
-	if code == sqlite.ResultIOErrFsync {
-		c.index, _ = resetCopied(w.files.target) // the next process that settles the WAL does so too
-	}
 }
 
 // copyAndRestart copies the WAL while commits go on. If the WAL is large, it then copies the rest while no commit runs,
 // so that the WAL can restart.
 func (c *checkpointer) copyAndRestart(w *writer) error {
 	for before := int64(0); ; {
-		if !w.mayCheckpoint() {
+		if w.checkWritable() != nil {
 			return nil
 		}
-		log, err := c.copyAndSync()
-		if err != nil || log.pages*w.pageSize < walLimit {
+		log, err := checkpoint(c.conn, "PASSIVE")
+		if err != nil {
 			return err
 		}
-		if (log.copied-before)*w.pageSize <= restBytes || log.pages*w.pageSize > maxWAL {
+		// SQLite syncs the file only when the whole WAL was copied. Without this sync, the last copy, for which commits
+		// wait, would have to write everything.
+		if err := syncData(w.file); err != nil {
+			return fmt.Errorf("%w: %w", sqlite.ResultIOErrFsync.ToError(), err)
+		}
+		if log.pages < walLimit {
+			return nil
+		}
+		if log.copied-before <= restPages || log.pages > maxWAL {
 			break
 		}
 		before = log.copied
@@ -156,47 +139,28 @@ func (c *checkpointer) copyAndRestart(w *writer) error {
 	select {
 	case w.lock <- struct{}{}:
 		defer func() { <-w.lock }()
-	case <-c.quit:
+	case <-c.quit.Done():
 		return nil
 	}
-	if !w.mayCheckpoint() {
+	if w.checkWritable() != nil {
 		return nil
 	}
-	return c.restart(w.pageSize)
-}
-
-// mayCheckpoint reports whether the files are those that were opened, because the WAL may otherwise contain writes of
-// other processes, and whether they can be written. It waits while the file system is frozen.
-func (w *writer) mayCheckpoint() bool {
-	return w.stopReason() == nil && w.files.missing() == "" && waitFrozen(w.files.target) == nil
-}
-
-// copyAndSync copies what is in the WAL while commits go on, and syncs the file. SQLite syncs it only when the whole
-// WAL was copied. Without our sync, the last copy, for which commits wait, would have to write everything.
-func (c *checkpointer) copyAndSync() (walState, error) {
-	log, err := c.checkpoint("PASSIVE")
-	if err != nil {
-		return log, err
-	}
-	if err := syncData(c.file); err != nil {
-		return log, fmt.Errorf("%w: %w", sqlite.ResultIOErrFsync.ToError(), err)
-	}
-	return log, nil
+	return c.restart()
 }
 
 // restart copies the rest of the WAL while no commit runs. The next commit then writes to the beginning of the WAL if
-// no reader uses it. So restart waits for readers, the longer the larger the WAL is. If they do not end, as during a
-// backup, it waits again after restartPause.
+// no reader uses it. So restart waits for readers. If they do not end, as during a backup, it waits again after
+// restartPause.
 //
 // It need not sync what it copies. A WAL restarts only when all of it is copied, and the checkpoint that copies the
 // last page syncs the whole file before that page counts as copied.
-func (c *checkpointer) restart(pageSize int64) error {
-	log, err := c.checkpoint("PASSIVE")
-	if err != nil || time.Since(c.waited) < restartPause {
-		return err
+func (c *checkpointer) restart() error {
+	mode := "RESTART"
+	if time.Since(c.waited) < restartPause {
+		mode = "PASSIVE"
 	}
-	c.conn.SetBusyTimeout(min(restartWait*time.Duration(log.pages*pageSize/walLimit), maxRestartWait))
-	if log, err = c.checkpoint("RESTART"); log.busy {
+	log, err := checkpoint(c.conn, mode)
+	if mode == "RESTART" && log.busy {
 		c.waited = time.Now()
 	}
 	return err
@@ -207,8 +171,6 @@ type walState struct {
 	pages, copied int64
 	busy          bool // readers, or another process, kept the checkpoint from completing
 }
-
-func (c *checkpointer) checkpoint(mode string) (walState, error) { return checkpoint(c.conn, mode) }
 
 func checkpoint(conn *sqlite.Conn, mode string) (log walState, err error) {
 	for row, err := range query(conn, "PRAGMA wal_checkpoint("+mode+")") {
@@ -223,27 +185,8 @@ func checkpoint(conn *sqlite.Conn, mode string) (log walState, err error) {
 // resetCopied makes the next checkpoint copy the whole WAL again. Pages that were copied before a sync failed may not
 // be on the disk, and the index of the WAL, which processes share, counts them as copied: another process would drop
 // them from the WAL. SQLite creates the index anew only when no process has it open.
-//
-// The index that it returns, if there is one, must stay open while this process has connections: closing it releases
-// all their locks.
-func resetCopied(target string) (index *os.File, err error) {
-	// https://sqlite.org/walformat.html#the_wal_index_file_format: nBackfill
-	const offset, length = 96, 4
-	index, err = os.OpenFile(target+shmSuffix, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	copied := make([]byte, length)
-	_, err = index.ReadAt(copied, offset)
-	switch {
-	case errors.Is(err, io.EOF): // another process is creating it
-		return index, nil
-	case err == nil && bytes.Equal(copied, make([]byte, length)):
-		return index, nil
-	}
-	_, err = index.WriteAt(make([]byte, length), offset)
-	return index, withoutPath(err)
+func (w *writer) resetCopied() error {
+	const nBackfill, size = 96, 4 // https://sqlite.org/walformat.html#the_wal_index_file_format
+	_, err := w.index.WriteAt(make([]byte, size), nBackfill)
+	return err
 }

@@ -1,10 +1,9 @@
 package sqlite
 
 import (
-	"encoding/binary"
+	"context"
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,15 +43,14 @@ func (w *writer) wantWALBelow(t *testing.T, limit int64) {
 func (w *writer) checkpointNow() {
 	c := w.checkpointer
 	c.end()
-	c.quit = make(chan struct{}) // so that the checkpoint can take the lock
-	defer func() { close(c.quit) }()
+	c.quit = context.Background() // so that the checkpoint can take the lock
 	c.make(w)
 }
 
 // startRead returns a connection with an open read transaction.
 func startRead(t *testing.T, path string) *sqlite.Conn {
 	t.Helper()
-	reader, err := openConn(path)
+	reader, err := openReadOnly(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +65,7 @@ func startRead(t *testing.T, path string) *sqlite.Conn {
 func TestCheckpointWaitsForReaders(t *testing.T) {
 	w := testWriter(t)
 	reader := startRead(t, w.files.path)
-	for id := range int64(walLimit>>20 + 2) {
+	for id := range int64(walLimit*pageSize>>20 + 2) {
 		w.addLarge(t, id)
 	}
 	w.checkpointNow()
@@ -84,13 +82,14 @@ func TestCheckpointWaitsForReaders(t *testing.T) {
 	w.checkpointer.waited = time.Time{}
 	w.checkpointNow()
 	w.addLarge(t, 1001)
-	if log, err := w.checkpointer.checkpoint("PASSIVE"); err != nil || log.pages*pageSize > 3<<20 {
+	if log, err := checkpoint(w.checkpointer.conn, "PASSIVE"); err != nil || log.pages*pageSize > 3<<20 {
 		t.Errorf("after the reader has ended the WAL has %d pages, %v", log.pages, err)
 	}
 }
 
 func TestWALIsBounded(t *testing.T) {
-	const limit, n = walLimit + stepBytes + 2<<20, 30
+	t.Parallel()
+	const limit, n = (walLimit+stepPages)*pageSize + 2<<20, 30
 	s := newStore(t)
 	large, other := plant.Plant{Name: strings.Repeat("x", 1<<20)}, plant.Plant{Name: strings.Repeat("y", 1<<20)}
 	for id := range int64(n) {
@@ -112,11 +111,12 @@ func TestWALIsBounded(t *testing.T) {
 
 // With a reader at every moment the WAL does not restart by itself.
 func TestWALIsBoundedDuringReads(t *testing.T) {
+	t.Parallel()
 	w := testWriter(t)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
 	for range 4 {
-		conn, err := openConn(w.files.path)
+		conn, err := openReadOnly(w.files.path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,41 +143,4 @@ func TestWALIsBoundedDuringReads(t *testing.T) {
 	close(stop)
 	readers.Wait()
 	w.wantWALBelow(t, 100<<20) // about 20 MiB; a slow reader can prevent a restart
-}
-
-// After a commit, the index of the WAL has a read mark for it: readers find it and need not write one.
-func TestReadMark(t *testing.T) {
-	w := testWriter(t)
-	w.mustAdd(t, 1, "x")
-	index, err := os.ReadFile(w.files.path + "-shm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The layout is in https://sqlite.org/walformat.html#the_wal_index_file_format.
-	number := func(offset int) uint32 { return binary.NativeEndian.Uint32(index[offset:]) }
-	last := number(16)
-	if marks := []uint32{number(104), number(108), number(112), number(116)}; !slices.Contains(marks, last) {
-		t.Errorf("the last page is %d and the read marks are %v", last, marks)
-	}
-}
-
-// Files of earlier versions have larger pages, and keep them.
-func TestOtherPageSize(t *testing.T) {
-	path := t.TempDir() + "/plants.db"
-	if err := createFile(path); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(exec(conn, "PRAGMA page_size = 4096"), exec(conn, "VACUUM"), conn.Close()); err != nil {
-		t.Fatal(err)
-	}
-	w := openWriter(t, path)
-	defer w.close()
-	w.mustAdd(t, 1, "x")
-	if w.pageSize != 4096 {
-		t.Errorf("pages have %d bytes", w.pageSize)
-	}
 }

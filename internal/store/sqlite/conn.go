@@ -4,24 +4,38 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 )
 
-// openConn opens a connection to a file that exists.
-func openConn(path string, morePragmas ...string) (*sqlite.Conn, error) {
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite) // without OpenURI, ? and # are ordinary characters
+// pragmas are the settings of every connection.
+var pragmas = []string{
+	"temp_store(MEMORY)", // no other folder than that of the database has to be writable
+	"trusted_schema(0)",
+	"cell_size_check(1)",
+}
+
+// writePragmas are the settings of a connection that can write.
+var writePragmas = []string{
+	fmt.Sprintf("page_size(%d)", pageSize), // of a new file; see pageSize
+	"journal_mode(WAL)",
+	"synchronous(FULL)",     // 200 means on disk
+	"wal_autocheckpoint(0)", // the checkpointer does: see checkpoint.go
+}
+
+// busyTimeout is how long a statement waits for a lock of another process: a token command, a second server.
+const busyTimeout = 5 * time.Second
+
+// opener opens a connection to a file that exists.
+type opener func(target string) (*sqlite.Conn, error)
+
+// openConn opens a connection with pragmas and more. Without OpenURI, ? and # are ordinary characters of the path.
+func openConn(path string, flags sqlite.OpenFlags, more ...string) (*sqlite.Conn, error) {
+	conn, err := sqlite.OpenConn(path, flags)
 	if err != nil {
 		return nil, err
 	}
-	return initConn(conn, pragmas, morePragmas...)
-}
-
-// openReader opens a connection that only reads.
-func openReader(path string) (*sqlite.Conn, error) { return openConn(path, "query_only(1)") }
-
-// initConn applies the pragmas, or closes the connection.
-func initConn(conn *sqlite.Conn, pragmas []string, more ...string) (*sqlite.Conn, error) {
 	conn.SetBusyTimeout(busyTimeout)
 	for _, pragma := range slices.Concat(pragmas, more) {
 		if err := exec(conn, "PRAGMA "+pragma); err != nil {
@@ -30,6 +44,11 @@ func initConn(conn *sqlite.Conn, pragmas []string, more ...string) (*sqlite.Conn
 		}
 	}
 	return conn, nil
+}
+
+// openWritable opens a connection that can write.
+func openWritable(target string, more ...string) (*sqlite.Conn, error) {
+	return openConn(target, sqlite.OpenReadWrite, slices.Concat(writePragmas, more)...)
 }
 
 // query runs a statement and yields its rows. The statement is prepared on its first use and kept.
@@ -106,20 +125,11 @@ func checkTypes(row *sqlite.Stmt, types ...sqlite.ColumnType) error {
 	return nil
 }
 
-// textOrNil returns the text in a column, or nil for NULL.
-func textOrNil(row *sqlite.Stmt, column int) *string {
+// orNil returns the value in a column, or nil for NULL.
+func orNil[T any](row *sqlite.Stmt, column int, get func(column int) T) *T {
 	if row.ColumnIsNull(column) {
 		return nil
 	}
-	text := row.ColumnText(column)
-	return &text
-}
-
-// intOrNil returns the integer in a column, or nil for NULL.
-func intOrNil(row *sqlite.Stmt, column int) *int64 {
-	if row.ColumnIsNull(column) {
-		return nil
-	}
-	n := row.ColumnInt64(column)
-	return &n
+	value := get(column)
+	return &value
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,27 +17,24 @@ func RecordBackup(path, backup string, started time.Time) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(target), filepath.Base(target)+backupSuffix+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(backup + "\n")
-	err = cmp.Or(err, f.Close(), os.Chtimes(f.Name(), started, started), os.Rename(f.Name(), target+backupSuffix))
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	record := target + backupSuffix
+	return cmp.Or(os.WriteFile(record, []byte(backup+"\n"), 0o600), os.Chtimes(record, started, started))
 }
 
-// diskStats is the state of the database's disk at the last check.
-type diskStats struct {
-	free   atomic.Int64 // bytes; -1 if they are unknown
-	backup atomic.Int64 // Unix time of the last backup; 0 if there is none
+// disk is the file system of a file. It is known on Linux only.
+type disk struct {
+	level, danger string // of a finding, if plants can be lost; otherwise empty
+	free          int64  // bytes that this user can still write; -1 if they are unknown
+	readOnly      bool
 }
 
-func (d *diskStats) read(target string) {
-	d.free.Store(freeBytes(target))
-	if info, err := os.Stat(target + backupSuffix); err == nil {
-		d.backup.Store(info.ModTime().Unix())
-	}
+const (
+	inMemory = "is in memory: a reboot loses every plant; " + moveAway
+	moveAway = "move the database to a local disk"
+)
+
+// InMemory reports whether a file is on a file system that a restart of the machine empties.
+func InMemory(path string) bool {
+	d, _ := statDisk(path)
+	return d.danger == inMemory
 }

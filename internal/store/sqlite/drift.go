@@ -3,7 +3,6 @@ package sqlite
 import (
 	_ "embed"
 	"errors"
-	"fmt"
 
 	"zombiezen.com/go/sqlite"
 
@@ -13,7 +12,8 @@ import (
 //go:embed drift.sql
 var selectLines string
 
-// tableProblems compares the tables of a file with the tables of a new one. The file has the schema of this program.
+// tableProblems returns changes of the tables that can lose or change plants or tokens. It compares the tables with
+// those of a new file, so the file must have the schema of this program.
 func tableProblems(conn *sqlite.Conn) (problems []string, err error) {
 	fresh, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)
 	if err != nil {
@@ -33,13 +33,4 @@ func tableProblems(conn *sqlite.Conn) (problems []string, err error) {
 		}
 	}
 	return store.Drift(lines[0], lines[1]), nil
-}
-
-// checkTables returns an error if the tables were changed so that plants or tokens could be lost or changed.
-func checkTables(conn *sqlite.Conn) error {
-	problems, err := tableProblems(conn)
-	if err == nil && len(problems) > 0 {
-		err = fmt.Errorf("%w: %s; plantstore doctor lists every problem", store.ErrUnavailable, problems[0])
-	}
-	return err
 }

@@ -29,6 +29,23 @@ func translate(err error) error {
 // resultIOErrInPage is a fault in the memory-mapped index of the WAL, such as a page without a block on a full disk.
 const resultIOErrInPage = sqlite.ResultIOErr | 34<<8
 
+// indexErrors are about the shared memory that indexes the WAL.
+var indexErrors = []sqlite.ResultCode{
+	sqlite.ResultIOErrSHMOpen, sqlite.ResultIOErrSHMSize, sqlite.ResultIOErrSHMLock, sqlite.ResultIOErrSHMMap,
+	resultIOErrInPage,
+}
+
+// mayRetry reports whether an error, or nil, leaves what was written before as it is. After any other error of a
+// checkpoint or a commit, the disk may lack pages that SQLite considers written.
+func mayRetry(err error) bool {
+	code := sqlite.ErrCode(err)
+	switch code.ToPrimary() {
+	case sqlite.ResultOK, sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultFull:
+		return true
+	}
+	return code == sqlite.ResultIOErrWrite
+}
+
 // describe adds the result code to an error of SQLite, and what failed to one that reads "disk I/O error".
 func describe(err error) error {
 	code := sqlite.ErrCode(err)

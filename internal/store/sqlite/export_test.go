@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"strings"
 	"testing"
 
 	"zombiezen.com/go/sqlite"
@@ -28,20 +29,16 @@ func (s *Store) Pragmas(t *testing.T, name string) []string {
 	return values
 }
 
-// AllowTemporaryFiles lets the writer create temporary files, which would otherwise be in memory.
-func (s *Store) AllowTemporaryFiles(t *testing.T) {
-	if err := exec(s.writer.conn, "PRAGMA temp_store(FILE)"); err != nil {
+// Plan returns how SQLite runs a statement of List or Stores.
+func (s *Store) Plan(t *testing.T, list bool) string {
+	text, args := storeNames, []any(nil)
+	if list {
+		text, args = listPlants, []any{"main", int64(0), int64(100)}
+	}
+	step := func(row *sqlite.Stmt) (string, error) { return row.ColumnText(3), nil }
+	steps, err := collect(t.Context(), s.readers, step, "EXPLAIN QUERY PLAN "+text, args...)
+	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// Plan returns how SQLite runs the statement of List.
-func (s *Store) Plan(t *testing.T) (plan string) {
-	for row, err := range s.readers.query(t.Context(), "EXPLAIN QUERY PLAN "+listPlants, "main", int64(0), int64(100)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan += row.ColumnText(3)
-	}
-	return plan
+	return strings.Join(steps, "\n")
 }

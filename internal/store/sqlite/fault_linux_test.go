@@ -3,7 +3,9 @@ package sqlite
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"zombiezen.com/go/sqlite"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
@@ -81,7 +84,6 @@ func TestWritesFail(t *testing.T) {
 			undo := substitute(t, w.files.path+"-wal", test.by)
 			wantFailure(t, w, w.addPlant(2, "x"), test.want, test.text, false)
 			for range 3 {
-				w.probe(true)
 				if err := w.check(t.Context()); err == nil || !strings.Contains(err.Error(), test.text) {
 					t.Errorf("check() after its probe failed = %v, want %q", err, test.text)
 				}
@@ -158,7 +160,7 @@ func (w *writer) failSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(null)
-	if err := unix.Dup3(null, int(w.checkpointer.file.Fd()), unix.O_CLOEXEC); err != nil {
+	if err := unix.Dup3(null, int(w.file.Fd()), unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -179,14 +181,14 @@ func TestPartialCopy(t *testing.T) {
 	first := salt()
 	reader := startRead(t, w.files.path)
 	w.mustAdd(t, 2, "x")
-	if err := w.checkpointer.restart(pageSize); err != nil {
+	if err := w.checkpointer.restart(); err != nil {
 		t.Fatal(err)
 	}
 	part := w.copied(t)
 	exec(reader, "ROLLBACK")
 	w.mustAdd(t, 3, "x")
 	undo := substitute(t, w.files.path, "/dev/null") // it can't be truncated, which SQLite does just before the sync
-	_, err := w.checkpointer.checkpoint("PASSIVE")
+	_, err := checkpoint(w.checkpointer.conn, "PASSIVE")
 	undo()
 	if sqlite.ErrCode(err) != sqlite.ResultIOErrTruncate || part == 0 || w.copied(t) != part {
 		t.Errorf("%d pages count as copied, and after a copy of the rest, %v, %d", part, err, w.copied(t))
@@ -194,7 +196,7 @@ func TestPartialCopy(t *testing.T) {
 	if w.mustAdd(t, 4, "x"); salt() != first {
 		t.Error("the WAL restarts before the file is synced")
 	}
-	if err := w.checkpointer.restart(pageSize); err != nil {
+	if err := w.checkpointer.restart(); err != nil {
 		t.Fatal(err)
 	}
 	if w.mustAdd(t, 5, "x"); salt() == first {
@@ -204,6 +206,7 @@ func TestPartialCopy(t *testing.T) {
 
 // Close does not release the locks of reads that are still running: another process could otherwise remove the WAL.
 func TestCloseKeepsLocksOfReads(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	other, err := os.Open(s.writer.files.path) // before Close, and closed after it: that releases all locks
 	if err != nil {
@@ -224,32 +227,42 @@ func TestCloseKeepsLocksOfReads(t *testing.T) {
 	stop()
 }
 
-// openFiles returns how many descriptors this process has of a file.
-func openFiles(t *testing.T, path string) (n int) {
-	t.Helper()
-	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range open {
-		if link, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && link == path {
-			n++
+// A failure is reported until a write has succeeded: errors about a request do not show that, and a transaction that
+// changes nothing writes.
+func TestFailureStays(t *testing.T) {
+	w := testWriter(t)
+	for _, failure := range []error{store.ErrFull, store.ErrUnavailable, store.ErrUnknown} {
+		w.record(fmt.Errorf("a write: %w", failure))
+		if w.record(plant.ErrNotFound); !errors.Is(load(&w.failure), failure) {
+			t.Errorf("the failure is %v, want %v", load(&w.failure), failure)
 		}
 	}
-	return n
-}
-
-func TestCloseClosesFiles(t *testing.T) {
-	s := newStore(t)
-	if err := s.Close(); err != nil || openFiles(t, s.writer.files.path) > 0 {
-		t.Errorf("after Close() = %v the file is open %d times", err, openFiles(t, s.writer.files.path))
+	undo := substitute(t, w.files.path+walSuffix, "/dev/full")
+	empty := func() error { return w.tx(func() error { return nil }) }
+	if err := empty(); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a transaction that changes nothing, on a full disk after a failure = %v", err)
+	}
+	undo()
+	if err := errors.Join(empty(), load(&w.failure)); err != nil {
+		t.Errorf("a transaction with free space = %v", err)
 	}
 }
 
-func TestInMemory(t *testing.T) {
-	for path, want := range map[string]bool{"/dev/shm": true, "/": false, "/sys/none": false} {
-		if got := InMemory(path); got != want {
-			t.Errorf("InMemory(%s) = %v, want %v", path, got, want)
-		}
+// The WAL that a killed process left is copied and emptied before anything else is written. If that fails, nothing is.
+func TestSettle(t *testing.T) {
+	w := testWriter(t)
+	w.mustAdd(t, 1, "x")
+	killed := filepath.Join(t.TempDir(), "plants.db")
+	copyFiles(t, w.files.path, killed)
+	next := openWriter(t, killed)
+	wal, err := os.Stat(killed + walSuffix)
+	if err != nil || wal.Size() != 0 || !next.settled {
+		t.Errorf("the WAL has %d bytes, %v; settled: %v", wal.Size(), err, next.settled)
 	}
+	if _, err := getFrom(next.conn, "main", 1); err != nil {
+		t.Error(err)
+	}
+	next.settled = false
+	defer substitute(t, killed+walSuffix, "/dev/null")()
+	wantFailure(t, next, next.addPlant(2, "x"), store.ErrUnknown, "the disk failed to sync", true)
 }

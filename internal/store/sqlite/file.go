@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
-
-	"plantstore/internal/machine"
 )
 
 var errNotRegular = errors.New("it is not a regular file; use the path of a regular file")
@@ -20,27 +17,36 @@ const (
 	shmSuffix = "-shm"
 )
 
-// createFile creates the database file, readable by its owner only, and makes its directory entry durable.
-// If the file exists, createFile checks that it can be written.
+// createFile creates the database file, readable by its owner only, or checks that an existing file can be written.
 func createFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-			return errNotRegular // reading a FIFO would wait for a writer
-		}
-		f, err = os.OpenFile(path, os.O_RDWR, 0)
-		if err == nil {
-			err = f.Close()
-		}
-		return withoutPath(err)
+	if err := checkOrphan(path); err != nil {
+		return err
 	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return withoutPath(err)
+		return err
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return withoutPath(err)
+	return f.Close()
+}
+
+// findFile returns the absolute path of an existing database file without symbolic links.
+func findFile(path string) (target string, info os.FileInfo, err error) {
+	if target, err = filepath.EvalSymlinks(path); err != nil {
+		target = path
 	}
-	return withoutPath(machine.SyncFolder(path))
+	if target, err = filepath.Abs(target); err != nil {
+		return "", nil, err
+	}
+	if err := checkOrphan(target); err != nil {
+		return "", nil, err
+	}
+	if info, err = os.Stat(target); err != nil {
+		return "", nil, withoutPath(err)
+	}
+	if !info.Mode().IsRegular() {
+		return "", nil, errNotRegular
+	}
+	return target, info, nil
 }
 
 // checkOrphan returns an error if a WAL exists whose database file is missing or empty: SQLite would remove the WAL.
@@ -62,6 +68,18 @@ func checkOrphan(path string) error {
 	return nil
 }
 
+// CheckAbsent returns an error if a database file, or a file that SQLite keeps next to it, exists.
+func CheckAbsent(path string) error {
+	for _, suffix := range []string{"", walSuffix, shmSuffix, "-journal"} {
+		if _, err := os.Lstat(path + suffix); err == nil {
+			return fmt.Errorf("%s exists; name another file, or move it away", path+suffix)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // Restrict removes the access of the group and of other users to a database file that Open has accepted, to its WAL and
 // to the index of the WAL. It calls warn for each file that had such access.
 func Restrict(path string, warn func(message string, attrs ...any)) {
@@ -74,13 +92,11 @@ func Restrict(path string, warn func(message string, attrs ...any)) {
 		if err != nil || info.Mode().Perm()&0o077 == 0 {
 			continue
 		}
-		mode := slog.String("mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+		message := "other users could access the database; only its owner can now"
 		if err := os.Chmod(target+suffix, info.Mode().Perm()&0o700); err != nil {
-			warn("other users can access the database, and its mode can't be changed", "file", target+suffix, mode,
-				"error", withoutPath(err))
-			continue
+			message = fmt.Sprintf("other users can access the database, and its mode can't be changed: %v", withoutPath(err))
 		}
-		warn("other users could access the database; only its owner can now", "file", target+suffix, mode)
+		warn(message, "file", target+suffix, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
 }
 

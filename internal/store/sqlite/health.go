@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,7 @@ import (
 
 const (
 	checkInterval = 100 * time.Millisecond // between two calls of checkWritable
-	slowWrite     = 2 * time.Second        // a write that takes longer makes check fail
+	slowWrite     = 2 * time.Second        // a probe that takes longer makes check fail
 )
 
 const (
@@ -55,32 +54,23 @@ func names(path string, file os.FileInfo) bool {
 	return err == nil && os.SameFile(file, now)
 }
 
-// readSizes reads the sizes of the files for Stats.
-func (w *writer) readSizes() {
-	if info, err := os.Stat(w.files.target); err == nil {
-		w.fileSize.Store(info.Size())
-	}
-	if info, err := os.Stat(w.files.target + walSuffix); err == nil {
-		w.walSize.Store(info.Size())
-	}
-}
-
-// waitFrozen waits while the file system is frozen, as a system call: removing a directory that does not exist needs a
-// writable file system. SQLite would wait in a page fault of the memory-mapped index of the WAL, where Go can't stop
-// the thread for a garbage collection, and the whole process would hang. It returns an error if nothing can be written.
-func waitFrozen(target string) error {
-	if err := syscall.Rmdir(target + "-none"); errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	}
-	return nil
-}
-
-// checkWritable returns why nothing can be written, without writing.
+// checkWritable returns why nothing can be written, or copied: the WAL may contain writes of other processes if the
+// files are not those that were opened.
+//
+// It waits while the file system is frozen, as a system call: removing a directory that does not exist needs a writable
+// file system. SQLite would wait in a page fault of the memory-mapped index of the WAL, where Go can't stop the thread
+// for a garbage collection, and the whole process would hang.
 func (w *writer) checkWritable() error {
+	if err := w.stopReason(); err != nil {
+		return err
+	}
 	if reason := w.files.missing(); reason != "" {
 		return w.stop(reason)
 	}
-	return waitFrozen(w.files.target)
+	if err := syscall.Rmdir(w.files.target + "-none"); errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // stop makes the writer refuse all further writes until the service is restarted, and returns the reason. The first
@@ -95,18 +85,16 @@ func (w *writer) stop(reason string) error {
 // stopReason returns why the writer was stopped, or nil.
 func (w *writer) stopReason() error { return load(&w.stopped) }
 
-// record keeps for check whether the last write could be made. Errors about the request, such as
-// plant.ErrNotFound, do not count as failures.
+// record keeps for check whether the last write succeeded. Errors about the request, such as plant.ErrNotFound, do not
+// show that.
 func (w *writer) record(err error) {
-	if errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknown) {
-		w.failure.Store(&err)
-	} else {
+	switch {
+	case err == nil:
 		w.failure.Store(nil)
+	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrUnknown):
+		w.failure.Store(&err)
 	}
 }
-
-// lastFailure returns why the writer was stopped, or why the last write failed, or nil.
-func (w *writer) lastFailure() error { return cmp.Or(w.stopReason(), load(&w.failure)) }
 
 func load(p *atomic.Pointer[error]) error {
 	if err := p.Load(); err != nil {
@@ -115,50 +103,33 @@ func load(p *atomic.Pointer[error]) error {
 	return nil
 }
 
-// check returns why a write would fail now. It waits for a probe, but no longer than slowWrite, because a disk that
-// hangs must not hang the caller.
+// check returns why a write would fail now. Its probe is an empty transaction, which fails if the file is locked. On a
+// disk that is nearly full the probe writes, so that a full disk is detected while no client creates anything. check
+// waits no longer than slowWrite, because a disk that hangs must not hang the caller.
 func (w *writer) check(ctx context.Context) error {
-	slow := func(waited time.Duration) error {
-		return fmt.Errorf("%w: a write has waited %d s for the disk", store.ErrUnavailable, waited/time.Second)
+	if err := w.stopReason(); err != nil {
+		return err
 	}
-	failure := w.lastFailure()
-	if failure == nil && !names(w.files.path, w.files.file) {
+	if !names(w.files.path, w.files.file) {
 		return fmt.Errorf("%w: %s", store.ErrUnavailable, fileRemoved)
 	}
-	if started := w.started.Load(); started != nil && time.Since(*started) > slowWrite {
-		return cmp.Or(failure, slow(time.Since(*started)))
-	}
-	wait := slowWrite
-	if failure != nil {
-		wait /= 4 // /readyz waits for a second, and the reason must be returned before
-	}
 	probed := make(chan error, 1)
-	go func() { probed <- w.probe(failure != nil || isFull(w.files.target)) }()
+	go func() {
+		probed <- w.tx(func() error {
+			if disk, err := statDisk(w.files.target); err != nil || disk.free >= minSpace {
+				return nil
+			}
+			return w.rewriteVersion()
+		})
+	}()
 	select {
 	case err := <-probed:
 		return err
-	case <-time.After(wait):
-		return cmp.Or(failure, slow(slowWrite))
+	case <-time.After(slowWrite):
+		return fmt.Errorf("%w: a write has waited %d s for the disk", store.ErrUnavailable, slowWrite/time.Second)
 	case <-ctx.Done():
-		return cmp.Or(failure, ctx.Err())
+		return ctx.Err()
 	}
-}
-
-// isFull reports whether the disk of a file has less than minSpace left.
-func isFull(path string) bool {
-	free := freeBytes(path)
-	return free >= 0 && free < minSpace
-}
-
-// probe runs an empty transaction, which fails if the file is locked. With write, it also writes, so that a full disk
-// and its recovery are detected while no client creates anything.
-func (w *writer) probe(write bool) error {
-	return w.tx(func() error {
-		if !write {
-			return nil
-		}
-		return w.rewriteVersion()
-	})
 }
 
 // rewriteVersion writes a page without a change.

@@ -8,25 +8,35 @@ import (
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"plantstore/internal/store"
 )
 
 //go:embed schema/*.sql
 var schema embed.FS
 
-const applicationID = 0x504C4E54
+const (
+	applicationID = 0x504C4E54
+	schemaState   = "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_schema)" +
+		" FROM pragma_user_version, pragma_application_id"
+)
 
 // migrate checks that the file belongs to this program and applies the new files of schema/ in one transaction.
 func (w *writer) migrate(keepSchema bool) error {
 	return w.commit(func() (err error) {
 		if keepSchema {
-			if err := checkVersion(w.conn); err != nil && !errors.Is(err, errNoTables) {
+			if err := checkVersion(w.conn, false); err != nil && !errors.Is(err, errNoTables) {
 				return err
 			}
 		}
 		if w.from, w.to, err = applySteps(w.conn); err != nil {
 			return err
 		}
-		return checkTables(w.conn)
+		problems, err := tableProblems(w.conn)
+		if err == nil && len(problems) > 0 {
+			err = fmt.Errorf("%w: %s; plantstore doctor lists every problem", store.ErrUnavailable, problems[0])
+		}
+		return err
 	})
 }
 
@@ -52,15 +62,15 @@ func applySteps(conn *sqlite.Conn) (from, to int, err error) {
 
 var errNoTables = errors.New("it has no tables of Plant Store; use a file that serve has created")
 
-// checkVersion returns an error unless the file has the schema of this program.
-func checkVersion(conn *sqlite.Conn) error {
+// checkVersion returns an error unless the file has the schema of this program, or an older one if that is accepted.
+func checkVersion(conn *sqlite.Conn, older bool) error {
 	steps, applied, err := schemaSteps(conn)
 	switch {
 	case err != nil:
 		return err
 	case applied == 0:
 		return errNoTables
-	case applied < len(steps):
+	case applied < len(steps) && !older:
 		return fmt.Errorf("its schema has version %d and this program needs version %d; make a backup, and run "+
 			"plantstore db migrate --db with this file", applied, len(steps))
 	}
@@ -72,25 +82,21 @@ func schemaSteps(conn *sqlite.Conn) (steps []string, applied int, err error) {
 	if steps, err = fs.Glob(schema, "schema/*.sql"); err != nil {
 		return nil, 0, err
 	}
-	version, err := number(conn, "PRAGMA user_version")
-	if err != nil {
-		return nil, 0, err
+	for row, err := range query(conn, schemaState) {
+		if err != nil {
+			return nil, 0, err
+		}
+		owner, tables := row.ColumnInt(1), row.ColumnInt(2)
+		if owner != applicationID && (owner != 0 || tables != 0) {
+			return nil, 0, errors.New("the file is a database of another program; name another file")
+		}
+		applied = row.ColumnInt(0)
 	}
-	owner, err := number(conn, "PRAGMA application_id")
-	if err != nil {
-		return nil, 0, err
-	}
-	tables, err := number(conn, "SELECT count(*) FROM sqlite_schema")
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case owner != applicationID && (owner != 0 || tables != 0):
-		return nil, 0, errors.New("the file is a database of another program; name another file")
-	case version > int64(len(steps)):
+	if applied > len(steps) {
 		return nil, 0, fmt.Errorf("its schema has version %d and this program supports versions up to %d; "+
-			"start the newer program", version, len(steps))
+			"start the newer program", applied, len(steps))
 	}
-	return steps, int(version), nil
+	return steps, applied, nil
 }
 
 // number returns the first column of the last row of a query.

@@ -21,7 +21,13 @@ const (
 
 	getPlant    = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
 	countPlants = "SELECT count(*) FROM plants WHERE store = ?"
-	listPlants  = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
+	// SELECT DISTINCT would read all keys.
+	storeNames = `
+		WITH RECURSIVE names(store) AS (
+			SELECT min(store) FROM plants
+			UNION ALL SELECT (SELECT min(store) FROM plants WHERE store > names.store) FROM names WHERE store IS NOT NULL)
+		SELECT store FROM names WHERE store IS NOT NULL`
+	listPlants = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
 )
 
 // maxRows bounds the rows of one insert. One statement of 64 rows costs a quarter of 64 statements; beyond that,
@@ -58,7 +64,7 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 	// instead of being split.
 	order := make([]*plant.Record, len(plants))
 	for i := range plants {
-		order[i] = &plants[i]
+		order[i], outcomes[i] = &plants[i], plant.Created
 	}
 	slices.SortFunc(order, func(a, b *plant.Record) int { return a.Key().Compare(b.Key()) })
 	for rows := range slices.Chunk(order, maxRows) {
@@ -69,9 +75,6 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 		if inserted != len(rows) {
 			return errConflict
 		}
-	}
-	for i := range outcomes {
-		outcomes[i] = plant.Created
 	}
 	return nil
 }
@@ -129,7 +132,7 @@ func plantOf(row *sqlite.Stmt) (plant.New, error) {
 	if err := checkTypes(row, sqlite.TypeInteger, sqlite.TypeText); err != nil {
 		return plant.New{}, err
 	}
-	p := plant.New{ID: row.ColumnInt64(0), Plant: plant.Plant{Name: row.ColumnText(1), Tag: textOrNil(row, 2)}}
+	p := plant.New{ID: row.ColumnInt64(0), Plant: plant.Plant{Name: row.ColumnText(1), Tag: orNil(row, 2, row.ColumnText)}}
 	return p, store.CheckText(&p.Name, p.Tag)
 }
 
@@ -164,14 +167,19 @@ func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.New, error) {
 }
 
 // Count implements store.Plants. It reads all keys of the store.
-func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error) {
-	for row, err := range s.readers.query(ctx, countPlants, storeName) {
-		if err != nil {
-			return 0, err
-		}
-		n = row.ColumnInt64(0)
+func (s *Store) Count(ctx context.Context, storeName string) (int64, error) {
+	count := func(row *sqlite.Stmt) (int64, error) { return row.ColumnInt64(0), nil }
+	found, err := collect(ctx, s.readers, count, countPlants, storeName)
+	if err != nil {
+		return 0, err
 	}
-	return n, nil
+	return found[0], nil
+}
+
+// Stores implements store.Plants.
+func (s *Store) Stores(ctx context.Context) ([]string, error) {
+	name := func(row *sqlite.Stmt) (string, error) { return row.ColumnText(0), nil }
+	return collect(ctx, s.readers, name, storeNames)
 }
 
 // List implements store.Plants.
@@ -180,20 +188,13 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 	if !ok {
 		return nil, nil
 	}
-	var page []plant.New
 	size := 0
-	for row, err := range s.readers.query(ctx, listPlants, storeName, first, int64(limit)) {
-		if err != nil {
-			return nil, err
+	return collect(ctx, s.readers, func(row *sqlite.Stmt) (plant.New, error) {
+		if size >= store.PageBytes {
+			return plant.New{}, errEnough // each step reads one row, and its text is not yet in memory
 		}
 		p, err := plantOf(row)
-		if err != nil {
-			return nil, s.damage.Record(translate(err))
-		}
-		page = append(page, p)
-		if size += p.Size(); size >= store.PageBytes {
-			break // each step reads one row, so no other is in memory
-		}
-	}
-	return page, nil
+		size += p.Size()
+		return p, err
+	}, listPlants, storeName, first, int64(limit))
 }

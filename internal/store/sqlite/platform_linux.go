@@ -26,18 +26,25 @@ func syncData(f *os.File) (err error) {
 	return err
 }
 
-// InMemory reports whether a file is on a file system that a restart of the machine empties.
-func InMemory(path string) bool {
-	var fs unix.Statfs_t
-	err := unix.Statfs(path, &fs)
-	return err == nil && (int64(fs.Type) == unix.TMPFS_MAGIC || int64(fs.Type) == unix.RAMFS_MAGIC)
-}
+// checkAccess returns an error unless this user can read and write a file.
+func checkAccess(path string) error { return unix.Access(path, unix.R_OK|unix.W_OK) }
 
-// freeBytes returns how much this user can still write to the disk of a file, or -1 if that is unknown.
-func freeBytes(path string) int64 {
+func statDisk(path string) (disk, error) {
 	var fs unix.Statfs_t
-	if unix.Statfs(path, &fs) != nil {
-		return -1
+	if err := unix.Statfs(path, &fs); err != nil {
+		return disk{free: -1}, err
 	}
-	return int64(fs.Bavail) * int64(fs.Bsize)
+	d := disk{free: int64(fs.Bavail) * int64(fs.Bsize), readOnly: fs.Flags&unix.ST_RDONLY != 0}
+	switch int64(uint32(fs.Type)) {
+	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
+		d.level, d.danger = "problem", inMemory
+	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC,
+		unix.CEPH_SUPER_MAGIC, unix.AFS_SUPER_MAGIC, unix.V9FS_MAGIC, unix.CODA_SUPER_MAGIC:
+		d.level, d.danger = "problem", "is on a network: plants can be lost; "+moveAway
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		d.level, d.danger = "warning", "is a layer of a container and removed with it; use a volume"
+	case unix.FUSE_SUPER_MAGIC:
+		d.level, d.danger = "warning", "is on FUSE; check that it is a local disk and honours fsync"
+	}
+	return d, nil
 }

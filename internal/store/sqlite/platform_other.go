@@ -3,9 +3,8 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
-
-	"plantstore/internal/store"
 )
 
 // inUse is unknown, so each command settles the WAL.
@@ -13,12 +12,6 @@ func inUse(string) bool { return false }
 
 func syncData(f *os.File) error { return f.Sync() }
 
-// InMemory reports whether a file is on a file system that a restart of the machine empties. It is implemented on
-// Linux only, like the functions below.
-func InMemory(string) bool { return false }
+func checkAccess(string) error { return nil }
 
-func freeBytes(string) int64 { return -1 }
-
-func diagnoseDisk(*store.Findings, string) {}
-
-func diagnoseAccess(*store.Findings, string) (readable bool) { return true }
+func statDisk(string) (disk, error) { return disk{free: -1}, errors.ErrUnsupported }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"sync"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -23,19 +21,20 @@ const closeTimeout = 5 * time.Second
 
 // pool is a fixed number of connections that only read.
 type pool struct {
-	damage    *store.Damage
-	size      int // connections that were opened
-	idle      chan *sqlite.Conn
-	closed    chan struct{}
-	closeOnce sync.Once
+	damage *store.Damage
+	size   int // connections that are open
+	idle   chan *sqlite.Conn
+	closed context.Context
+	refuse context.CancelFunc // ends closed
 }
 
 // openPool opens all connections: opening one later would block while the file system is frozen. The pool must be
 // closed after an error too.
-func openPool(n int, damage *store.Damage, open func() (*sqlite.Conn, error)) (*pool, error) {
-	p := &pool{damage: damage, idle: make(chan *sqlite.Conn, n), closed: make(chan struct{})}
+func openPool(n int, damage *store.Damage, target string, open opener) (*pool, error) {
+	p := &pool{damage: damage, idle: make(chan *sqlite.Conn, n)}
+	p.closed, p.refuse = context.WithCancel(context.Background())
 	for ; p.size < n; p.size++ {
-		conn, err := open()
+		conn, err := open(target)
 		if err != nil {
 			return p, translate(err)
 		}
@@ -44,28 +43,39 @@ func openPool(n int, damage *store.Damage, open func() (*sqlite.Conn, error)) (*
 	return p, nil
 }
 
-// query runs a statement on an idle connection and yields its rows. It stops when ctx ends.
-func (p *pool) query(ctx context.Context, text string, args ...any) iter.Seq2[*sqlite.Stmt, error] {
-	return func(yield func(*sqlite.Stmt, error) bool) {
-		conn, err := p.get(ctx)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		defer p.put(conn)
-		// Until the connection is put back, the end of ctx interrupts what it runs, except in the microseconds in which a
-		// statement starts: SQLite drops an interrupt while none is running.
-		conn.SetInterrupt(ctx.Done())
-		defer conn.SetInterrupt(nil)
-		for row, err := range query(conn, text, args...) {
-			if sqlite.ErrCode(err) == sqlite.ResultInterrupt {
-				err = ctx.Err()
-			}
-			if !yield(row, p.damage.Record(translate(err))) {
-				return
-			}
-		}
+// errEnough makes collect return the rows before.
+var errEnough = errors.New("enough rows were read")
+
+// collect runs a query on an idle connection and returns what of makes of its rows. It stops when ctx ends.
+func collect[T any](
+	ctx context.Context, p *pool, of func(*sqlite.Stmt) (T, error), text string, args ...any,
+) (all []T, err error) {
+	conn, err := p.get(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer p.put(conn)
+	// Until the connection is put back, the end of ctx interrupts what it runs, except in the microseconds in which a
+	// statement starts: SQLite drops an interrupt while none is running.
+	conn.SetInterrupt(ctx.Done())
+	defer conn.SetInterrupt(nil)
+	for row, err := range query(conn, text, args...) {
+		var value T
+		if err == nil {
+			value, err = of(row)
+		}
+		if errors.Is(err, errEnough) {
+			break
+		}
+		if sqlite.ErrCode(err) == sqlite.ResultInterrupt {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, p.damage.Record(translate(err))
+		}
+		all = append(all, value)
+	}
+	return all, nil
 }
 
 // get waits for an idle connection.
@@ -73,17 +83,15 @@ func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	select {
-	case <-p.closed:
+	if p.closed.Err() != nil {
 		return nil, errClosed
-	default:
 	}
 	select {
 	case conn := <-p.idle:
 		return conn, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-p.closed:
+	case <-p.closed.Done():
 		return nil, errClosed
 	}
 }
@@ -95,7 +103,7 @@ func (p *pool) close() (err error) {
 	if p == nil {
 		return nil
 	}
-	p.closeOnce.Do(func() { close(p.closed) })
+	p.refuse()
 	timeout := time.After(closeTimeout)
 	for ; p.size > 0; p.size-- {
 		select {

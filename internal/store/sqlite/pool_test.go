@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"zombiezen.com/go/sqlite"
+
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/token"
@@ -21,9 +23,8 @@ func occupy(t *testing.T, s *Store, n int) (stop func()) {
 	errs := make(chan error, n)
 	for range n {
 		go func() {
-			for _, err := range s.readers.query(ctx, endless) {
-				errs <- err
-			}
+			_, err := collect(ctx, s.readers, func(*sqlite.Stmt) (int, error) { return 0, nil }, endless)
+			errs <- err
 		}()
 	}
 	deadline := time.Now().Add(30 * time.Second)
@@ -99,7 +100,7 @@ func TestCloseDuringReads(t *testing.T) {
 	cancel := occupy(t, s, 1)
 	closed := make(chan error)
 	go func() { closed <- s.Close() }()
-	<-s.readers.closed
+	<-s.readers.closed.Done()
 	cancel()
 	if err := <-closed; err != nil {
 		t.Errorf("Close() = %v", err)
@@ -114,18 +115,5 @@ func TestCloseDuringReads(t *testing.T) {
 		if err := read(); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s after Close() = %v, want %v", name, err, store.ErrUnavailable)
 		}
-	}
-}
-
-func TestCheckOfReads(t *testing.T) {
-	s := newStore(t)
-	if err := s.Check(t.Context()); err != nil {
-		t.Errorf("Check() = %v", err)
-	}
-	if err := s.readers.close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("Check() while reads fail = %v, want %v", err, store.ErrUnavailable)
 	}
 }

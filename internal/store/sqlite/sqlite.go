@@ -10,7 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"os"
 	"runtime"
 	"time"
 
@@ -31,91 +31,61 @@ func init() {
 	sqlite3.PatchIssue199()
 }
 
-// pragmas are the settings of a connection that can write, or that shares the WAL with one that can.
-var pragmas = append([]string{
-	fmt.Sprintf("page_size(%d)", pageSize), // of a new file; see pageSize
-	"journal_mode(WAL)",
-	"synchronous(FULL)",     // 200 means on disk
-	"wal_autocheckpoint(0)", // the checkpointer does: see checkpoint.go
-}, readPragmas...)
-
-// readPragmas are the settings of every connection.
-var readPragmas = []string{
-	"temp_store(MEMORY)", // no other folder than that of the database has to be writable
-	"trusted_schema(0)",
-	"cell_size_check(1)",
-}
-
-// busyTimeout is how long a statement waits for a lock of another process: a token command, a second server.
-const busyTimeout = 5 * time.Second
-
 // Store is an open database file.
 type Store struct {
 	writer  *writer
 	readers *pool
 	lookups *pool // of tokens, so that long reads do not delay authentication
 	damage  store.Damage
-	disk    diskStats
 }
 
 var _ store.Store = (*Store)(nil)
 
 // Open opens the database file, creates it (mode 0600) if it does not exist, and brings its schema
 // up to date. Its errors are sentences for an operator.
-func Open(ctx context.Context, path string) (*Store, error) { return openFor(ctx, path, false, false) }
+func Open(ctx context.Context, path string) (*Store, error) {
+	return opened(path, func(s *Store) error { return s.open(ctx, path, false, false) })
+}
 
 // OpenCommand is Open for a command that may run beside a service. Unless migrate is set, it refuses an older schema.
 func OpenCommand(ctx context.Context, path string, migrate bool) (*Store, error) {
-	return openFor(ctx, path, true, !migrate)
+	return opened(path, func(s *Store) error { return s.open(ctx, path, true, !migrate) })
 }
 
-func openFor(ctx context.Context, path string, command, keepSchema bool) (*Store, error) {
-	s, err := open(ctx, path, command, keepSchema)
-	if err != nil {
-		return nil, fmt.Errorf("open the database %s: %w", path, err)
+// opened returns a store on which open was called, or closes it after an error.
+func opened(path string, open func(*Store) error) (*Store, error) {
+	s := new(Store)
+	if err := open(s); err != nil {
+		return nil, fmt.Errorf("open the database %s: %w", path, errors.Join(withoutPath(err), s.Close()))
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, path string, command, keepSchema bool) (_ *Store, err error) {
-	if path, err = filepath.Abs(path); err != nil {
-		return nil, err
-	}
-	if err := checkOrphan(path); err != nil {
-		return nil, err
-	}
+func (s *Store) open(ctx context.Context, path string, command, keepSchema bool) (err error) {
 	if err := createFile(path); err != nil {
-		return nil, err
+		return err
 	}
-	s := new(Store)
 	if s.writer, err = newWriter(path, &s.damage); err != nil {
-		return nil, err
+		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
 	if err := s.writer.open(command, keepSchema); err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.openReaders(max(4, runtime.NumCPU()), openReader); err != nil {
-		return nil, err
+	if err := s.openReaders(max(4, runtime.NumCPU()), openReadOnly); err != nil {
+		return err
 	}
-	s.disk.read(s.writer.files.target)
 	if _, err := s.Tokens(ctx); err != nil { // report a damaged file now, not to the first client
-		return nil, err
+		return err
 	}
-	return s, s.checkRead(ctx)
+	return s.checkRead(ctx)
 }
 
 // openReaders opens n connections that read plants, and one that reads tokens.
-func (s *Store) openReaders(n int, open func(path string) (*sqlite.Conn, error)) (err error) {
-	openTarget := func() (*sqlite.Conn, error) { return open(s.writer.files.target) }
-	if s.readers, err = openPool(n, &s.damage, openTarget); err != nil {
+func (s *Store) openReaders(n int, open opener) (err error) {
+	if s.readers, err = openPool(n, &s.damage, s.writer.files.target, open); err != nil {
 		return err
 	}
-	s.lookups, err = openPool(1, &s.damage, openTarget)
+	s.lookups, err = openPool(1, &s.damage, s.writer.files.target, open)
 	return err
 }
 
@@ -127,8 +97,6 @@ func (s *Store) Migrated() (from, to int) { return s.writer.from, s.writer.to }
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context) error {
-	s.disk.read(s.writer.files.target)
-	s.writer.readSizes()
 	if err := s.damage.Err(); err != nil {
 		return err
 	}
@@ -145,15 +113,26 @@ func (s *Store) checkRead(ctx context.Context) error {
 	return nil
 }
 
-// Stats implements store.Store. It makes no system call: the sizes are those at the last write or check.
+// Stats implements store.Store.
 func (s *Store) Stats() store.Stats {
-	conns, idle := cap(s.readers.idle), len(s.readers.idle)
+	conns, idle, target := cap(s.readers.idle), len(s.readers.idle), s.writer.files.target
 	steps, _ := schema.ReadDir("schema") // all of them were applied when the database was opened
-	return store.Stats{
-		Engine: "sqlite", Schema: len(steps), Bytes: s.writer.fileSize.Load(), WALBytes: s.writer.walSize.Load(),
-		Free: s.disk.free.Load(), Backup: s.disk.backup.Load(),
-		Stopped: s.writer.stopReason() != nil, UsedConns: conns - idle, IdleConns: idle, MaxConns: conns,
+	stats := store.Stats{
+		Engine: "sqlite", Schema: len(steps), Stopped: s.writer.stopReason() != nil,
+		UsedConns: conns - idle, IdleConns: idle, MaxConns: conns,
 	}
+	if info, err := os.Stat(target); err == nil {
+		stats.Bytes = info.Size()
+	}
+	if info, err := os.Stat(target + walSuffix); err == nil {
+		stats.WALBytes = info.Size()
+	}
+	if info, err := os.Stat(target + backupSuffix); err == nil {
+		stats.Backup = info.ModTime().Unix()
+	}
+	disk, _ := statDisk(target)
+	stats.Free = disk.free
+	return stats
 }
 
 // ObserveCheckpoints makes the writer call observe after every checkpoint.

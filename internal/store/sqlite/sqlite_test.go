@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
-	"time"
 
 	engine "zombiezen.com/go/sqlite"
 
@@ -105,6 +105,12 @@ func wantRefusal(t *testing.T, path, what, want string, wantErr error) {
 
 func TestOpenRefusesFiles(t *testing.T) {
 	folder := t.TempDir()
+	fifo := filepath.Join(folder, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, fifo, "a FIFO", "it is not a regular file", nil)
+	wantRefusal(t, "/dev/null", "a device", "it is not a regular file", nil)
 	wantRefusal(t, folder, "a directory", "is a directory", nil)
 	wantRefusal(t, filepath.Join(folder, "none", "x.db"), "a directory that does not exist", "no such file", nil)
 
@@ -194,52 +200,27 @@ func TestPathsWithStrangeCharacters(t *testing.T) {
 // Every connection has the settings that durability and safety depend on.
 func TestPragmas(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "x.db"))
-	for name, want := range map[string]string{
-		"journal_mode": "wal", "synchronous": "2", "busy_timeout": "5000", "wal_autocheckpoint": "0",
-		"temp_store": "2", "trusted_schema": "0", "cell_size_check": "1",
+	for name, want := range map[string][2]string{ // of the writer and of the readers, which are at least 5
+		"journal_mode": {"wal", "wal"}, "busy_timeout": {"5000", "5000"}, "temp_store": {"2", "2"},
+		"trusted_schema": {"0", "0"}, "cell_size_check": {"1", "1"}, "query_only": {"0", "1"},
+		"synchronous": {"2", "2"}, "wal_autocheckpoint": {"0", "1000"},
 	} {
-		for i, got := range s.Pragmas(t, name) {
-			if got != want {
-				t.Errorf("%s of connection %d is %s, want %s", name, i, got, want)
-			}
+		values := s.Pragmas(t, name)
+		other := func(value string) bool { return value != want[1] }
+		if values[0] != want[0] || len(values) < 6 || slices.ContainsFunc(values[1:], other) {
+			t.Errorf("%s of the writer and the readers is %v, want %v", name, values, want)
 		}
 	}
-	values := s.Pragmas(t, "query_only")
-	if len(values) < 6 || values[0] != "0" || slices.Contains(values[1:], "0") {
-		t.Errorf("query_only of the writer and the readers is %v, want 0 and then 1 for each of 5 or more", values)
-	}
 }
 
-// A write waits for another process that writes, and fails if that does not end.
-func TestLockedByAnother(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	s := open(t, path)
-	db := openOther(t, path)
-	exec(t, db, "BEGIN IMMEDIATE")
-	unlocked := make(chan struct{})
-	time.AfterFunc(300*time.Millisecond, func() {
-		defer close(unlocked)
-		exec(t, db, "ROLLBACK")
-	})
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 1, "x", "-")}); err != nil {
-		t.Errorf("CreateBatch() behind another writer = %v", err)
-	}
-	<-unlocked
-	exec(t, db, "BEGIN IMMEDIATE")
-	_, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 2, "x", "-")})
-	if !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("CreateBatch() with the file locked = %v, want %v", err, store.ErrUnavailable)
-	}
-	exec(t, db, "ROLLBACK")
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 2, "x", "-")}); err != nil {
-		t.Errorf("CreateBatch() after that = %v", err)
-	}
-}
-
-// A list searches by the key: the ten thousandth page costs what the first does.
-func TestListSearchesByKey(t *testing.T) {
+// A list searches by the key: the ten thousandth page costs what the first does. So does each step to the next store.
+func TestSearchesByKey(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "x.db"))
-	if got, want := s.Plan(t), "SEARCH plants USING PRIMARY KEY (store=? AND id>?)"; got != want {
+	if got, want := s.Plan(t, true), "SEARCH plants USING PRIMARY KEY (store=? AND id>?)"; got != want {
 		t.Errorf("the plan of a list is %q, want %q", got, want)
+	}
+	if got := s.Plan(t, false); strings.Contains(got, "SCAN plants") ||
+		!strings.Contains(got, "SEARCH plants USING PRIMARY KEY (store>?)") {
+		t.Errorf("the plan of the names of stores is\n%s", got)
 	}
 }

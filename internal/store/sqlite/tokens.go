@@ -85,51 +85,40 @@ func (w *writer) execOne(errNone error, statement string, args ...any) error {
 
 // TokenByHash implements store.Tokens.
 func (s *Store) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
-	for row, err := range s.lookups.query(ctx, tokenByHash, hash[:]) {
-		if err != nil {
-			return token.Token{}, err
-		}
-		t, err := tokenOf(row)
-		return t, s.damage.Record(err)
+	found, err := collect(ctx, s.lookups, tokenOf, tokenByHash, hash[:])
+	if err == nil && len(found) == 0 {
+		err = token.ErrUnknown
 	}
-	return token.Token{}, token.ErrUnknown
+	if err != nil {
+		return token.Token{}, err
+	}
+	return found[0], nil
 }
 
 // Tokens implements store.Tokens.
 func (s *Store) Tokens(ctx context.Context) ([]token.Token, error) {
-	var all []token.Token
-	for row, err := range s.readers.query(ctx, allTokens) {
-		if err != nil {
-			return nil, err
-		}
-		t, err := tokenOf(row)
-		if err != nil {
-			return nil, s.damage.Record(err)
-		}
-		all = append(all, t)
-	}
-	return all, nil
+	return collect(ctx, s.readers, tokenOf, allTokens)
 }
 
 // tokenOf reads a row of tokenColumns.
 func tokenOf(row *sqlite.Stmt) (token.Token, error) {
 	if err := checkTypes(row, sqlite.TypeText, sqlite.TypeBlob, sqlite.TypeText, sqlite.TypeText, sqlite.TypeText,
 		sqlite.TypeInteger); err != nil {
-		return token.Token{}, translate(err)
+		return token.Token{}, err
 	}
 	hash := make([]byte, row.ColumnLen(1))
 	row.ColumnBytes(1, hash)
 	r := token.Row{
 		Name: row.ColumnText(0), Hash: hash, Store: row.ColumnText(2), Scopes: row.ColumnText(3), Tail: row.ColumnText(4),
-		Created: row.ColumnInt64(5), Expires: intOrNil(row, 6), Revoked: intOrNil(row, 7),
-		Rate: textOrNil(row, 8), Burst: intOrNil(row, 9), LastUsed: intOrNil(row, 10),
+		Created: row.ColumnInt64(5), Expires: orNil(row, 6, row.ColumnInt64), Revoked: orNil(row, 7, row.ColumnInt64),
+		Rate: orNil(row, 8, row.ColumnText), Burst: orNil(row, 9, row.ColumnInt64), LastUsed: orNil(row, 10, row.ColumnInt64),
 	}
 	if err := store.CheckText(&r.Name, &r.Store, &r.Scopes, &r.Tail); err != nil {
 		return token.Token{}, err
 	}
 	t, err := r.Token()
 	if err != nil {
-		err = translate(fmt.Errorf("%w: %w", err, sqlite.ResultCorrupt.ToError()))
+		err = fmt.Errorf("%w: %w", err, sqlite.ResultCorrupt.ToError())
 	}
 	return t, err
 }

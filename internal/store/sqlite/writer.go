@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"zombiezen.com/go/sqlite"
 
+	"plantstore/internal/machine"
 	"plantstore/internal/store"
 )
 
@@ -24,19 +25,16 @@ type writer struct {
 	damage   *store.Damage
 	from, to int // see Store.Migrated
 
-	stopped atomic.Pointer[error]     // why nothing more is written; it is never cleared
-	failure atomic.Pointer[error]     // why the last write failed; nil after one that succeeded
-	started atomic.Pointer[time.Time] // when the write in flight started; nil while there is none
+	stopped atomic.Pointer[error] // why nothing more is written; it is never cleared
+	failure atomic.Pointer[error] // why the last write failed; nil after one that succeeded
 
-	fileSize, walSize atomic.Int64 // when they were last read
 	observeCheckpoint atomic.Pointer[func(took time.Duration, err error)]
 
 	lock         chan struct{} // contains an element while a write is in flight; guards the fields below
 	conn         *sqlite.Conn
-	settled      bool      // see settle
-	index        *os.File  // see resetCopied
-	checked      time.Time // when checkWritable last ran
-	pageSize     int64
+	settled      bool          // see settle
+	file, index  *os.File      // the database and the index of the WAL; closing one releases all locks on it
+	checked      time.Time     // when checkWritable last ran
 	checkpointer *checkpointer // nil while the database is being opened
 }
 
@@ -45,18 +43,11 @@ const writerCache = "cache_size(-8000)" // KiB
 
 const lockTimeout = 5 * time.Second // for other writes of this process; busyTimeout is for other processes
 
-// newWriter returns a writer without a connection: see open.
+// newWriter returns a writer of an existing file, without a connection: see open.
 func newWriter(path string, damage *store.Damage) (*writer, error) {
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	file, err := os.Stat(target)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
+	target, file, err := findFile(path)
 	f := files{path: path, target: target, file: file}
-	return &writer{files: f, damage: damage, lock: make(chan struct{}, 1)}, nil
+	return &writer{files: f, damage: damage, lock: make(chan struct{}, 1)}, err
 }
 
 // open opens the connection. A command beside another process leaves it to that process to settle the WAL, and copies
@@ -64,30 +55,41 @@ func newWriter(path string, damage *store.Damage) (*writer, error) {
 func (w *writer) open(command, keepSchema bool) (err error) {
 	beside := command && inUse(w.files.target)
 	w.settled = beside
-	if w.conn, err = openConn(w.files.target, writerCache); err != nil {
-		return translate(err)
-	}
-	if w.pageSize, err = number(w.conn, "PRAGMA page_size"); err != nil {
+	if w.conn, err = openWritable(w.files.target, writerCache); err != nil {
 		return translate(err)
 	}
 	if err := w.migrate(keepSchema); err != nil {
 		return err
 	}
+	if err := w.openFiles(); err != nil {
+		return err
+	}
 	if !w.settled {
-		if err := w.settle(); err != nil && !errors.Is(err, store.ErrFull) {
+		err := w.settle()
+		w.record(err)
+		if err != nil && !errors.Is(err, store.ErrFull) { // full: reads are served, and each write settles first
 			return err
-		} else if err != nil {
-			w.failure.Store(&err) // reads are served, and each write settles first
 		}
 	}
-	if w.files.shm, err = os.Stat(w.files.target + shmSuffix); err != nil {
-		return withoutPath(err)
+	return translate(w.startCheckpointer(beside))
+}
+
+// openFiles opens the files that SQLite has open, for what it can't do. SQLite ignores it when the directory entry of a
+// new WAL can't be synced: a power cut would remove the WAL with all commits, or a new database.
+func (w *writer) openFiles() (err error) {
+	if w.file, err = os.OpenFile(w.files.target, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	if w.index, err = os.OpenFile(w.files.target+shmSuffix, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	if w.files.shm, err = w.index.Stat(); err != nil {
+		return err
 	}
 	if w.files.wal, err = os.Stat(w.files.target + walSuffix); err != nil {
-		return withoutPath(err)
+		return err
 	}
-	w.readSizes()
-	return translate(w.startCheckpointer(beside))
+	return machine.SyncFolder(w.files.target)
 }
 
 // settle makes durable what an earlier process left in the WAL. Nothing else is written before.
@@ -103,38 +105,32 @@ func (w *writer) settle() (err error) {
 	if err := w.commit(w.rewriteVersion); err != nil {
 		return err
 	}
-	if w.index == nil {
-		if w.index, err = resetCopied(w.files.target); err != nil {
-			return fmt.Errorf("%w: reset the index of its WAL: %w", store.ErrUnavailable, err)
-		}
+	if err := w.resetCopied(); err != nil {
+		return fmt.Errorf("%w: reset the index of its WAL: %w", store.ErrUnavailable, withoutPath(err))
 	}
-	_, err = checkpoint(w.conn, "TRUNCATE")
-	switch code := sqlite.ErrCode(err); {
-	case err == nil, code.ToPrimary() == sqlite.ResultBusy, code.ToPrimary() == sqlite.ResultLocked:
-		w.settled = true
-		return nil
-	case code == sqlite.ResultIOErrWrite, code.ToPrimary() == sqlite.ResultFull:
-	default:
+	if _, err = checkpoint(w.conn, "TRUNCATE"); !mayRetry(err) {
 		w.stop(fmt.Sprintf("the WAL of an earlier process can't be copied (%v)", describe(err)))
 	}
+	w.settled = err == nil
 	return translate(err)
 }
 
 // tx runs do in a transaction and commits. When it returns nil, the changes are on disk. An error means that
 // nothing was stored, unless it is store.ErrUnknown.
 func (w *writer) tx(do func() error) (err error) {
-	if err := acquire(w.lock, lockTimeout); err != nil {
-		return err
+	// Callers get the lock in the order in which they wait for it, so that creates and edits, each of which have one
+	// batch in flight at most, take turns.
+	select {
+	case w.lock <- struct{}{}:
+		defer func() { <-w.lock }()
+	case <-time.After(lockTimeout):
+		return fmt.Errorf("%w: other writes take too long", store.ErrBusy)
 	}
-	defer func() { <-w.lock }()
 	if err := w.stopReason(); err != nil {
 		return err
 	}
 	defer func() { w.record(err) }()
-	now := time.Now()
-	w.started.Store(&now)
-	defer w.started.Store(nil)
-	if now.Sub(w.checked) > checkInterval {
+	if now := time.Now(); now.Sub(w.checked) > checkInterval {
 		w.checked = now
 		if err := w.checkWritable(); err != nil {
 			return err
@@ -151,23 +147,12 @@ func (w *writer) tx(do func() error) (err error) {
 			return err
 		}
 	}
-	return w.commit(do)
-}
-
-// acquire takes a lock, or returns store.ErrBusy. Callers get the lock in the order in which they wait for it, so that
-// creates and edits, each of which have one batch in flight at most, take turns.
-func acquire(lock chan struct{}, timeout time.Duration) error {
-	select {
-	case lock <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case lock <- struct{}{}:
-		return nil
-	case <-time.After(timeout):
-		return fmt.Errorf("%w: other writes take too long", store.ErrBusy)
-	}
+	return w.commit(func() error {
+		if err := do(); err != nil || w.failure.Load() == nil {
+			return err
+		}
+		return w.rewriteVersion() // a transaction that writes nothing would not show that writes succeed again
+	})
 }
 
 func (w *writer) commit(do func() error) error {
@@ -195,7 +180,7 @@ func (w *writer) commit(do func() error) error {
 		return fmt.Errorf("commit: %w: %s", store.ErrUnknown, reason)
 	}
 	// The index of the WAL gets a read mark for this commit. Otherwise the next reader sets it, which writes to the
-	// memory-mapped index: on a frozen file system that reader would hang. See waitFrozen.
+	// memory-mapped index: on a frozen file system that reader would hang. See checkWritable.
 	exec(w.conn, "PRAGMA user_version")
 	if w.checkpointer != nil {
 		select {
@@ -211,25 +196,15 @@ func (w *writer) commit(do func() error) error {
 func (w *writer) commitFailed(err error) error {
 	w.rollback()
 	w.damage.Record(translate(err))
-	switch code := sqlite.ErrCode(err); {
-	case code == sqlite.ResultIOErrWrite, code.ToPrimary() == sqlite.ResultBusy, code.ToPrimary() == sqlite.ResultFull:
+	switch {
+	case mayRetry(err):
 		w.checked = time.Time{} // the next write may find a more exact reason
 		return translate(err)
-	case isSharedMemory(code): // the WAL is written and synced, but its index could not grow
+	case slices.Contains(indexErrors, sqlite.ErrCode(err)): // the WAL is written and synced, but its index could not grow
 	default:
 		w.stop(fmt.Sprintf("a commit failed (%v)", describe(err)))
 	}
 	return fmt.Errorf("commit: %w: %w", store.ErrUnknown, describe(err))
-}
-
-// isSharedMemory reports whether a code is about the shared memory that indexes the WAL.
-func isSharedMemory(code sqlite.ResultCode) bool {
-	switch code {
-	case sqlite.ResultIOErrSHMOpen, sqlite.ResultIOErrSHMSize, sqlite.ResultIOErrSHMLock, sqlite.ResultIOErrSHMMap,
-		resultIOErrInPage:
-		return true
-	}
-	return false
 }
 
 // rollback ends the transaction unless SQLite has rolled it back itself.
@@ -245,6 +220,9 @@ func (w *writer) rollback() {
 // close closes the connections. After a failed sync it does not: closing the last one would sync again, while the end
 // of the process closes it without a sync.
 func (w *writer) close() error {
+	if w == nil {
+		return nil
+	}
 	w.lock <- struct{}{}
 	defer func() { <-w.lock }()
 	c := w.checkpointer
@@ -262,11 +240,10 @@ func (w *writer) close() error {
 		err = c.conn.Close() // first, so that the writer's is the last, and its Close reports a failure
 	}
 	err = errors.Join(err, w.conn.Close())
-	if c != nil {
-		err = errors.Join(err, c.file.Close())
-	}
-	if w.index != nil {
-		err = errors.Join(err, w.index.Close())
+	for _, f := range []*os.File{w.file, w.index} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
 	}
 	return err
 }

@@ -124,7 +124,7 @@ func TestFailedTransaction(t *testing.T) {
 		}
 		if !test.stopped {
 			w.mustAdd(t, 1, "x")
-			if err := w.lastFailure(); err != nil {
+			if err := load(&w.failure); err != nil {
 				t.Errorf("after a write that succeeded the failure is %v", err)
 			}
 		}
@@ -176,25 +176,6 @@ func TestFaultInIndex(t *testing.T) {
 	}
 }
 
-// The WAL that a killed process left is copied and emptied before anything else is written. If that fails, nothing is.
-func TestSettle(t *testing.T) {
-	w := testWriter(t)
-	w.mustAdd(t, 1, "x")
-	killed := filepath.Join(t.TempDir(), "plants.db")
-	copyFiles(t, w.files.path, killed)
-	next := openWriter(t, killed)
-	wal, err := os.Stat(killed + walSuffix)
-	if err != nil || wal.Size() != 0 || !next.settled {
-		t.Errorf("the WAL has %d bytes, %v; settled: %v", wal.Size(), err, next.settled)
-	}
-	if _, err := getFrom(next.conn, "main", 1); err != nil {
-		t.Error(err)
-	}
-	next.settled = false
-	defer substitute(t, killed+walSuffix, "/dev/null")()
-	wantFailure(t, next, next.addPlant(2, "x"), store.ErrUnknown, "the disk failed to sync", true)
-}
-
 // copyFiles copies a database and its WAL, as a killed process leaves them.
 func copyFiles(t *testing.T, from, to string) {
 	t.Helper()
@@ -225,7 +206,7 @@ func TestFailedRollback(t *testing.T) {
 	w.conn.SetInterrupt(done) // every statement fails
 	w.rollback()
 	w.conn.SetInterrupt(nil)
-	wantFailure(t, w, w.lastFailure(), store.ErrUnavailable, "a rollback failed", true)
+	wantFailure(t, w, w.stopReason(), store.ErrUnavailable, "a rollback failed", true)
 }
 
 // A write that never starts is busy.
@@ -292,39 +273,4 @@ func TestCreateWaitsForOneBatchOfEdits(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// A batch of edits that can't be made writes nothing. One that can is one commit.
-func TestEditsShareACommit(t *testing.T) {
-	w := testWriter(t)
-	s := &Store{writer: w}
-	edits := make([]plant.Edit, 100)
-	for i := range edits {
-		edits[i] = plant.Edit{Key: plant.Key{Store: "main", ID: int64(i)}}
-	}
-	pages := func() int64 {
-		t.Helper()
-		wal, err := os.Stat(w.files.path + walSuffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return wal.Size() / pageSize
-	}
-	before := pages()
-	if outcomes, err := s.EditBatch(t.Context(), edits); err != nil || outcomes[0] != plant.Absent {
-		t.Fatalf("EditBatch() of absent plants = %v, %v", outcomes, err)
-	}
-	if after := pages(); after != before {
-		t.Errorf("%d pages are written for edits that can't be made", after-before)
-	}
-	for i := range edits {
-		w.mustAdd(t, int64(i), "x")
-	}
-	before = pages()
-	if outcomes, err := s.EditBatch(t.Context(), edits); err != nil || outcomes[99] != plant.Removed {
-		t.Fatalf("EditBatch() = %v, %v", outcomes, err)
-	}
-	if after := pages(); after-before > 20 {
-		t.Errorf("%d pages are written for 100 edits, which one commit does not need", after-before)
-	}
 }
