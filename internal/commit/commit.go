@@ -73,7 +73,7 @@ type batch[T any] struct {
 	shard   int
 	writes  []T
 	timeout *time.Timer // ends the wait of the callers
-	wait    *time.Timer // sets overdue; nil with a single lane
+	wait    *time.Timer // sets overdue
 
 	done       chan struct{} // closed when outcomes, err and end are set
 	outcomes   []plant.Outcome
@@ -160,7 +160,7 @@ func (c *Committer[T]) join(write T) (*batch[T], int, error) {
 	c.waiting++
 	s.state.waiting++
 	if s.starts(b) {
-		s.wakeLane()
+		s.wake.Signal()
 	}
 	return b, len(b.writes) - 1, nil
 }

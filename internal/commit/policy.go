@@ -35,8 +35,8 @@ const (
 // overdueAfter.
 //
 // While other lanes commit, a batch starts only with as many plants as one of their batches has on average, and no
-// fewer than a large batch has: fewer are cheaper in the batch of the lane that is free next. That gave 4 to 8 %
-// more creates on PostgreSQL. With several shards, a batch is large if it has its shard's share of all plants.
+// fewer than a large batch has: fewer are cheaper in the batch of the lane that is free next. With several shards, a
+// batch is large if it has its shard's share of all plants.
 func (p policy) starts(s state, plants int, overdue bool) bool {
 	switch {
 	case plants == 0:
@@ -53,8 +53,8 @@ func (p policy) starts(s state, plants int, overdue bool) bool {
 // expect returns how many plants to wait for after a batch of n has started.
 //
 // The clients of a large batch send their next plants as soon as they have their responses, and a commit of the
-// first few costs as much as one of all. So a single lane waits for three quarters of them: 3 to 10 %
-// more creates at 64 connections and 28 % fewer bytes written. Behind a full batch others are waiting already.
+// first few costs as much as one of all. So a single lane waits for three quarters of them. Behind a full batch others
+// are waiting already.
 func (p policy) expect(n int) int {
 	if p.lanes > 1 || n < p.large || n >= p.batch {
 		return 0
@@ -64,6 +64,5 @@ func (p policy) expect(n int) int {
 
 // yields reports whether a lane lets other goroutines run before it takes a batch, where last is the size of the
 // previous one. Some goroutines are about to join, which makes the batch larger. After a batch of one there is
-// probably a single client, and yielding would only move its commit to another processor, which cost an eighth of
-// the time of its create.
+// probably a single client, and yielding would only move its commit to another processor.
 func (p policy) yields(last int) bool { return last != 1 }

@@ -3,6 +3,7 @@ package commit
 import (
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,14 +18,13 @@ type server[T any] struct {
 	open     map[int]*batch[T] // by shard: the batch of the queue that can be joined
 	state    state
 	expected *time.Timer // ends the wait for state.expected
-	sleeping int         // lanes that wait for wake
+	wake     *sync.Cond  // free lanes wait for it
 
-	wake      chan struct{}
 	lastBatch atomic.Int64 // plants in the batch that started last
 }
 
 func newServer[T any](c *Committer[T]) *server[T] {
-	s := &server[T]{Committer: c, open: map[int]*batch[T]{}, wake: make(chan struct{}, c.opts.Lanes)}
+	s := &server[T]{Committer: c, open: map[int]*batch[T]{}, wake: sync.NewCond(&c.mu)}
 	s.expected = time.AfterFunc(expectedFor, s.stopExpecting)
 	return s
 }
@@ -36,9 +36,7 @@ func (s *server[T]) openBatch(shard int) *batch[T] {
 	}
 	b := &batch[T]{shard: shard, done: make(chan struct{})}
 	b.timeout = time.AfterFunc(s.opts.Timeout, func() { s.expire(b) })
-	if s.opts.Lanes > 1 {
-		b.wait = time.AfterFunc(overdueAfter, func() { s.setOverdue(b) })
-	}
+	b.wait = time.AfterFunc(overdueAfter, func() { s.setOverdue(b) })
 	s.queue = append(s.queue, b)
 	s.open[shard] = b
 	s.state.shards = len(s.open)
@@ -50,20 +48,12 @@ func (s *server[T]) starts(b *batch[T]) bool {
 	return s.policy.starts(s.state, len(b.writes), b.overdue)
 }
 
-// wakeLane wakes a lane if one is sleeping.
-func (s *server[T]) wakeLane() {
-	if s.sleeping > 0 {
-		s.sleeping--
-		s.wake <- struct{}{}
-	}
-}
-
 func (s *server[T]) stopExpecting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.expected = 0
 	if s.state.waiting > 0 {
-		s.wakeLane()
+		s.wake.Signal()
 	}
 }
 
@@ -74,14 +64,12 @@ func (s *server[T]) setOverdue(b *batch[T]) {
 		return
 	}
 	b.overdue = true
-	s.wakeLane()
+	s.wake.Signal()
 }
 
 func (s *server[T]) close() {
 	s.state.closed = true
-	for s.sleeping > 0 {
-		s.wakeLane()
-	}
+	s.wake.Broadcast()
 }
 
 func (s *server[T]) runLanes() {
@@ -117,12 +105,11 @@ func (s *server[T]) next() *batch[T] {
 		if s.state.closed {
 			return nil
 		}
-		s.sleeping++
 		if s.state.expected > 0 {
 			s.expected.Reset(expectedFor)
 		}
+		s.wake.Wait()
 		s.mu.Unlock()
-		<-s.wake
 		s.letOthersJoin()
 		s.mu.Lock()
 	}
@@ -158,7 +145,7 @@ func (s *server[T]) take() *batch[T] {
 	s.expected.Stop()
 	s.state.expected = s.policy.expect(n)
 	if slices.ContainsFunc(s.queue, s.starts) {
-		s.wakeLane()
+		s.wake.Signal()
 	}
 	return b
 }
@@ -170,9 +157,7 @@ func (s *server[T]) leave(b *batch[T]) {
 	if s.open[b.shard] == b {
 		s.open[b.shard] = nil // the entry stays: it counts the shard
 	}
-	if b.wait != nil {
-		b.wait.Stop()
-	}
+	b.wait.Stop()
 }
 
 // finish hands the outcomes of a batch to its callers, unless the batch has expired.

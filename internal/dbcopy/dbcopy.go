@@ -6,6 +6,7 @@ package dbcopy
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -73,7 +74,7 @@ func Copy(ctx context.Context, from Source, to Target, done *atomic.Int64) (repo
 		}
 		report.Stores = append(report.Stores, s)
 	}
-	report.Tokens, err = c.copyTokens(ctx)
+	report.Tokens, err = c.copyTokens(ctx, true)
 	return report, err
 }
 
@@ -89,7 +90,7 @@ const samples = 100
 
 // checkTarget returns an error if the target is not empty and not an earlier copy of the source.
 func (c *copier) checkTarget(ctx context.Context, names []string) error {
-	if _, _, err := c.planTokens(ctx); err != nil {
+	if _, err := c.copyTokens(ctx, false); err != nil {
 		return err
 	}
 	targets, err := c.to.Stores(ctx)
@@ -185,17 +186,20 @@ func (c *copier) compare(ctx context.Context, name string) (Store, error) {
 }
 
 func (c *copier) summarize(ctx context.Context, db Source, name string) (Store, error) {
-	h := newHasher()
+	s, hash, buffer := Store{Name: name}, sha256.New(), []byte(nil)
 	for page, err := range pages(ctx, db, name) {
 		if err != nil {
-			return Store{}, err
+			return s, err
 		}
 		for i := range page {
-			h.add(&page[i])
+			buffer = appendPlant(buffer[:0], &page[i])
+			hash.Write(buffer)
 		}
+		s.Plants += int64(len(page))
 		if db == c.from {
 			c.done.Add(int64(len(page)))
 		}
 	}
-	return Store{Name: name, Plants: h.plants, Hash: h.sum()}, nil
+	hash.Sum(s.Hash[:0])
+	return s, nil
 }

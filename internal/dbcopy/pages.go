@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"hash"
 	"iter"
 
 	"plantstore/internal/plant"
@@ -46,30 +45,16 @@ type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// hasher computes a Hash.
-type hasher struct {
-	hash   hash.Hash
-	buffer []byte
-	plants int64
-}
-
-func newHasher() *hasher { return &hasher{hash: sha256.New()} }
-
-func (h *hasher) add(p *plant.New) {
-	h.plants++
-	h.buffer = binary.BigEndian.AppendUint64(h.buffer[:0], uint64(p.ID))
-	h.buffer = appendText(h.buffer, p.Name)
+// appendPlant appends the bytes of a plant that a Hash is made of.
+func appendPlant(b []byte, p *plant.New) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(p.ID))
+	b = appendText(b, p.Name)
 	if p.Tag == nil {
-		h.buffer = append(h.buffer, 0)
-	} else {
-		h.buffer = appendText(append(h.buffer, 1), *p.Tag)
+		return append(b, 0)
 	}
-	h.hash.Write(h.buffer)
+	return appendText(append(b, 1), *p.Tag)
 }
 
 func appendText(b []byte, text string) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(len(text))), text...)
 }
-
-// sum returns the hash of the plants that were added.
-func (h *hasher) sum() Hash { return Hash(h.hash.Sum(nil)) }

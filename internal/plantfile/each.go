@@ -5,17 +5,13 @@ import (
 	"io"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 )
 
-const maxInFlight = 2 * maxRow // bytes of the plants that were read and are not done
-
 // Each calls do for each row of a file, with up to parallel calls at the same time, until the file ends, a call fails
-// or ctx ends. Rows with the same id are done one after the other, in the order of the file. It does not wait for a
-// read of the file that blocks.
+// or ctx ends. Rows with the same id are done one after the other, in the order of the file. It holds at most one row
+// more than calls, and does not wait for a read of the file that blocks.
 func Each(ctx context.Context, r *Reader, parallel int, do func(context.Context, Row) error) error {
 	workers, ctx := errgroup.WithContext(ctx)
-	memory := semaphore.NewWeighted(maxInFlight)
 	queues := make([]chan Row, parallel)
 	for i := range queues {
 		queues[i] = make(chan Row)
@@ -29,19 +25,18 @@ func Each(ctx context.Context, r *Reader, parallel int, do func(context.Context,
 					if err := do(ctx, row); err != nil {
 						return err
 					}
-					memory.Release(int64(row.Plant.Size()))
 				case <-ctx.Done():
 					return context.Cause(ctx)
 				}
 			}
 		})
 	}
-	go distribute(ctx, r, queues, memory)
+	go distribute(ctx, r, queues)
 	return workers.Wait()
 }
 
 // distribute sends each row to the queue of its id, and then closes the queues.
-func distribute(ctx context.Context, r *Reader, queues []chan Row, memory *semaphore.Weighted) {
+func distribute(ctx context.Context, r *Reader, queues []chan Row) {
 	defer func() {
 		for _, queue := range queues {
 			close(queue)
@@ -54,9 +49,6 @@ func distribute(ctx context.Context, r *Reader, queues []chan Row, memory *semap
 		}
 		if err != nil {
 			row.Err = err // and this is the last row
-		}
-		if memory.Acquire(ctx, int64(row.Plant.Size())) != nil {
-			return
 		}
 		select {
 		case queues[uint64(row.Plant.ID)%uint64(len(queues))] <- row:

@@ -129,18 +129,3 @@ func TestConcurrentClaims(t *testing.T) {
 		t.Errorf("used = %d after every claim is released, want 0", used)
 	}
 }
-
-// BenchmarkClaim is what a create pays for its fair
-func BenchmarkClaim(b *testing.B) {
-	pool := &Pool[[32]byte]{Capacity: 4096, CapacityEnforcedElsewhere: true, Contended: no}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			c := pool.Claim([32]byte{1})
-			if err := c.RaiseTo(1); err != nil {
-				b.Error(err)
-			}
-			c.Release()
-		}
-	})
-}
