@@ -47,30 +47,6 @@ func backUp(t *testing.T, n int) (db, path string) {
 	return db, path
 }
 
-// A restored database has the plants and tokens of the backup.
-func TestRestore(t *testing.T) {
-	_, path := backUp(t, 2000)
-	restored := filepath.Join(t.TempDir(), "restored.db")
-	contents, err := Restore(t.Context(), path, restored)
-	if err != nil || fmt.Sprint(contents) != "{[{main 2000} {other 1}] 1}" {
-		t.Fatalf("Restore() = %v, %v", contents, err)
-	}
-	s, err := sqlite.Open(t.Context(), restored)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if p, err := s.Get(t.Context(), "main", 1999); err != nil || p.Name != "Fern 1999" || *p.Tag != "shade" {
-		t.Errorf("Get() = %v, %v", p, err)
-	}
-	if tokens, err := s.Tokens(t.Context()); err != nil || len(tokens) != 1 || tokens[0].Name != "one" {
-		t.Errorf("Tokens() = %v, %v", tokens, err)
-	}
-	if info, err := os.Stat(restored); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the mode is %v, %v", info.Mode(), err)
-	}
-}
-
 func wantError(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {

@@ -40,14 +40,14 @@ type trial struct {
 	cut     func(s *testkit.Server) // ends the service so that it can be started again
 	server  *pgtest.Server          // of the database, for withDatabase
 
-	cuts  map[moment]int
+	cuts  int
 	total ledger.Report
 }
 
 // newTrial is a trial of the product on a database, with SIGKILL as the cut.
 func newTrial(t *testing.T, db string) *trial {
 	return &trial{
-		Ledger: ledger.New(), t: t, db: db, cuts: map[moment]int{},
+		Ledger: ledger.New(), t: t, db: db,
 		command: func() *exec.Cmd {
 			cmd := testkit.Serve(db, "--ops-listen", "off", "--access-log", "off")
 			cmd.Env = append(os.Environ(), "PLANTSTORE_FIXED_TOKEN="+testkit.FixedToken)
@@ -108,7 +108,7 @@ func (c *trial) run(moments ...moment) {
 			c.load(s, at)
 		}
 		s = c.start()
-		c.cuts[at]++
+		c.cuts++
 		if found := c.verify(s); len(found.Violations) > 0 {
 			break
 		}
@@ -204,7 +204,7 @@ func integrity(path string) error {
 // wantNoViolation fails the test for each violation, and if too few plants were created to detect any.
 func (c *trial) wantNoViolation() {
 	c.t.Helper()
-	c.t.Logf("cuts %v: %v", c.cuts, c.total)
+	c.t.Logf("%d cuts: %v", c.cuts, c.total)
 	for _, violation := range c.total.Violations[:min(10, len(c.total.Violations))] {
 		c.t.Error(violation)
 	}

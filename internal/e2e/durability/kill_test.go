@@ -15,59 +15,47 @@ import (
 
 var soak = flag.Bool("soak", false, "run TestSoak, which cuts the service off 400 times")
 
+// cutOff makes trials, one after the other, that cut a service off at the moments.
+func cutOff(t *testing.T, name string, start func(t *testing.T) *trial, trials int, moments ...moment) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		began, cuts, total := time.Now(), 0, ledger.Report{}
+		for n := 0; n < trials && !t.Failed(); n++ {
+			t.Run(fmt.Sprint(n), func(t *testing.T) {
+				c := start(t)
+				c.run(moments...)
+				c.wantNoViolation()
+				total.Add(c.total)
+				cuts += c.cuts
+			})
+		}
+		if !*soak {
+			return
+		}
+		fmt.Printf("%s, %d cuts in %v: %v\n", name, cuts, time.Since(began).Round(time.Second), total)
+		if want := trials * len(moments); cuts < want {
+			t.Errorf("%d cuts, want %d (a power cut needs root on Linux)", cuts, want)
+		}
+	})
+}
+
 // After kill -9, no acknowledged plant is lost and no refused plant is stored.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		c := killSQLite(t)
-		c.run(whileStarting, whileServing, whileStopping)
-		c.wantNoViolation()
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		c := killPostgreSQL(t)
-		c.run(whileServing, withDatabase, whileStopping)
-		c.wantNoViolation()
-	})
-	t.Run("citus", func(t *testing.T) {
-		testkit.Long(t)
-		t.Parallel()
-		c := killCitus(t)
-		c.run(whileStarting, whileServing, whileStopping, whileServing)
-		c.wantNoViolation()
-	})
+	cutOff(t, "sqlite", killSQLite, 1, whileStarting, whileServing, whileStopping)
+	cutOff(t, "postgres", killPostgreSQL, 1, whileServing, withDatabase, whileStopping)
+}
+
+func TestKillOnCitus(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	cutOff(t, "citus", killCitus, 1, whileStarting, whileServing, whileStopping, whileServing)
 }
 
 // The same holds after a power cut, which loses what was not synced.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
-	c := cutPowerSQLite(t)
-	c.run(whileServing, whileStopping)
-	c.wantNoViolation()
-}
-
-const cutsPerTrial = 20
-
-// soakTrials makes trials one after the other and returns what they found. Each has two cuts at the special moment.
-func soakTrials(
-	t *testing.T, trials int, special moment, start func(t *testing.T) *trial,
-) (cuts int, total ledger.Report) {
-	often := []moment{whileStarting, whileServing, whileServing, whileStopping, whileServing}
-	moments := slices.Repeat(often, cutsPerTrial/len(often))
-	moments[cutsPerTrial/2-1], moments[cutsPerTrial-1] = special, special
-	for n := 0; n < trials && !t.Failed(); n++ {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			c := start(t)
-			c.run(moments...)
-			c.wantNoViolation()
-			total.Add(c.total)
-			for _, n := range c.cuts {
-				cuts += n
-			}
-		})
-	}
-	return cuts, total
+	cutOff(t, "sqlite", cutPowerSQLite, 1, whileServing, whileStopping)
 }
 
 // TestSoak is for make soak, which prints one row for each kind of cut.
@@ -75,24 +63,10 @@ func TestSoak(t *testing.T) {
 	if !*soak {
 		t.Skip("make soak runs it")
 	}
-	start := time.Now()
-	for _, test := range []struct {
-		name    string
-		trials  int
-		special moment
-		start   func(t *testing.T) *trial
-	}{
-		{"kill -9, SQLite", 10, whileCheckpointing, killSQLite},
-		{"power cut, SQLite", 5, whileCheckpointing, cutPowerSQLite},
-		{"kill -9, PostgreSQL", 5, withDatabase, killPostgreSQL},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			cuts, total := soakTrials(t, test.trials, test.special, test.start)
-			fmt.Printf("%s, %d cuts in %v: %v\n", test.name, cuts, time.Since(start).Round(time.Second), total)
-			if want := test.trials * cutsPerTrial; cuts < want {
-				t.Errorf("%d cuts, want %d (a power cut needs root on Linux)", cuts, want)
-			}
-		})
-	}
+	often := slices.Repeat([]moment{whileStarting, whileServing, whileServing, whileStopping}, 2)
+	sqlite := slices.Repeat(append(slices.Clip(often), whileServing, whileCheckpointing), 2)
+	postgres := slices.Repeat(append(slices.Clip(often), whileServing, withDatabase), 2)
+	cutOff(t, "kill -9, SQLite", killSQLite, 10, sqlite...)
+	cutOff(t, "power cut, SQLite", cutPowerSQLite, 5, sqlite...)
+	cutOff(t, "kill -9, PostgreSQL", killPostgreSQL, 5, postgres...)
 }

@@ -9,13 +9,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/ledger"
 )
 
 // runBackup runs a command that prints the content of a backup as JSON, and must succeed.
@@ -44,118 +43,14 @@ func filesIn(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// creators create plants as fast as they can. Plant c<<32|i is the i-th of creator c.
-type creators struct {
-	sent, confirmed [32]atomic.Int64
-	quiet           atomic.Bool // failures are expected: the service was killed
-	stop            chan struct{}
-	wg              sync.WaitGroup
-}
-
-func body(c, i int64) (id int64, name, json string) {
-	name = fmt.Sprintf("creator %d, plant %d%s", c, i, strings.Repeat(".", int(i%300)))
-	return c<<32 | i, name, fmt.Sprintf(`{"id":%d,"name":"%s","tag":"load"}`, c<<32|i, name)
-}
-
-func startCreators(t *testing.T, s *testkit.Server) *creators {
-	return continueCreators(t, s, new(creators))
-}
-
-// continueCreators starts creators that continue where earlier ones ended.
-func continueCreators(t *testing.T, s *testkit.Server, earlier *creators) *creators {
-	all := &creators{stop: make(chan struct{})}
-	for c := range all.sent {
-		all.confirmed[c].Store(earlier.confirmed[c].Load())
-		all.sent[c].Store(earlier.sent[c].Load())
-		all.wg.Go(func() {
-			for i := all.confirmed[c].Load(); ; i++ {
-				select {
-				case <-all.stop:
-					return
-				default:
-				}
-				_, _, text := body(int64(c), i)
-				all.sent[c].Store(max(i+1, all.sent[c].Load()))
-				if a, err := s.Send("POST", "/plants", text); (err != nil || a.Status != 200) && all.quiet.Load() {
-					return
-				} else if err != nil || a.Status != 200 {
-					t.Errorf("create %d of creator %d: %v, %v", i, c, a, err)
-					return
-				}
-				all.confirmed[c].Store(i + 1)
-			}
-		})
-	}
-	return all
-}
-
-func (all *creators) end() { close(all.stop); all.wg.Wait() }
-
-func (all *creators) confirmedNow() (n [32]int64) {
-	for c := range n {
-		n[c] = all.confirmed[c].Load()
-	}
-	return n
-}
-
-func (all *creators) total() (n int64) {
-	for _, c := range all.confirmedNow() {
-		n += c
-	}
-	return n
-}
-
-// has reports whether a database has the last confirmed plant of each creator.
-func (all *creators) has(t *testing.T, db string, confirmed [32]int64) bool {
+// wantCopy checks that a database has every plant that was confirmed before it was made, none that was not sent, and
+// each as it was sent. The service starts on it, for which it has the token of s.
+func wantCopy(t *testing.T, s *testkit.Server, db string, verify func(testkit.Target) (ledger.Report, error)) {
 	t.Helper()
-	st, err := sqlite.OpenSource(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	for c, n := range confirmed {
-		id, _, _ := body(int64(c), n-1)
-		if _, err := st.Get(t.Context(), "main", id); n > 0 && err != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// wantPlants checks that a database has every plant that was confirmed before the backup, none that was not sent, and
-// each as it was sent.
-func (all *creators) wantPlants(t *testing.T, db string, confirmed [32]int64) {
-	t.Helper()
-	st, err := sqlite.OpenSource(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	found := [32]int64{}
-	var after *int64
-	for {
-		page, err := st.List(t.Context(), "main", after, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range page {
-			c, i := p.ID>>32, p.ID&(1<<32-1)
-			id, name, _ := body(c, i)
-			if i != found[c] || p.ID != id || p.Name != name || p.Tag == nil || *p.Tag != "load" {
-				t.Fatalf("found %v after %d plants of creator %d", p, found[c], c)
-			}
-			found[c]++
-		}
-		if len(page) == 0 {
-			break
-		}
-		after = &page[len(page)-1].ID
-	}
-	for c := range found {
-		if found[c] < confirmed[c] || found[c] > all.sent[c].Load() {
-			t.Errorf("%s has %d plants of creator %d, which had %d confirmed before and has sent %d", db, found[c], c,
-				confirmed[c], all.sent[c].Load())
-		}
+	copied := testkit.StartAgain(t, s, db)
+	defer copied.Kill()
+	if r, err := verify(copied.Target()); err != nil || len(r.Violations) > 0 {
+		t.Errorf("%s: %v, %.1000q", db, err, r.Violations)
 	}
 }
 
@@ -168,13 +63,12 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	db := testkit.Engines[0].Database(t)
 	s := testkit.Start(t, db)
-	load := startCreators(t, s)
-	defer load.end()
+	load := ledger.New()
+	stop := load.Start(t, ledger.Options{Edits: true}, s.Target())
 	for range rounds {
-		before := load.confirmed[0].Load()
-		testkit.WaitFor(t, "creates", func() bool { return t.Failed() || load.confirmed[0].Load() > before+100 })
+		load.Wait(t, 1000)
 		file := filepath.Join(t.TempDir(), "backup")
-		confirmed := load.confirmedNow()
+		verify := load.Mark()
 		made := runBackup(t, "backup", "--db", db, "--to", file)
 		verified := runBackup(t, "backup", "--verify", file)
 		restored := filepath.Join(t.TempDir(), "restored.db")
@@ -190,12 +84,10 @@ func TestBackupUnderLoad(t *testing.T) {
 				t.Errorf("the folder of %s has %q", path, names)
 			}
 		}
-		load.wantPlants(t, restored, confirmed)
-		again := testkit.StartAgain(t, s, restored)
-		_, _, text := body(3, 0)
-		testkit.WantResponse(t, "repeat a create", again.Create(t, text), 200, "{"+text[strings.Index(text, ",")+1:])
-		again.Kill()
+		wantCopy(t, s, restored, verify)
 	}
+	stop()
+	load.CheckMany(t, s.Target())
 }
 
 // A backup that is interrupted, killed or finds the disk full leaves no backup.

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"flag"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"plantstore/internal/testkit"
+	"plantstore/internal/testkit/ledger"
 )
 
 var withLitestream = flag.Bool("litestream", false, "build Litestream and follow a database with it")
@@ -33,7 +33,7 @@ func TestLitestream(t *testing.T) {
 		return err
 	}
 	var s *testkit.Server
-	load := &creators{}
+	load := ledger.New()
 	for _, both := range []bool{false, true} {
 		if s == nil {
 			s = testkit.Start(t, db)
@@ -41,41 +41,39 @@ func TestLitestream(t *testing.T) {
 			s = testkit.StartAgain(t, s, db)
 		}
 		follow := testkit.Launch(t, exec.Command(program, "replicate", db, replica))
-		load = continueCreators(t, s, load)
+		stop := load.Start(t, ledger.Options{Edits: true}, s.Target())
 		time.Sleep(15 * time.Second) // several checkpoints of either program
-		wal, err := os.Stat(db + "-wal")
-		if err != nil {
-			t.Fatal(err)
-		}
-		confirmed := load.confirmedNow()
-		restored := filepath.Join(t.TempDir(), "restored.db")
+		verify := load.Mark()
 		if both {
 			testkit.WaitFor(t, "Litestream to copy what was confirmed", func() bool {
-				os.Remove(restored)
-				return restore(restored) == nil && load.has(t, restored, confirmed)
+				part := filepath.Join(t.TempDir(), "part.db")
+				if restore(part) != nil {
+					return false
+				}
+				copied := testkit.StartAgain(t, s, part)
+				defer copied.Kill()
+				r, err := verify(copied.Target())
+				return err == nil && len(r.Violations) == 0
 			})
-			os.Remove(restored)
 		}
-		load.quiet.Store(true)
 		s.Kill()
-		load.end()
+		stop()
 		if both {
 			follow.Kill()
 		} else {
-			confirmed = load.confirmedNow()
+			verify = load.Mark()
 			follow.Signal(syscall.SIGTERM) // it copies the rest
 			follow.WaitExit()
 		}
+		restored := filepath.Join(t.TempDir(), "restored.db")
 		if err := restore(restored); err != nil {
 			t.Fatal(err, follow.Stderr, follow.Stdout)
 		}
-		load.wantPlants(t, restored, confirmed)
 		if out, errs, code := testkit.Run(t, nil, "doctor", "--integrity", "--db", restored); code != 0 &&
 			!strings.Contains(errs, "problems found: 1") || strings.Contains(out, "problem  integrity") {
 			t.Errorf("doctor: exit %d, %s%s", code, out, errs)
 		}
-		again := testkit.StartAgain(t, s, restored)
-		again.Kill()
-		t.Logf("%d plants confirmed, WAL of %d MiB", load.total(), wal.Size()>>20)
+		wantCopy(t, s, restored, verify)
+		t.Logf("responses %v", load.Responses())
 	}
 }

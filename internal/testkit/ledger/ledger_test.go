@@ -3,7 +3,6 @@ package ledger
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -56,34 +55,6 @@ func TestClientsEnd(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	if got := l.Responses()[Unreachable]; got != 6 {
 		t.Errorf("%d attempts by 3 clients of 2 closed addresses, want 6", got)
-	}
-}
-
-// Attempts have every kind of tag, and those that are to be refused would be.
-func TestCompose(t *testing.T) {
-	f, stored := newFake(t), compose(1, nil, true)
-	f.create(stored.body)
-	tags, ids := map[string]bool{}, map[int64]bool{}
-	largest := 0
-	for n := int64(2); n <= 400; n++ {
-		a := compose(n, stored, false)
-		largest = max(largest, len(a.body))
-		want := map[kind]int{fresh: 200, again: 200, read: 200, wrong: 400, taken: 400}[a.kind]
-		if got := f.create(a.body); got.status != want {
-			t.Errorf("attempt %d (%s): %d %s", n, a.kind, got.status, got.body)
-		}
-		if repeats := a.kind == again || a.kind == taken || a.kind == read; repeats != (a.id == stored.id) {
-			t.Errorf("attempt %d (%s) has id %d", n, a.kind, a.id)
-		}
-		if ids[a.id] && a.id != stored.id {
-			t.Errorf("attempt %d repeats id %d", n, a.id)
-		}
-		ids[a.id] = true
-		_, tag, _ := strings.Cut(a.body, `"tag":`)
-		tags[fmt.Sprintf("%.2s", tag)] = true
-	}
-	if !tags[""] || !tags[`""`] || !tags[`"t`] || largest < 8000 {
-		t.Errorf("tags %v, the largest body has %d bytes", tags, largest)
 	}
 }
 

@@ -109,6 +109,34 @@ func (l *Ledger) verify(to testkit.Target, limit time.Duration) (r Report, err e
 	return r, err
 }
 
+// Mark returns a check of a copy of the store that is made after this call: the copy has everything that was
+// acknowledged before, and of what was sent later anything or nothing. The clients may go on.
+func (l *Ledger) Mark() (verify func(copied testkit.Target) (Report, error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := map[*attempt]bool{}
+	for _, a := range l.attempts {
+		before[a] = a.outcome() == acked
+	}
+	return func(copied testkit.Target) (r Report, err error) {
+		stored, err := list(copied)
+		if err != nil {
+			return r, err
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		var all []*attempt
+		for _, a := range l.attempts {
+			if !before[a] {
+				a = &attempt{kind: a.kind, id: a.id, body: a.body} // its outcome is unknown
+			}
+			all = append(all, a)
+		}
+		r.compare(all, stored)
+		return r, nil
+	}
+}
+
 // retry repeats an attempt until a response has a definite outcome.
 func (l *Ledger) retry(r *Report, to testkit.Target, before *attempt, limit time.Duration) {
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {

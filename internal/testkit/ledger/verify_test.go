@@ -165,6 +165,23 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// A copy has what was acknowledged before the mark, and may have what was sent later.
+func TestMark(t *testing.T) {
+	f, l := newFake(t), New()
+	l.Create(f.Target, 1, "a")
+	verify := l.Mark()
+	l.Create(f.Target, 2, "b")
+	l.Replace(f.Target, 1, "c")
+	for stored, want := range map[string]int{one: 0, encode(1, "c", nil): 0, other: 1, "": 1} {
+		if f.plants = map[int64]string{1: stored}; stored == "" {
+			delete(f.plants, 1)
+		}
+		if r, err := verify(f.Target); err != nil || len(r.Violations) != want {
+			t.Errorf("a copy with %q: %q, %v, want %d violations", stored, r.Violations, err, want)
+		}
+	}
+}
+
 func TestVerifyNeedsAList(t *testing.T) {
 	f := newFake(t)
 	for _, plants := range []fakeResponse{
