@@ -66,11 +66,7 @@ func (c *checkpointer) run(w *writer) {
 		case <-c.quit.Done():
 			return
 		}
-		select {
-		case <-time.After(checkPause):
-		case <-c.quit.Done():
-			return
-		}
+		time.Sleep(checkPause)
 		if c.due() {
 			c.make(w)
 		}

@@ -59,7 +59,10 @@ func query(conn *sqlite.Conn, text string, args ...any) iter.Seq2[*sqlite.Stmt, 
 			yield(nil, err)
 			return
 		}
-		defer release(stmt)
+		// They end the statement and free the memory of its parameters. If one fails, as after an interrupt, Prepare does
+		// both again before the next use.
+		defer stmt.ClearBindings()
+		defer stmt.Reset()
 		for i, arg := range args {
 			bind(stmt, i+1, arg)
 		}
@@ -84,13 +87,6 @@ func exec(conn *sqlite.Conn, text string, args ...any) error {
 		}
 	}
 	return nil
-}
-
-// release ends a statement and frees the memory of its parameters. A failure does no harm: Prepare does both again
-// before the next use, and reports it.
-func release(stmt *sqlite.Stmt) {
-	stmt.Reset()
-	stmt.ClearBindings() // not after an interrupt
 }
 
 func bind(stmt *sqlite.Stmt, param int, value any) {

@@ -9,8 +9,6 @@ import (
 	"runtime"
 )
 
-var errNotRegular = errors.New("it is not a regular file; use the path of a regular file")
-
 // What SQLite appends to the path of a database file for its WAL and for the index of the WAL.
 const (
 	walSuffix = "-wal"
@@ -44,7 +42,7 @@ func findFile(path string) (target string, info os.FileInfo, err error) {
 		return "", nil, withoutPath(err)
 	}
 	if !info.Mode().IsRegular() {
-		return "", nil, errNotRegular
+		return "", nil, errors.New("it is not a regular file; use the path of a regular file")
 	}
 	return target, info, nil
 }

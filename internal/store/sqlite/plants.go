@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -108,20 +107,11 @@ func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) err
 // insert stores the rows, at most maxRows, whose keys are free, and returns how many that were. After an error some of
 // them may be stored until the transaction is rolled back.
 func (w *writer) insert(rows ...*plant.Record) (int, error) {
-	stmt, err := w.conn.Prepare(insertOf[len(rows)])
-	if err != nil {
-		return 0, err
+	args := make([]any, 0, 4*len(rows))
+	for _, p := range rows {
+		args = append(args, p.Store, p.ID, p.Name, p.Tag)
 	}
-	defer release(stmt)
-	for i, p := range rows {
-		stmt.BindText(4*i+1, p.Store)
-		stmt.BindInt64(4*i+2, p.ID)
-		stmt.BindText(4*i+3, p.Name)
-		if p.Tag != nil {
-			stmt.BindText(4*i+4, *p.Tag)
-		}
-	}
-	if _, err := stmt.Step(); err != nil {
+	if err := exec(w.conn, insertOf[len(rows)], args...); err != nil {
 		return 0, err
 	}
 	return w.conn.Changes(), nil
@@ -153,17 +143,13 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 
 // getFrom reads a plant, or returns plant.ErrNotFound.
 func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.New, error) {
-	stmt, err := conn.Prepare(getPlant)
-	if err != nil {
-		return plant.New{}, err
+	for row, err := range query(conn, getPlant, storeName, id) {
+		if err != nil {
+			return plant.New{}, err
+		}
+		return plantOf(row)
 	}
-	defer release(stmt)
-	stmt.BindText(1, storeName)
-	stmt.BindInt64(2, id)
-	if found, err := stmt.Step(); err != nil || !found {
-		return plant.New{}, cmp.Or(err, plant.ErrNotFound)
-	}
-	return plantOf(stmt)
+	return plant.New{}, plant.ErrNotFound
 }
 
 // Count implements store.Plants. It reads all keys of the store.
