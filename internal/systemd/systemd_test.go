@@ -45,24 +45,6 @@ func environment(pairs ...string) func(string) string {
 	}
 }
 
-func TestMessages(t *testing.T) {
-	for _, name := range []string{filepath.Join(t.TempDir(), "socket"), "@plantstore-test-" + strconv.Itoa(os.Getpid())} {
-		socket := listen(t, name)
-		m, err := Connect(environment("NOTIFY_SOCKET=" + name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Ready("serving")
-		m.Stopping("draining")
-		m.Watchdog(t.Context(), "") // returns at once: the manager expects nothing
-		for _, want := range []string{"READY=1\nSTATUS=serving", "STOPPING=1\nSTATUS=draining"} {
-			if got := receive(t, socket, time.Minute); got != want {
-				t.Errorf("%s: got %q, want %q", name, got, want)
-			}
-		}
-	}
-}
-
 func TestWithoutManager(t *testing.T) {
 	m, err := Connect(environment("WATCHDOG_USEC=1000"))
 	if m != nil || err != nil {

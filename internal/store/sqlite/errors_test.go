@@ -3,7 +3,6 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +17,7 @@ import (
 
 // A failed statement is reported as what it is: not as an absent plant, an unknown token or a name that is taken.
 func TestBrokenTables(t *testing.T) {
-	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := newStore(t)
 	if err := s.writer.tx(func() error {
 		return errors.Join(exec(s.writer.conn, "DROP TABLE plants"), exec(s.writer.conn, "DROP TABLE tokens"))
 	}); err != nil {
