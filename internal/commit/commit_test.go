@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -308,6 +309,37 @@ func TestErrorsReachTheWholeBatch(t *testing.T) {
 		c.Wait()
 	})
 	s.want(t, "[1 2]")
+}
+
+// Observers are told when a write was queued, when its commit started and ended, and what came of it.
+func TestObservers(t *testing.T) {
+	var mu sync.Mutex
+	var waits, commits []string
+	var start time.Time
+	add := func(to *[]string, values ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		*to = append(*to, fmt.Sprint(values...))
+	}
+	options := commit.Options{
+		Observe: func(c commit.Commit) { add(&commits, c.Plants, len(c.Outcomes), c.Err, c.Took) },
+		ObserveWait: func(_ context.Context, w commit.Wait) {
+			add(&waits, w.Joined.Sub(start), w.Started.Sub(start), w.Ended.Sub(start), w.Plants, w.Err)
+		},
+	}
+	withClock(t, &slowStore{takes: time.Second}, options, func(c *clients) {
+		start = time.Now()
+		c.createN(1)
+		time.Sleep(time.Millisecond)
+		c.createN(1)
+		c.Wait()
+	})
+	if want := []string{"0s 0s 1s 1 <nil>", "1ms 1s 2s 1 <nil>"}; !slices.Equal(waits, want) {
+		t.Errorf("waits %q, want %q", waits, want)
+	}
+	if want := []string{"1 1 <nil> 1s", "1 1 <nil> 1s"}; !slices.Equal(commits, want) {
+		t.Errorf("commits %q, want %q", commits, want)
+	}
 }
 
 type brokenStore struct{ short bool }

@@ -83,9 +83,6 @@ func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if p.closed.Err() != nil {
-		return nil, errClosed
-	}
 	select {
 	case conn := <-p.idle:
 		return conn, nil
