@@ -296,6 +296,9 @@ func TestCreateAfterAnExpiredBatch(t *testing.T) {
 		s.takes = time.Millisecond
 		s.mu.Unlock()
 		c.took("the rest of the first commit and its own", 101*time.Millisecond, func() { c.create(4, nil) })
+		if n := c.c.Waiting(); n != 0 {
+			t.Errorf("%d plants count as waiting after the batch has expired", n)
+		}
 	})
 	s.want(t, "[1 1]")
 }
