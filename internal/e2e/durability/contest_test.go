@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,8 +60,7 @@ func contend(t *testing.T, first int, targets ...testkit.Target) *contest {
 }
 
 func (c *contest) client() *worker {
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
-	one := &worker{contest: c, n: len(c.clients), http: client}
+	one := &worker{contest: c, n: len(c.clients)}
 	c.clients = append(c.clients, one)
 	return one
 }
@@ -103,12 +100,10 @@ type worker struct {
 	*contest
 	n    int
 	sent int
-	http *http.Client
 	done []entry
 }
 
 func (c *worker) work() {
-	defer c.http.CloseIdleConnections()
 	for {
 		select {
 		case <-c.end:
@@ -226,31 +221,20 @@ func (c *worker) record(on *instance, called int64, op operation, out outcome) {
 	c.responses.Add(1)
 }
 
-// send sends a request once: net/http repeats a write only if it wrote nothing. sent reports whether the server can
-// have received it.
+// send sends a request once. sent reports whether the server can have received it.
 func (c *worker) send(on *instance, method, path, body, match string) (a testkit.Response, sent bool) {
 	if on.died.Load() > 0 {
 		return a, false // Another process may have its port.
 	}
-	r, err := http.NewRequest(method, on.URL+path, strings.NewReader(body))
-	if err != nil {
-		panic(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+on.Token)
-	r.Header.Set("Content-Type", "application/json")
+	var headers []string
 	if match != "" {
-		r.Header.Set("If-Match", match)
+		headers = []string{"If-Match: " + match}
 	}
-	response, err := c.http.Do(r)
+	a, err := on.Send(method, path, body, headers...)
 	if err != nil {
-		return a, !errors.Is(err, syscall.ECONNREFUSED)
+		return testkit.Response{}, !errors.Is(err, syscall.ECONNREFUSED)
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return a, true
-	}
-	return testkit.Response{Status: response.StatusCode, Header: response.Header, Body: string(text)}, true
+	return a, true
 }
 
 // shouldContinue reports whether the round has not seen enough responses. A slow machine takes longer for them.

@@ -102,57 +102,6 @@ func wantCreates(t *testing.T, s *testkit.Server) {
 	testkit.WantError(t, "a taken id", s.Create(t, `{"id":3,"name":"x"}`), 40009)
 }
 
-// tokenList is what token list prints.
-func tokenList(t *testing.T, db string) string {
-	t.Helper()
-	stdout, stderr, code := testkit.Run(t, nil, "token", "list", "--json", "--db", db)
-	if code != 0 {
-		t.Fatal(stderr)
-	}
-	return stdout
-}
-
-// Clients keep working on every engine, and the content of each store stays the same.
-func TestMove(t *testing.T) {
-	testkit.Long(t)
-	db := testkit.Engines[0].Database(t)
-	s := testkit.Start(t, db)
-	clients, plants := fillOverHTTP(t, s, db)
-	next := []string{pgtest.Database(t)}
-	if pgtest.HasCitus() {
-		next = append(next, testkit.AllEngines[2].Database(t), testkit.AllEngines[3].Database(t))
-	}
-	var first summary
-	for _, to := range append(next, testkit.Engines[0].Database(t)) {
-		if code := s.Stop(); code != 0 {
-			t.Fatalf("serve ended with %d", code)
-		}
-		tokens := tokenList(t, db) // with the last uses, which are written at the stop
-		got := runCopy(t, db, to)
-		if got.Created != plants || got.Plants != plants || got.Tokens != 6 || len(got.Stores) != 4 {
-			t.Errorf("copy to %s = %+v, want %d plants of 4 stores and 6 tokens", to, got, plants)
-		}
-		if first.Stores == nil {
-			first = got
-		}
-		if !slices.Equal(got.Stores, first.Stores) {
-			t.Errorf("stores in %s = %v, want %v", to, got.Stores, first.Stores)
-		}
-		if got := tokenList(t, to); got != tokens {
-			t.Errorf("tokens in %s = %s\nwant %s", to, got, tokens)
-		}
-		if got := runCopy(t, db, to); got.Created != 0 {
-			t.Errorf("a second copy to %s = %+v", to, got)
-		}
-		s, db = testkit.StartAgain(t, s, to), to
-		wantClients(t, s, clients)
-		wantCreates(t, s)
-	}
-	if !pgtest.HasCitus() {
-		pgtest.SharedCluster(t) // says that Citus was not tested
-	}
-}
-
 // The commands in docs/backup.md move a store from SQLite to PostgreSQL.
 func TestDocumentedMove(t *testing.T) {
 	t.Parallel()

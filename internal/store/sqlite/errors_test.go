@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -97,33 +98,29 @@ func TestDamagedValues(t *testing.T) {
 		wantDamaged("Remove", invalidText, storetest.Remove(ctx, s, "text", p.ID, nil))
 	}
 
-	for _, column := range []string{"name", "hash", "store", "scopes", "tail", "created"} {
-		put("DELETE FROM tokens")
-		put("INSERT INTO tokens (name, hash, store, scopes, tail, created) VALUES ('x', ?, 'x', '', 'x', 1)",
-			hash[:])
-		if _, err := s.TokenByHash(ctx, hash); err != nil {
-			t.Fatal(err)
+	for _, bad := range []struct {
+		columns string
+		value   any
+		want    string // the column, if empty
+	}{
+		{"name hash store scopes tail created", (*string)(nil), ""},
+		{"name store scopes tail", "1\xff/s", invalidText},
+		{"rate", "1\xff/s", `stored rate: rate "1\xff/s"`},
+	} {
+		for column := range strings.FieldsSeq(bad.columns) {
+			put("DELETE FROM tokens")
+			put("INSERT INTO tokens (name, hash, store, scopes, tail, created) VALUES ('x', ?, 'x', '', 'x', 1)", hash[:])
+			if _, err := s.TokenByHash(ctx, hash); err != nil {
+				t.Fatal(err)
+			}
+			put("UPDATE tokens SET "+column+" = ?", bad.value)
+			_, err := s.Tokens(ctx)
+			wantDamaged("Tokens", cmp.Or(bad.want, column), err)
+			if column != "hash" {
+				_, err = s.TokenByHash(ctx, hash)
+				wantDamaged("TokenByHash", cmp.Or(bad.want, column), err)
+			}
 		}
-		put("UPDATE tokens SET " + column + " = NULL")
-		_, err := s.Tokens(ctx)
-		wantDamaged("Tokens", column, err)
-		if column != "hash" {
-			_, err = s.TokenByHash(ctx, hash)
-			wantDamaged("TokenByHash", column, err)
-		}
-	}
-	for _, column := range []string{"name", "store", "scopes", "tail", "rate"} {
-		put("DELETE FROM tokens")
-		put("INSERT INTO tokens (name, hash, store, scopes, tail, created) VALUES ('x', ?, 'x', '', 'x', 1)", hash[:])
-		put("UPDATE tokens SET "+column+" = ?", "1\xff/s")
-		want := invalidText
-		if column == "rate" {
-			want = `stored rate: rate "1\xff/s"`
-		}
-		_, err := s.TokenByHash(ctx, hash)
-		wantDamaged("TokenByHash", want, err)
-		_, err = s.Tokens(ctx)
-		wantDamaged("Tokens", want, err)
 	}
 }
 

@@ -99,13 +99,6 @@ func TestWritesFail(t *testing.T) {
 	}
 }
 
-func TestSyncOfCommitFails(t *testing.T) {
-	w := testWriter(t)
-	w.mustAdd(t, 1, "x")
-	defer substitute(t, w.files.path+"-wal", "/dev/null")()
-	wantFailure(t, w, w.addPlant(2, "x"), store.ErrUnknown, "the disk failed to sync", true)
-}
-
 func TestCheckpointFails(t *testing.T) {
 	for by, stopped := range map[string]bool{"/dev/null": true, "/dev/full": false, "/etc/passwd": false} {
 		t.Run(by, func(t *testing.T) {

@@ -74,15 +74,10 @@ func (d *fullDisk) open() *Store {
 }
 
 // leaveKilled leaves a database with one plant in its WAL, as a killed process does.
-func leaveKilled(t *testing.T, statements ...string) func(path string) {
+func leaveKilled(t *testing.T) func(path string) {
 	return func(path string) {
 		w := testWriter(t)
 		w.mustAdd(t, 1, "Fern")
-		for _, statement := range statements {
-			if err := exec(w.conn, statement); err != nil {
-				t.Fatal(err)
-			}
-		}
 		copyFiles(t, w.files.path, path)
 		index, err := os.ReadFile(w.files.path + shmSuffix)
 		if err := errors.Join(err, os.WriteFile(path+shmSuffix, index, 0o600)); err != nil {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite/sqlitex"
-
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/store/sqlite"
@@ -105,38 +103,24 @@ func readFile(t *testing.T, path string) string {
 	return string(text)
 }
 
+// A source is not created and not migrated.
 func TestSourceIsRefused(t *testing.T) {
 	folder := t.TempDir()
-	file := func(name, script string) string {
-		path := filepath.Join(folder, name)
-		if script != "" {
-			open(t, path).Close()
-			if err := sqlitex.ExecuteScript(openOther(t, path), script, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return path
-	}
-	text := filepath.Join(folder, "text")
-	if err := os.WriteFile(text, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	missing, older := filepath.Join(folder, "missing"), filepath.Join(folder, "older")
+	open(t, older).Close()
+	exec(t, openOther(t, older), "PRAGMA user_version = 1")
 	for path, want := range map[string]string{
-		file("missing", ""): "no such file or directory",
-		file("newer", "PRAGMA user_version = 99"): "its schema has version 99 and this program supports versions up to 3; " +
-			"start the newer program",
-		file("older", "PRAGMA user_version = 1"): "its schema has version 1 and this program needs version 3; make a " +
-			"backup, and run plantstore db migrate --db with this file",
-		file("other", "PRAGMA application_id = 7"): "the file is a database of another program",
+		missing: "no such file or directory",
+		older: "its schema has version 1 and this program needs version 3; make a backup, and run plantstore db migrate " +
+			"--db with this file",
 		folder: "it is not a regular file",
-		text:   "is not a SQLite database",
 	} {
 		if s, err := sqlite.OpenSource(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.HasPrefix(err.Error(), "open the database "+path+": ") {
 			t.Errorf("OpenSource(%s) = %v, %v, want %q", path, s, err, want)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(folder, "missing")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the missing file = %v, want it missing still", err)
 	}
 }
