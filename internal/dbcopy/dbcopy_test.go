@@ -93,14 +93,14 @@ func fillVaried(t testing.TB, s store.Store) (plants int64) {
 	for _, id := range []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64 - 1, math.MaxInt64} {
 		all = append(all, storetest.Record("ids", id, "n", ""))
 	}
-	for i := range 300 {
+	for i := range 30 {
 		all = append(all, storetest.Record(fmt.Sprintf("store-%d", i), int64(i), "n", "-"))
 	}
 	for batch := range slices.Chunk(all, 100) {
 		create(t, s, batch...)
 	}
-	fill(t, s, "main", 5000)
-	return int64(len(all)) + 5000
+	fill(t, s, "main", 3000)
+	return int64(len(all)) + 3000
 }
 
 var start = time.UnixMilli(1_700_000_000_123).UTC()
@@ -134,9 +134,9 @@ func TestCopy(t *testing.T) {
 				target := openTarget(t)
 				var done atomic.Int64
 				report, err := Copy(t.Context(), source, target, &done)
-				if err != nil || report.Created != plants || report.Tokens != 3 || len(report.Stores) != 303 ||
+				if err != nil || report.Created != plants || report.Tokens != 3 || len(report.Stores) != 33 ||
 					sum(report) != plants || done.Load() != 2*plants {
-					t.Fatalf("Copy() = %d plants, %d tokens, %d stores, %d done, %v, want %d, 3, 303",
+					t.Fatalf("Copy() = %d plants, %d tokens, %d stores, %d done, %v, want %d, 3, 33",
 						report.Created, report.Tokens, len(report.Stores), done.Load(), err, plants)
 				}
 				if got, err := target.Tokens(t.Context()); err != nil || !slices.Equal(got, tokens) {
@@ -210,7 +210,7 @@ func (f *faulty) List(ctx context.Context, name string, after *int64, limit int)
 // A copy that failed continues, and its batches are of one shard.
 func TestContinue(t *testing.T) {
 	source, target := engines["sqlite"](t), &faulty{Store: engines["sqlite"](t)}
-	fill(t, source, "main", 20_000)
+	fill(t, source, "main", 8_000)
 	addTokens(t, source)
 	var batches atomic.Int64
 	target.onBatch = func(batch []plant.Record) error {
@@ -234,13 +234,13 @@ func TestContinue(t *testing.T) {
 		t.Errorf("%d tokens, %v before the plants are there", len(tokens), err)
 	}
 	there, err := target.Count(t.Context(), "main")
-	if err != nil || there == 0 || there == 20_000 {
+	if err != nil || there == 0 || there == 8_000 {
 		t.Fatalf("%d plants were copied, %v", there, err)
 	}
 	target.onBatch = nil
 	report, err := Copy(t.Context(), source, target, new(atomic.Int64))
-	if err != nil || report.Created != 20_000-there || report.Stores[0].Plants != 20_000 {
-		t.Errorf("Copy() again created %d plants, %v, want %d", report.Created, err, 20_000-there)
+	if err != nil || report.Created != 8_000-there || report.Stores[0].Plants != 8_000 {
+		t.Errorf("Copy() again created %d plants, %v, want %d", report.Created, err, 8_000-there)
 	}
 }
 

@@ -2,8 +2,6 @@ package share
 
 import (
 	"errors"
-	"fmt"
-	"sync"
 	"testing"
 )
 
@@ -104,28 +102,5 @@ func TestRelease(t *testing.T) {
 	}
 	if err := a1.RaiseTo(10); err != nil {
 		t.Errorf("RaiseTo(10) = %v after all claims were released", err)
-	}
-}
-
-func TestConcurrentClaims(t *testing.T) {
-	pool := &Pool[string]{Capacity: 100}
-	var wg sync.WaitGroup
-	for n := range 8 {
-		wg.Go(func() {
-			for range 1000 {
-				c := pool.Claim(fmt.Sprint(n % 4))
-				err := c.RaiseTo(20)
-				pool.mu.Lock()
-				if err == nil && pool.used > 100 {
-					t.Errorf("used = %d, capacity 100", pool.used)
-				}
-				pool.mu.Unlock()
-				c.Release()
-			}
-		})
-	}
-	wg.Wait()
-	if used := pool.used; used != 0 {
-		t.Errorf("used = %d after every claim is released, want 0", used)
 	}
 }

@@ -1,7 +1,6 @@
 package share_test
 
 import (
-	"sync"
 	"testing"
 
 	"plantstore/internal/share"
@@ -26,25 +25,5 @@ func TestWaiters(t *testing.T) {
 	leave[0]()
 	if _, ok := w.Enter('b'); !ok {
 		t.Error("Enter(b) fails after a has left")
-	}
-}
-
-func TestConcurrentWaiters(t *testing.T) {
-	w := &share.Waiters[int]{PerOwner: 2, Total: 5}
-	var wg sync.WaitGroup
-	for n := range 8 {
-		wg.Go(func() {
-			for range 1000 {
-				if leave, ok := w.Enter(n % 4); ok {
-					leave()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for n := range 4 {
-		if _, ok := w.Enter(n); !ok {
-			t.Errorf("Enter(%d) fails after all have left", n)
-		}
 	}
 }

@@ -66,14 +66,6 @@ func killPostgreSQL(t *testing.T) *trial {
 	return c
 }
 
-// killCitus is a trial on the cluster that the tests share, so not with withDatabase.
-func killCitus(t *testing.T) *trial {
-	cluster := pgtest.SharedCluster(t)
-	c := newTrial(t, testkit.Distributed(t, cluster, "id"))
-	c.server = cluster.Server
-	return c
-}
-
 // cutPowerSQLite is a trial whose cuts lose everything that was not synced.
 func cutPowerSQLite(t *testing.T) *trial {
 	disk := testkit.NewVolume(t, 1<<30)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"plantstore/internal/testkit"
 	"plantstore/internal/testkit/ledger"
 )
 
@@ -44,12 +43,6 @@ func TestKill(t *testing.T) {
 	t.Parallel()
 	cutOff(t, "sqlite", killSQLite, 1, whileStarting, whileServing, whileStopping)
 	cutOff(t, "postgres", killPostgreSQL, 1, whileServing, withDatabase, whileStopping)
-}
-
-func TestKillOnCitus(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	cutOff(t, "citus", killCitus, 1, whileStarting, whileServing, whileStopping, whileServing)
 }
 
 // The same holds after a power cut, which loses what was not synced.

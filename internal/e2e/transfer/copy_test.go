@@ -106,38 +106,3 @@ func TestCopyIsEnded(t *testing.T) {
 		})
 	}
 }
-
-// A database that a service uses is copied. A target that must not be written to is refused and stays unchanged.
-func TestCopy(t *testing.T) {
-	t.Parallel()
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel()
-			from, to := testkit.Engines[0].Database(t), e.Database(t)
-			testkit.Start(t, from)
-			if got := runCopy(t, from, to); got.Plants != 0 || len(got.Stores) != 0 || got.Tokens != 1 {
-				t.Errorf("copy of an empty database = %+v", got)
-			}
-			source, target := openStore(t, from), openStore(t, to)
-			fill(t, source, "main", 1000)
-			if got := runCopy(t, from, to); got.Created != 1000 || len(got.Stores) != 1 {
-				t.Errorf("copy = %+v", got)
-			}
-			fill(t, source, "late", 10)
-			if err := storetest.Replace(t.Context(), target, "main", 7, plant.Plant{Name: "different"}, nil); err != nil {
-				t.Fatal(err)
-			}
-			refuseCopy(t, "the target has a plant 7 in store main that the source does not have; copy to an empty database",
-				from, to)
-			if n, err := target.Count(t.Context(), "late"); n != 0 || err != nil {
-				t.Errorf("%d plants were written, %v", n, err)
-			}
-			other := e.Database(t)
-			testkit.IssueToken(t, other, "--name", "first")
-			refuseCopy(t, "token first of the target is not the token of that name in the source", from, other)
-			if postgres.IsURL(to) {
-				refuseCopy(t, "it has no tables of Plant Store", e.Database(t), from)
-			}
-		})
-	}
-}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode/utf16"
 
 	"plantstore/internal/testkit"
@@ -266,45 +265,6 @@ func TestImportInterrupt(t *testing.T) {
 	if code := running.WaitExit(); code != 1 || !strings.HasPrefix(running.Stderr.String(),
 		"plantstore plants import: interrupt signal received; run the same command again to continue") {
 		t.Errorf("an import that was interrupted: exit %d, %s", code, running.Stderr)
-	}
-}
-
-// An import ends if the service does not respond, or is gone for the time that the client retries.
-func TestImportWithoutService(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	exits := map[syscall.Signal]int{syscall.SIGSTOP: 1, syscall.SIGKILL: 5} // the outcome is unknown; unreachable
-	for lose, reason := range map[syscall.Signal]string{
-		syscall.SIGSTOP: "Client.Timeout exceeded", syscall.SIGKILL: "connection refused",
-	} {
-		t.Run(lose.String(), func(t *testing.T) {
-			t.Parallel()
-			s := testkit.Start(t, testkit.Engines[0].Database(t))
-			s.Signal(lose)
-			path, _ := many(t, 100)
-			running := testkit.Launch(t, plantsCommand(s, "import", path))
-			select {
-			case <-running.Ended:
-			case <-time.After(5 * time.Minute):
-			}
-			if code := running.WaitExit(); code != exits[lose] || !strings.Contains(running.Stderr.String(), reason) ||
-				!strings.Contains(running.Stderr.String(), "; run the same command again to continue") {
-				t.Errorf("import: exit %d, %s, want %s", code, running.Stderr, reason)
-			}
-		})
-	}
-}
-
-// An import waits for the rate of its token.
-func TestImportRate(t *testing.T) {
-	t.Parallel()
-	db := testkit.Engines[0].Database(t)
-	s := testkit.Start(t, db)
-	path, want := many(t, 6)
-	s.Token = testkit.IssueToken(t, db, "--name", "slow", "--rate", "20/s", "--burst", "2")
-	wantRun(t, s, 0, "plants of "+path+": 6 in the store, 0 skipped, 0 not imported", "import", path)
-	if got, errs, _ := runPlants(t, s, "export"); got != want {
-		t.Errorf("the store has %q, want %q; %s", got, want, errs)
 	}
 }
 

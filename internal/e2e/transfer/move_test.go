@@ -34,16 +34,6 @@ func runCopy(t *testing.T, from, to string, args ...string) (s summary) {
 	return s
 }
 
-// refuseCopy runs plantstore copy, which must fail with a sentence and print nothing else.
-func refuseCopy(t *testing.T, want, from, to string, args ...string) {
-	t.Helper()
-	stdout, stderr, code := testkit.Run(t, nil, append([]string{"copy", "--from", from, "--to", to}, args...)...)
-	if code != 1 || stdout != "" || !strings.HasPrefix(stderr, "plantstore copy: ") || !strings.Contains(stderr, want) ||
-		strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, pgtest.Password) {
-		t.Errorf("copy %q: exit %d, %s%s\nwant a line with %q", args, code, stdout, stderr, want)
-	}
-}
-
 // access is a client of the service: its token, and what a request with it must return.
 type access struct {
 	token  string
