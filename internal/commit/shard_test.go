@@ -69,6 +69,20 @@ func TestShardsInParallel(t *testing.T) {
 	s.want(t, []int64{0}, []int64{1}, []int64{2, 4}, []int64{3, 5})
 }
 
+// A lane that starts a small batch after a large one wakes another lane for the next small one.
+func TestLaneWakesAnother(t *testing.T) {
+	s := &slowStore{takes: 10 * time.Millisecond, first: map[int64]time.Duration{3: 30 * time.Millisecond}}
+	shard := func(r *plant.Record) (int, int) { return 0, int(r.ID % 3) }
+	withShards(t, s, shard, commit.Options{Lanes: 2}, func(c *clients) {
+		c.took("a large batch, then two small ones at a time", 40*time.Millisecond, func() {
+			for _, id := range slices.Concat([]int64{0}, slices.Repeat([]int64{3}, 16), []int64{6, 6, 1, 1}) {
+				c.create(id, nil)
+			}
+		})
+	})
+	s.want(t, "[1 16 2 2]")
+}
+
 // A server that does not respond does not delay the creates of another.
 func TestServersApart(t *testing.T) {
 	s := &shardStore{}
