@@ -1,4 +1,4 @@
-package sqlite_test
+package sqlite
 
 import (
 	"errors"
@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"plantstore/internal/store/sqlite"
 )
 
 // A database in memory is a problem, also while it is in use.
@@ -22,7 +20,7 @@ func TestDiagnoseInMemory(t *testing.T) {
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "plants.db")
 	open(t, path)
-	for _, f := range sqlite.Diagnose(t.Context(), path, true) {
+	for _, f := range Diagnose(t.Context(), path, true) {
 		isProblem := f.Check == "file system" && strings.Contains(f.Text, "is in memory")
 		if isProblem != (f.Level == "problem") {
 			t.Errorf("Diagnose() found %v", f)
@@ -63,7 +61,7 @@ func TestDiagnoseAccess(t *testing.T) {
 
 // permissions returns the findings about permissions.
 func permissions(t *testing.T, path string) (text string) {
-	for _, f := range sqlite.Diagnose(t.Context(), path, false) {
+	for _, f := range Diagnose(t.Context(), path, false) {
 		if f.Check == "permissions" {
 			text += f.Level + ": " + f.Text + "\n"
 		}

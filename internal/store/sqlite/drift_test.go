@@ -1,11 +1,9 @@
-package sqlite_test
+package sqlite
 
 import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"plantstore/internal/store/sqlite"
 )
 
 // drifts are changes of the tables that lose or change confirmed plants or tokens, and what Open and Diagnose say.
@@ -48,7 +46,7 @@ func TestDrift(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "plants.db")
 		open(t, path).Close()
 		other := openOther(t, path)
-		exec(t, other, d.change)
+		script(t, other, d.change)
 		wantRefusal(t, path, d.name, d.want, nil)
 		if lines := diagnose(t, path); !strings.Contains(lines, "tables problem: "+d.want) {
 			t.Errorf("%s: Diagnose() = %s, want %q", d.name, lines, d.want)
@@ -61,7 +59,7 @@ func TestNoDrift(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants.db")
 	open(t, path).Close()
 	other := openOther(t, path)
-	exec(t, other, `CREATE INDEX i ON plants (tag); ALTER TABLE plants ADD COLUMN price INTEGER;
+	script(t, other, `CREATE INDEX i ON plants (tag); ALTER TABLE plants ADD COLUMN price INTEGER;
 		ALTER TABLE plants ADD COLUMN seen INTEGER NOT NULL DEFAULT 0;
 		ALTER TABLE plants ADD COLUMN upper TEXT NOT NULL GENERATED ALWAYS AS (upper(name));
 		CREATE VIEW names AS SELECT name FROM plants;
@@ -70,8 +68,8 @@ func TestNoDrift(t *testing.T) {
 	if lines := diagnose(t, path); !strings.Contains(lines, "tables ok: ") {
 		t.Errorf("Diagnose() = %s", lines)
 	}
-	exec(t, other, "CREATE TRIGGER u AFTER INSERT ON plants BEGIN DELETE FROM plants; END")
-	source, err := sqlite.OpenSource(t.Context(), path)
+	script(t, other, "CREATE TRIGGER u AFTER INSERT ON plants BEGIN DELETE FROM plants; END")
+	source, err := OpenSource(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +78,7 @@ func TestNoDrift(t *testing.T) {
 
 // diagnose returns the findings of Diagnose as lines.
 func diagnose(t *testing.T, path string) (lines string) {
-	for _, f := range sqlite.Diagnose(t.Context(), path, false) {
+	for _, f := range Diagnose(t.Context(), path, false) {
 		lines += f.Check + " " + f.Level + ": " + f.Text + "\n"
 	}
 	return lines

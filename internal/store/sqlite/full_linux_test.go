@@ -63,16 +63,6 @@ func (d *fullDisk) leave(free int64) {
 	}
 }
 
-func (d *fullDisk) open() *Store {
-	d.t.Helper()
-	s, err := Open(d.t.Context(), d.path)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(func() { s.Close() })
-	return s
-}
-
 // leaveKilled leaves a database with one plant in its WAL, as a killed process does.
 func leaveKilled(t *testing.T) func(path string) {
 	return func(path string) {
@@ -90,7 +80,7 @@ func leaveKilled(t *testing.T) func(path string) {
 // there is no index of the WAL, so the start fails and names the full disk.
 func TestStartOnFullDisk(t *testing.T) {
 	d := newFullDisk(t, leaveKilled(t))
-	s := d.open()
+	s := open(t, d.path)
 	create := func() error {
 		_, err := s.CreateBatch(t.Context(), []plant.Record{{Store: "main", New: plant.New{ID: 2}}})
 		return err
@@ -131,7 +121,7 @@ func TestStartOnFullDisk(t *testing.T) {
 // A check finds the full disk before a create fails. The first frames may still fit into the last page of the WAL.
 func TestCheckOnFullDisk(t *testing.T) {
 	var s *Store
-	d := newFullDisk(t, func(path string) { s = (&fullDisk{t, path}).open() })
+	d := newFullDisk(t, func(path string) { s = open(t, path) })
 	var err error
 	for range 10 {
 		if err = s.Check(t.Context()); err != nil {

@@ -48,9 +48,11 @@ func occupy(t *testing.T, s *Store, n int) (stop func()) {
 	}
 }
 
-func newStore(t *testing.T) *Store {
+func newStore(t *testing.T) *Store { return open(t, filepath.Join(t.TempDir(), "plants.db")) }
+
+func open(t *testing.T, path string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
+	s, err := Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package sqlite_test
+package sqlite
 
 import (
 	"errors"
@@ -11,14 +11,13 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
-	"plantstore/internal/store/sqlite"
 	"plantstore/internal/store/storetest"
 	"plantstore/internal/token"
 )
 
-func openSource(t *testing.T, path string) *sqlite.Store {
+func openSource(t *testing.T, path string) *Store {
 	t.Helper()
-	s, err := sqlite.OpenSource(t.Context(), path)
+	s, err := OpenSource(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +26,7 @@ func openSource(t *testing.T, path string) *sqlite.Store {
 }
 
 // wantPlants checks the ids of the store "main".
-func wantPlants(t *testing.T, s *sqlite.Store, want ...int64) {
+func wantPlants(t *testing.T, s *Store, want ...int64) {
 	t.Helper()
 	page, err := s.List(t.Context(), "main", nil, 100)
 	var got []int64
@@ -108,14 +107,14 @@ func TestSourceIsRefused(t *testing.T) {
 	folder := t.TempDir()
 	missing, older := filepath.Join(folder, "missing"), filepath.Join(folder, "older")
 	open(t, older).Close()
-	exec(t, openOther(t, older), "PRAGMA user_version = 1")
+	script(t, openOther(t, older), "PRAGMA user_version = 1")
 	for path, want := range map[string]string{
 		missing: "no such file or directory",
 		older: "its schema has version 1 and this program needs version 3; make a backup, and run plantstore db migrate " +
 			"--db with this file",
 		folder: "it is not a regular file",
 	} {
-		if s, err := sqlite.OpenSource(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) ||
+		if s, err := OpenSource(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.HasPrefix(err.Error(), "open the database "+path+": ") {
 			t.Errorf("OpenSource(%s) = %v, %v, want %q", path, s, err, want)
 		}

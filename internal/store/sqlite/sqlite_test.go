@@ -1,4 +1,4 @@
-package sqlite_test
+package sqlite
 
 import (
 	"bytes"
@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	engine "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/rate"
 	"plantstore/internal/store"
-	"plantstore/internal/store/sqlite"
 	"plantstore/internal/store/storetest"
 )
 
@@ -30,7 +29,7 @@ func TestStore(t *testing.T) {
 		if folders[t] == "" {
 			folders[t] = t.TempDir()
 		}
-		s, err := sqlite.Open(t.Context(), filepath.Join(folders[t], "plants.db"))
+		s, err := Open(t.Context(), filepath.Join(folders[t], "plants.db"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,20 +37,10 @@ func TestStore(t *testing.T) {
 	})
 }
 
-func open(t testing.TB, path string) *sqlite.Store {
-	t.Helper()
-	s, err := sqlite.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
 // openOther opens the file as another program would.
-func openOther(t *testing.T, path string) *engine.Conn {
+func openOther(t *testing.T, path string) *sqlite.Conn {
 	t.Helper()
-	conn, err := engine.OpenConn(path, engine.OpenReadWrite|engine.OpenCreate)
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,19 +48,11 @@ func openOther(t *testing.T, path string) *engine.Conn {
 	return conn
 }
 
-// exec runs statements that are separated by semicolons.
-func exec(t *testing.T, conn *engine.Conn, statements string) {
+// script runs statements that are separated by semicolons, in one transaction.
+func script(t *testing.T, conn *sqlite.Conn, statements string) {
 	t.Helper()
-	for statements != "" {
-		stmt, rest, err := conn.PrepareTransient(statements)
-		if err != nil {
-			t.Fatalf("%s: %v", statements, err)
-		}
-		if _, err := stmt.Step(); err != nil {
-			t.Fatalf("%s: %v", statements, err)
-		}
-		stmt.Finalize()
-		statements = strings.TrimSpace(statements[len(statements)-rest:])
+	if err := sqlitex.ExecuteScript(conn, statements, nil); err != nil {
+		t.Fatalf("%s: %v", statements, err)
 	}
 }
 
@@ -80,18 +61,18 @@ func TestOpenRefuses(t *testing.T) {
 		{"a newer schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 999", "newer program"},
 		{"the next schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 4", "newer program"},
 		{"another program's file", "CREATE TABLE notes (text)", "another program"},
-		{"another program's empty file", "PRAGMA application_id = 7; VACUUM", "another program"},
+		{"another program's empty file", "PRAGMA application_id = 7", "another program"},
 		{"an existing table", "PRAGMA application_id = 0x504C4E54; CREATE TABLE plants (text)", "apply schema/0001"},
 	} {
 		path := filepath.Join(t.TempDir(), "x.db")
-		exec(t, openOther(t, path), test.statements)
+		script(t, openOther(t, path), test.statements)
 		wantRefusal(t, path, test.what, test.want, nil)
 	}
 }
 
 func wantRefusal(t *testing.T, path, what, want string, wantErr error) {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), path)
+	s, err := Open(t.Context(), path)
 	if err == nil {
 		s.Close()
 		t.Errorf("%s: Open() = nil, want an error", what)
@@ -157,26 +138,26 @@ func TestMigrate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := ""
+	statements := ""
 	for i, file := range files[:len(files)-1] {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		script += string(text) + ";"
-		t.Run(file, func(t *testing.T) { testMigrate(t, fmt.Sprintf("%s PRAGMA user_version = %d", script, i+1)) })
+		statements += string(text) + ";"
+		t.Run(file, func(t *testing.T) { testMigrate(t, fmt.Sprintf("%s PRAGMA user_version = %d", statements, i+1)) })
 	}
 }
 
-func testMigrate(t *testing.T, script string) {
+func testMigrate(t *testing.T, statements string) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	older := openOther(t, path)
-	exec(t, older, script)
+	script(t, older, statements)
 	const add = "INSERT INTO tokens (name, hash, store, scopes, tail, created)" +
 		" VALUES ('%[1]s', CAST('%[1]s' AS BLOB), 'main', 'plants:read', 'tail', 1)"
-	exec(t, older, fmt.Sprintf(add, "before"))
+	script(t, older, fmt.Sprintf(add, "before"))
 	s := open(t, path)
-	exec(t, older, fmt.Sprintf(add, "after"))
+	script(t, older, fmt.Sprintf(add, "after"))
 	all, err := s.Tokens(t.Context())
 	if err != nil || len(all) != 2 || all[0].Rate != (rate.Limit{}) || all[1].Rate != (rate.Limit{}) ||
 		!all[0].LastUsed.IsZero() || !all[1].LastUsed.IsZero() {
@@ -199,27 +180,49 @@ func TestPathsWithStrangeCharacters(t *testing.T) {
 
 // Every connection has the settings that durability and safety depend on.
 func TestPragmas(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "x.db"))
-	for name, want := range map[string][2]string{ // of the writer and of the readers, which are at least 5
+	s := newStore(t)
+	conns := []*sqlite.Conn{s.writer.conn}
+	for _, p := range []*pool{s.readers, s.lookups} {
+		for range cap(p.idle) {
+			conn := <-p.idle
+			conns = append(conns, conn)
+			defer p.put(conn)
+		}
+	}
+	for name, want := range map[string][2]string{ // of the writer and of the readers
 		"journal_mode": {"wal", "wal"}, "busy_timeout": {"5000", "5000"}, "temp_store": {"2", "2"},
 		"trusted_schema": {"0", "0"}, "cell_size_check": {"1", "1"}, "query_only": {"0", "1"},
 		"synchronous": {"2", "2"}, "wal_autocheckpoint": {"0", "1000"},
 	} {
-		values := s.Pragmas(t, name)
-		other := func(value string) bool { return value != want[1] }
-		if values[0] != want[0] || len(values) < 6 || slices.ContainsFunc(values[1:], other) {
-			t.Errorf("%s of the writer and the readers is %v, want %v", name, values, want)
+		for i, conn := range conns {
+			for row, err := range query(conn, "PRAGMA "+name) {
+				if err != nil || row.ColumnText(0) != want[min(i, 1)] {
+					t.Errorf("%s of connection %d is %s, %v, want %v", name, i, row.ColumnText(0), err, want[min(i, 1)])
+				}
+			}
 		}
+	}
+	if len(conns) < 6 {
+		t.Errorf("%d connections, want a writer and at least 5 readers", len(conns))
 	}
 }
 
 // A list searches by the key: the ten thousandth page costs what the first does. So does each step to the next store.
 func TestSearchesByKey(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "x.db"))
-	if got, want := s.Plan(t, true), "SEARCH plants USING PRIMARY KEY (store=? AND id>?)"; got != want {
+	s := newStore(t)
+	plan := func(text string, args ...any) string {
+		step := func(row *sqlite.Stmt) (string, error) { return row.ColumnText(3), nil }
+		steps, err := collect(t.Context(), s.readers, step, "EXPLAIN QUERY PLAN "+text, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(steps, "\n")
+	}
+	got, want := plan(listPlants, "main", int64(0), int64(100)), "SEARCH plants USING PRIMARY KEY (store=? AND id>?)"
+	if got != want {
 		t.Errorf("the plan of a list is %q, want %q", got, want)
 	}
-	if got := s.Plan(t, false); strings.Contains(got, "SCAN plants") ||
+	if got := plan(storeNames); strings.Contains(got, "SCAN plants") ||
 		!strings.Contains(got, "SEARCH plants USING PRIMARY KEY (store>?)") {
 		t.Errorf("the plan of the names of stores is\n%s", got)
 	}
