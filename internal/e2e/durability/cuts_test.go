@@ -3,7 +3,6 @@
 package durability
 
 import (
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver that reads the file
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/testkit"
@@ -178,17 +178,18 @@ func (c *trial) verify(s *testkit.Server) ledger.Report {
 
 // integrity runs SQLite's own check on a file that may be in use.
 func integrity(path string) error {
-	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)&_pragma=query_only(1)")
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadOnly)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	var verdict string
-	if err := db.QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil {
-		return fmt.Errorf("integrity_check: %w", err)
+	defer conn.Close()
+	conn.SetBusyTimeout(5 * time.Second)
+	check, err := conn.Prepare("PRAGMA integrity_check(1)")
+	if err != nil {
+		return err
 	}
-	if verdict != "ok" {
-		return fmt.Errorf("integrity_check: %s", verdict)
+	if verdict, err := sqlitex.ResultText(check); err != nil || verdict != "ok" {
+		return fmt.Errorf("integrity_check: %s %v", verdict, err)
 	}
 	return nil
 }
