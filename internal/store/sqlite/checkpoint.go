@@ -57,7 +57,7 @@ func (w *writer) startCheckpointer(beside bool) error {
 	return nil
 }
 
-// run makes checkpoints until quit is closed.
+// run makes checkpoints until quit ends.
 func (c *checkpointer) run(w *writer) {
 	defer close(c.ended)
 	for {
