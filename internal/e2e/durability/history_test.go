@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
@@ -106,76 +107,53 @@ func visualize(t *testing.T, history []porcupine.Operation) (page string) {
 	return f.Name()
 }
 
-// verdictTest is a history made by hand: each operation has the time of its start and end.
-type verdictTest struct {
-	name string
-	want porcupine.CheckResult
-	done []porcupine.Operation
-}
-
-func verdictTests() []verdictTest {
-	type history = []porcupine.Operation
-	do := func(start, end int64, op operation, out outcome) porcupine.Operation {
-		return porcupine.Operation{Input: op, Output: out, Call: start, Return: end}
+// written reads a history such as "1-4 PUT b if a 200, 2-3 GET 200 a". Each operation has the time of its start and
+// end, the plant that is sent, the plant that If-Match names, and the response, which is ? if it is unknown.
+func written(text string) (history []porcupine.Operation) {
+	for entry := range strings.SplitSeq(text, ", ") {
+		var o porcupine.Operation
+		words := strings.Fields(entry)
+		fmt.Sscanf(words[0], "%d-%d", &o.Call, &o.Return)
+		op, out := operation{kind: words[1]}, unknown
+		if words = words[2:]; op.kind == "POST" || op.kind == "PUT" {
+			op.plant, words = words[0], words[1:]
+		}
+		if words[0] == "if" {
+			op.match, words = words[1], words[2:]
+		}
+		fmt.Sscan(strings.Join(words, " "), &out.number, &out.plant)
+		o.Input, o.Output = op, out
+		history = append(history, o)
 	}
-	var (
-		createA, createB = operation{kind: "POST", plant: "a"}, operation{kind: "POST", plant: "b"}
-		get, remove      = operation{kind: "GET"}, operation{kind: "DELETE"}
-		putB             = operation{kind: "PUT", plant: "b"}
-		putBoverA        = operation{kind: "PUT", plant: "b", match: "a"}
-		putCoverA        = operation{kind: "PUT", plant: "c", match: "a"}
-		removeA          = operation{kind: "DELETE", match: "a"}
-		ok, gone         = outcome{number: 200}, outcome{number: 204}
-		taken, changed   = outcome{number: 40009}, outcome{number: 41201}
-		absent           = outcome{number: 40401}
-		isA, isB         = outcome{200, "a"}, outcome{200, "b"}
-	)
-	return []verdictTest{
-		{"one after the other", porcupine.Ok, history{
-			do(1, 2, createA, ok), do(3, 4, get, isA), do(5, 6, createA, ok), do(7, 8, createB, taken),
-			do(9, 10, removeA, gone), do(11, 12, get, absent),
-		}},
-		{"a read during a write sees either", porcupine.Ok, history{
-			do(1, 2, createA, ok), do(3, 9, putB, ok), do(4, 5, get, isA), do(6, 7, get, isB),
-		}},
-		{"a read goes back", porcupine.Illegal, history{
-			do(1, 2, createA, ok), do(3, 9, putB, ok), do(4, 5, get, isB), do(6, 7, get, isA),
-		}},
-		{"a stale read", porcupine.Illegal, history{do(1, 2, createA, ok), do(3, 4, putB, ok), do(5, 6, get, isA)}},
-		{"two creators", porcupine.Illegal, history{do(1, 4, createA, ok), do(2, 3, createB, ok)}},
-		{"taken without a create", porcupine.Illegal, history{do(1, 2, createB, taken)}},
-		{"a lost update", porcupine.Illegal, history{
-			do(1, 2, createA, ok), do(3, 6, putBoverA, ok), do(4, 5, putCoverA, ok),
-		}},
-		{"one of two updates", porcupine.Ok, history{
-			do(1, 2, createA, ok), do(3, 6, putBoverA, ok), do(4, 5, putCoverA, changed),
-		}},
-		{"changed without a change", porcupine.Illegal, history{do(1, 2, createA, ok), do(3, 4, putBoverA, changed)}},
-		{"removed twice", porcupine.Illegal, history{
-			do(1, 2, createA, ok), do(3, 6, remove, gone), do(4, 5, remove, gone),
-		}},
-		{"lost after the response", porcupine.Illegal, history{do(1, 2, createA, ok), do(3, 4, get, absent)}},
-		{"unknown and done", porcupine.Ok, history{do(1, 9, createA, unknown), do(3, 4, get, isA)}},
-		{"unknown and done late", porcupine.Ok, history{
-			do(1, 9, createA, unknown), do(3, 4, get, absent), do(5, 6, get, isA),
-		}},
-		{"unknown and never done", porcupine.Ok, history{do(1, 9, createA, unknown), do(10, 11, get, absent)}},
-		{"unknown, done and undone", porcupine.Illegal, history{
-			do(1, 9, createA, unknown), do(3, 4, get, isA), do(5, 6, get, absent),
-		}},
-		{"unknown and done twice", porcupine.Illegal, history{
-			do(1, 9, createA, unknown), do(2, 3, get, isA), do(4, 5, remove, gone), do(6, 7, get, isA),
-		}},
-		{"done after its server ended", porcupine.Illegal, history{
-			do(1, 2, createA, unknown), do(3, 4, get, absent), do(5, 6, get, isA),
-		}},
-		{"never sent", porcupine.Illegal, history{do(1, 2, createA, ok), do(3, 4, get, isB)}},
-	}
+	return history
 }
 
 func TestVerdict(t *testing.T) {
-	for _, test := range verdictTests() {
-		if got := verdict(test.done); got != test.want {
+	for _, test := range []struct {
+		name, history string
+		want          porcupine.CheckResult
+	}{
+		{"one after the other", "1-2 POST a 200, 3-4 GET 200 a, 5-6 POST a 200, 7-8 POST b 40009, 9-10 DELETE if a 204, " +
+			"11-12 GET 40401", porcupine.Ok},
+		{"a read during a write sees either", "1-2 POST a 200, 3-9 PUT b 200, 4-5 GET 200 a, 6-7 GET 200 b", porcupine.Ok},
+		{"a read goes back", "1-2 POST a 200, 3-9 PUT b 200, 4-5 GET 200 b, 6-7 GET 200 a", porcupine.Illegal},
+		{"a stale read", "1-2 POST a 200, 3-4 PUT b 200, 5-6 GET 200 a", porcupine.Illegal},
+		{"two creators", "1-4 POST a 200, 2-3 POST b 200", porcupine.Illegal},
+		{"taken without a create", "1-2 POST b 40009", porcupine.Illegal},
+		{"a lost update", "1-2 POST a 200, 3-6 PUT b if a 200, 4-5 PUT c if a 200", porcupine.Illegal},
+		{"one of two updates", "1-2 POST a 200, 3-6 PUT b if a 200, 4-5 PUT c if a 41201", porcupine.Ok},
+		{"changed without a change", "1-2 POST a 200, 3-4 PUT b if a 41201", porcupine.Illegal},
+		{"removed twice", "1-2 POST a 200, 3-6 DELETE 204, 4-5 DELETE 204", porcupine.Illegal},
+		{"lost after the response", "1-2 POST a 200, 3-4 GET 40401", porcupine.Illegal},
+		{"unknown and done", "1-9 POST a ?, 3-4 GET 200 a", porcupine.Ok},
+		{"unknown and done late", "1-9 POST a ?, 3-4 GET 40401, 5-6 GET 200 a", porcupine.Ok},
+		{"unknown and never done", "1-9 POST a ?, 10-11 GET 40401", porcupine.Ok},
+		{"unknown, done and undone", "1-9 POST a ?, 3-4 GET 200 a, 5-6 GET 40401", porcupine.Illegal},
+		{"unknown and done twice", "1-9 POST a ?, 2-3 GET 200 a, 4-5 DELETE 204, 6-7 GET 200 a", porcupine.Illegal},
+		{"done after its server ended", "1-2 POST a ?, 3-4 GET 40401, 5-6 GET 200 a", porcupine.Illegal},
+		{"never sent", "1-2 POST a 200, 3-4 GET 200 b", porcupine.Illegal},
+	} {
+		if got := verdict(written(test.history)); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
 	}
