@@ -125,7 +125,7 @@ func (l *Listener) makeRoom(from netip.Addr, now time.Duration) bool {
 		if v.rank == dominant {
 			l.lastShed = now
 		}
-		l.counters.evicted[v.rank].Add(1)
+		l.stats.Evicted[evictionNames[v.rank]]++
 		return true
 	}
 	return false

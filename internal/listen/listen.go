@@ -64,8 +64,7 @@ type Listener struct {
 	marked    int // connections that are about to close: they do not count for Config.Max
 	maxMarked int
 	lastShed  time.Duration // when a token with more than half of the connections last lost one
-
-	counters counters
+	stats     Stats         // without Open
 }
 
 // New returns a Listener of the connections of l. Its Serve must be called, not Accept.
@@ -76,7 +75,7 @@ func New(l net.Listener, cfg Config) *Listener {
 	spare := spareFiles(cfg.Max, machine.Read().Files)
 	marked := min(max(1, cfg.Max/4), spare/2)
 	limited := &Listener{
-		Listener: l, cfg: cfg, start: time.Now(), maxMarked: marked,
+		Listener: l, cfg: cfg, start: time.Now(), maxMarked: marked, stats: newStats(cfg.Max),
 		refusing: make(chan struct{}, min(spare-marked, maxRefusals, max(64, 2*cfg.Max))),
 		owners:   map[ownerKey]*owner{}, addresses: map[netip.Addr]*address{},
 	}
@@ -116,8 +115,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if err != nil {
-			l.counters.acceptErrors.Add(1)
 			l.mu.Lock()
+			l.stats.AcceptErrors++
 			l.makeRoom(netip.Addr{}, l.now())
 			l.mu.Unlock()
 			return nil, err
@@ -134,13 +133,13 @@ func (l *Listener) admit(socket net.Conn) *conn {
 	l.mu.Lock()
 	full := len(l.conns)-l.marked >= l.cfg.Max
 	if full && !l.makeRoom(address, now) {
-		reason := allInUse
+		reason := "limit"
 		if l.connsOf(address) >= l.share() {
-			reason = hasItsShare
+			reason = "address_share"
 		}
+		l.stats.Refused[reason]++
 		l.mu.Unlock()
 		l.noteScarce(now)
-		l.counters.refused[reason].Add(1)
 		l.refuse(socket)
 		return nil
 	}

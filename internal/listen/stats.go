@@ -1,6 +1,6 @@
 package listen
 
-import "sync/atomic"
+import "maps"
 
 // Stats are counts of connections. The maps have all the states and reasons that there are.
 type Stats struct {
@@ -20,39 +20,25 @@ var evictionNames = [...]string{
 	withToken: "idle_token",
 }
 
-// Reasons to refuse a connection.
-const (
-	allInUse = iota
-	hasItsShare
-)
-
-var refusalNames = [...]string{allInUse: "limit", hasItsShare: "address_share"}
-
-type counters struct {
-	evicted      [len(evictionNames)]atomic.Int64
-	refused      [len(refusalNames)]atomic.Int64
-	acceptErrors atomic.Int64
+func newStats(most int) Stats {
+	s := Stats{Evicted: map[string]int64{}, Refused: map[string]int64{"limit": 0, "address_share": 0}, Max: most}
+	for _, name := range evictionNames {
+		s.Evicted[name] = 0
+	}
+	return s
 }
 
 // Stats returns the current counts. It visits every connection.
 func (l *Listener) Stats() Stats {
-	var states [len(stateNames)]atomic.Int64
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Open, s.Evicted, s.Refused = map[string]int64{}, maps.Clone(s.Evicted), maps.Clone(s.Refused)
+	for _, name := range stateNames {
+		s.Open[name] = 0
+	}
 	for _, c := range l.conns {
-		states[c.state.Load().kind()].Add(1)
+		s.Open[stateNames[c.state.Load().kind()]]++
 	}
-	l.mu.Unlock()
-	return Stats{
-		Open: named(stateNames[:], states[:]), Evicted: named(evictionNames[:], l.counters.evicted[:]),
-		Refused: named(refusalNames[:], l.counters.refused[:]), Max: l.cfg.Max,
-		AcceptErrors: l.counters.acceptErrors.Load(),
-	}
-}
-
-func named(names []string, counts []atomic.Int64) map[string]int64 {
-	all := map[string]int64{}
-	for i, name := range names {
-		all[name] += counts[i].Load()
-	}
-	return all
+	return s
 }
