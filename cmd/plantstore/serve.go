@@ -60,8 +60,7 @@ func serve(ctx context.Context, o *serveOptions, env environment) error {
 	defer stop()
 	started := make(chan struct{})
 	cfg.Out, cfg.Log = env.stdout, telemetry.NewLogger(env.stderr)
-	manager, err := systemd.Connect(env.getenv)
-	if err != nil {
+	if err := systemd.Starting(); err != nil {
 		return err
 	}
 	keepCertificates, err := o.tls.configure(&cfg)
@@ -71,10 +70,10 @@ func serve(ctx context.Context, o *serveOptions, env environment) error {
 	cfg.Started = func(livez string) {
 		close(started)
 		go keepCertificates(ctx)
-		manager.Ready("serving")
-		go manager.Watchdog(context.WithoutCancel(ctx), livez) // until the process ends
+		systemd.Ready("serving")
+		go systemd.Watchdog(context.WithoutCancel(ctx), livez) // until the process ends
 	}
-	context.AfterFunc(ctx, func() { manager.Stopping("completing the requests in flight") })
+	context.AfterFunc(ctx, func() { systemd.Stopping("completing the requests in flight") })
 	cfg.Version = versionName()
 	if cfg.JWTs, err = o.oidc.verifier(ctx, cfg.Log); err != nil {
 		return err
@@ -172,7 +171,7 @@ func (o *serveOptions) config(env environment) (server.Config, error) {
 	if cfg.Token, cfg.TokenFrom, err = env.secret(fixedTokenVariable, o.tokenFile); err != nil {
 		return cfg, err
 	}
-	cfg.Public, cfg.Ops, err = systemd.Inherit(env.getenv)
+	cfg.Public, cfg.Ops, err = systemd.Sockets()
 	return cfg, err
 }
 

@@ -73,6 +73,7 @@ var libraries = map[string]string{
 	"github.com/jackc/pgx/v5":             "internal/store/postgres internal/store/postgres/pgtest",
 	"github.com/google/licensecheck":      "deploy/release",
 	"github.com/coreos/go-oidc/v3":        "internal/token/oidc",
+	"github.com/coreos/go-systemd/v22":    "internal/systemd",
 	"github.com/go-jose/go-jose/v4":       "internal/token/oidc",
 	"github.com/prometheus/client_golang": "internal/telemetry",
 	"go.opentelemetry.io":                 "internal/telemetry",

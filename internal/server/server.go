@@ -44,7 +44,7 @@ type Config struct {
 	TLS               *tls.Config      // of the service; nil for plain HTTP
 	CertificateExpiry func() time.Time // of TLS; the zero time without a certificate
 
-	Public, Ops net.Listener // used in place of the addresses if not nil; see systemd.Inherit
+	Public, Ops net.Listener // used in place of the addresses if not nil; see systemd.Sockets
 
 	Tracer *telemetry.Tracer // nil for no traces; closed by Run
 

@@ -1,4 +1,5 @@
-// Package systemd tells a service manager about the state of the process: see sd_notify(3).
+// Package systemd is how the process and the service manager that has started it talk: the sockets that it passes, and
+// what it is told about the state of the process. Without a manager, its functions do nothing.
 package systemd
 
 import (
@@ -7,60 +8,67 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Manager is the service manager that has started the process. All methods of nil do nothing.
-type Manager struct {
-	socket   net.Conn
-	watchdog time.Duration // the manager restarts a process that sends nothing for so long; 0: never
+// Sockets returns the listening sockets that were passed to the process: that of the service and that of health, nil for
+// each that was not passed. Such a socket outlives the process: a connection that arrives between one process and the
+// next waits in it instead of being refused.
+//
+// The one named ops is that of health. Without names the first is that of the service.
+func Sockets() (public, ops net.Listener, err error) {
+	for i, file := range activation.Files(true) {
+		l, err := net.FileListener(file) // which has a duplicate
+		file.Close()
+		if err == nil && l.Addr().Network() != "tcp" {
+			err = fmt.Errorf("it listens on %s", l.Addr().Network())
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("descriptor %d of LISTEN_FDS is not a TCP listener: %w", 3+i, err)
+		}
+		to := &public
+		if file.Name() == "ops" || public != nil && file.Name() != "http" {
+			to = &ops
+		}
+		if *to != nil {
+			return nil, nil, fmt.Errorf("LISTEN_FDS has more than one socket for %s: name one http and one ops", file.Name())
+		}
+		*to = l
+	}
+	return public, ops, nil
 }
 
-// Connect returns the manager that the environment names, or nil if there is none.
-func Connect(getenv func(string) string) (*Manager, error) {
-	name := getenv("NOTIFY_SOCKET")
-	if name == "" {
-		return nil, nil
+// Starting returns an error if there is a manager, and it can't be told anything.
+func Starting() error {
+	if _, err := daemon.SdNotify(false, "STATUS=starting"); err != nil {
+		return fmt.Errorf("NOTIFY_SOCKET is %q: %w", os.Getenv("NOTIFY_SOCKET"), err)
 	}
-	socket, err := net.Dial("unixgram", name) // @ starts an abstract name
-	if err != nil {
-		return nil, fmt.Errorf("NOTIFY_SOCKET is %q: %w", name, err)
-	}
-	m := &Manager{socket: socket}
-	if pid := getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
-		µs, _ := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64)
-		m.watchdog = time.Duration(µs) * time.Microsecond
-	}
-	return m, nil
+	return nil
 }
 
-// Ready reports that the start is complete.
-func (m *Manager) Ready(status string) { m.send("READY=1\nSTATUS=" + status) }
+// Ready reports that the start is complete. From here on errors are ignored: the manager has ended then.
+func Ready(status string) { daemon.SdNotify(false, daemon.SdNotifyReady+"\nSTATUS="+status) }
 
 // Stopping reports that the process is going to end.
-func (m *Manager) Stopping(status string) { m.send("STOPPING=1\nSTATUS=" + status) }
+func Stopping(status string) { daemon.SdNotify(false, daemon.SdNotifyStopping+"\nSTATUS="+status) }
 
-// send ignores errors: the manager has ended then.
-func (m *Manager) send(state string) {
-	if m != nil {
-		m.socket.Write([]byte(state))
-	}
-}
-
-// Watchdog reports that the process is alive, at least at every half of the interval, until ctx ends, as long as a GET
+// Watchdog reports that the process is alive, as often as the manager wants to hear it, until ctx ends, as long as a GET
 // of a URL returns 200. If url is empty, only the Go runtime must be alive.
-func (m *Manager) Watchdog(ctx context.Context, url string) {
-	if m == nil || m.watchdog <= 0 {
+func Watchdog(ctx context.Context, url string) {
+	within, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || within == 0 {
 		return
 	}
-	client := &http.Client{Timeout: m.watchdog / 4, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: within / 4, Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
 		if isAlive(client, url) {
-			m.send("WATCHDOG=1")
+			daemon.SdNotify(false, daemon.SdNotifyWatchdog)
 		}
 		select {
-		case <-time.After(m.watchdog / 4):
+		case <-time.After(within / 4):
 		case <-ctx.Done():
 			return
 		}

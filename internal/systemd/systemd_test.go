@@ -5,10 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,48 +31,6 @@ func receive(t *testing.T, c *net.UnixConn, within time.Duration) string {
 	return string(b[:n])
 }
 
-func environment(pairs ...string) func(string) string {
-	return func(name string) string {
-		for _, p := range pairs {
-			if value, ok := strings.CutPrefix(p, name+"="); ok {
-				return value
-			}
-		}
-		return ""
-	}
-}
-
-func TestWithoutManager(t *testing.T) {
-	m, err := Connect(environment("WATCHDOG_USEC=1000"))
-	if m != nil || err != nil {
-		t.Errorf("Connect() = %v, %v", m, err)
-	}
-	m.Ready("x")
-	m.Stopping("x")
-	m.Watchdog(t.Context(), "")
-	absent := filepath.Join(t.TempDir(), "absent")
-	if _, err := Connect(environment("NOTIFY_SOCKET=" + absent)); err == nil || !strings.Contains(err.Error(), absent) {
-		t.Errorf("Connect() to an absent socket: %v", err)
-	}
-}
-
-func TestWatchdogSettings(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "socket")
-	listen(t, name)
-	for env, want := range map[string]time.Duration{
-		"WATCHDOG_USEC=30000000":                                      30 * time.Second,
-		"WATCHDOG_USEC=5 WATCHDOG_PID=" + strconv.Itoa(os.Getpid()):   5 * time.Microsecond,
-		"WATCHDOG_USEC=5 WATCHDOG_PID=" + strconv.Itoa(os.Getpid()+1): 0, // it is for another process
-		"WATCHDOG_USEC=nonsense":                                      0,
-		"":                                                            0,
-	} {
-		m, err := Connect(environment(append(strings.Fields(env), "NOTIFY_SOCKET="+name)...))
-		if err != nil || m.watchdog != want {
-			t.Errorf("%s: %v, %v, want %v", env, m.watchdog, err, want)
-		}
-	}
-}
-
 // The manager hears of a service that responds, and not of one that fails or hangs.
 func TestWatchdog(t *testing.T) {
 	var status atomic.Int32
@@ -90,15 +45,13 @@ func TestWatchdog(t *testing.T) {
 	defer s.Close()
 	name := filepath.Join(t.TempDir(), "socket")
 	socket := listen(t, name)
-	m, err := Connect(environment("NOTIFY_SOCKET="+name, "WATCHDOG_USEC=400000"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Setenv("NOTIFY_SOCKET", name)
+	t.Setenv("WATCHDOG_USEC", "400000")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		m.Watchdog(ctx, s.URL)
+		Watchdog(ctx, s.URL)
 	}()
 	alive := func() {
 		t.Helper()
