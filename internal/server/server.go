@@ -167,9 +167,7 @@ func (s *service) start(ctx context.Context) error {
 // startLog bounds the records that clients can cause, unless all requests are to be logged.
 func (s *service) startLog() {
 	if s.log = s.cfg.Log; s.cfg.AccessLog != httpapi.LogAll {
-		repeats := telemetry.NewRepeats(s.log.Handler())
-		s.log = slog.New(repeats)
-		s.cleanup = append(s.cleanup, repeats.Close)
+		s.log = slog.New(telemetry.NewRepeats(s.log.Handler()))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,58 +14,21 @@ import (
 	"plantstore/internal/telemetry"
 )
 
-func get(h *telemetry.Health) (status int, body string, took time.Duration) {
+// want requests /readyz and returns how long the response took.
+func want(t *testing.T, h *telemetry.Health, status int, body string) (took time.Duration) {
+	t.Helper()
 	w, started := httptest.NewRecorder(), time.Now()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
-	return w.Code, w.Body.String(), time.Since(started)
+	contentType, cache := w.Header().Get("Content-Type"), w.Header().Get("Cache-Control")
+	if w.Code != status || w.Body.String() != body || contentType != "text/plain; charset=utf-8" || cache != "no-store" {
+		t.Errorf("/readyz = %d %q %s %s, want %d %q", w.Code, w.Body, contentType, cache, status, body)
+	}
+	return time.Since(started)
 }
 
-// One check at a time serves all requests, and none waits longer than a second for it.
-func TestCheckHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var checks, running atomic.Int32
-		results := make(chan error)
-		h := telemetry.NewHealth(func(context.Context) error {
-			checks.Add(1)
-			if running.Add(1) > 1 {
-				t.Error("two checks at once")
-			}
-			defer running.Add(-1)
-			return <-results
-		}, slog.New(slog.DiscardHandler))
-		started := time.Now()
-		want := func(status int, body string, after time.Duration) {
-			t.Helper()
-			gotStatus, gotBody, _ := get(h)
-			if took := time.Since(started); gotStatus != status || gotBody != body || took != after {
-				t.Errorf("/readyz = %d %q after %v, want %d %q after %v", gotStatus, gotBody, took, status, body, after)
-			}
-		}
-		var probes sync.WaitGroup
-		for range 20 {
-			probes.Go(func() { want(503, "not ready: the database has not responded for 1 s\n", time.Second) })
-		}
-		probes.Wait()
-		time.Sleep(1500 * time.Millisecond)
-		for range 20 { // the timeout has passed: no request waits
-			want(503, "not ready: the database has not responded for 2 s\n", 2500*time.Millisecond)
-		}
-		results <- errors.New("no lock")
-		synctest.Wait()
-
-		// The next check hangs too, and the response includes the error of the first.
-		want(503, "not ready: the database has not responded for 1 s; the previous check failed: no lock\n",
-			3500*time.Millisecond)
-		results <- errors.New("no disk")
-		synctest.Wait()
-		if n := checks.Load(); n != 2 {
-			t.Errorf("%d checks, want 2", n)
-		}
-	})
-}
-
-// Concurrent requests get the same result as soon as the check returns.
-func TestCheckIsShared(t *testing.T) {
+// One check at a time serves all requests. They get its result as soon as it returns, and do not wait longer than a
+// second for it. Then the response includes the error of the check before.
+func TestChecksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var checks atomic.Int32
 		results := make(chan error)
@@ -74,71 +36,54 @@ func TestCheckIsShared(t *testing.T) {
 			checks.Add(1)
 			return <-results
 		}, slog.New(slog.DiscardHandler))
-		for body, err := range map[string]error{"ready\n": nil, "not ready: no disk\n": errors.New("no disk")} {
-			before := checks.Load()
+		const hangs = "not ready: the database has not responded for 1 s"
+		for i, step := range []struct {
+			result error
+			after  time.Duration // when the check returns
+			status int
+			body   string // of requests at its start
+		}{
+			{nil, 500 * time.Millisecond, 200, "ready\n"},
+			{errors.New("no disk"), 500 * time.Millisecond, 503, "not ready: no disk\n"},
+			{nil, 3 * time.Second, 503, hangs + "; the previous check failed: no disk\n"},
+			{nil, 3 * time.Second, 503, hangs + "\n"},
+			{nil, 0, 200, "ready\n"},
+		} {
 			var probes sync.WaitGroup
 			for range 20 {
 				probes.Go(func() {
-					status, got, took := get(h)
-					if (status == 200) != (err == nil) || got != body || took != 500*time.Millisecond {
-						t.Errorf("/readyz = %d %q after %v, want %q", status, got, took, body)
+					if took := want(t, h, step.status, step.body); took != min(step.after, time.Second) {
+						t.Errorf("step %d took %v", i, took)
 					}
 				})
 			}
-			time.Sleep(500 * time.Millisecond)
-			results <- err
+			time.Sleep(step.after)
+			synctest.Wait()
+			results <- step.result
 			probes.Wait()
-			if n := checks.Load() - before; n != 1 {
-				t.Errorf("%d checks for 20 concurrent requests, want 1", n)
+			synctest.Wait()
+			if n := checks.Load(); n != int32(i+1) {
+				t.Errorf("%d checks after step %d, want one for each", n, i)
 			}
 		}
 	})
 }
 
-// A check times out by itself, and a later request starts a new one.
+// A check times out by itself, and a later request starts a new one. A service that stops is not ready.
 func TestChecksEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := 0
 		h := telemetry.NewHealth(func(ctx context.Context) error {
-			if n++; n > 1 {
-				return nil
-			}
 			<-ctx.Done()
 			return ctx.Err()
 		}, slog.New(slog.DiscardHandler))
-		if status, body, _ := get(h); status != 503 || !strings.Contains(body, "has not responded") {
-			t.Errorf("/readyz = %d %q", status, body)
-		}
+		const hangs = "not ready: the database has not responded for 1 s"
+		want(t, h, 503, hangs+"\n")
 		time.Sleep(5 * time.Second)
-		if status, body, took := get(h); status != 200 || body != "ready\n" || took != 0 {
-			t.Errorf("/readyz = %d %q after %v, want ready without waiting", status, body, took)
-		}
+		want(t, h, 503, hangs+"; the previous check failed: context deadline exceeded\n")
 		h.Stopping()
-		if status, body, _ := get(h); status != 503 || body != "not ready: the service is stopping\n" {
-			t.Errorf("/readyz = %d %q, want that it is stopping", status, body)
-		}
+		want(t, h, 503, "not ready: the service is stopping\n")
+		time.Sleep(5 * time.Second)
 	})
-}
-
-func TestReadiness(t *testing.T) {
-	var failure error
-	h := telemetry.NewHealth(func(context.Context) error { return failure }, slog.New(slog.DiscardHandler))
-	want := func(status int, body string) {
-		t.Helper()
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
-		contentType, cache := w.Header().Get("Content-Type"), w.Header().Get("Cache-Control")
-		if w.Code != status || w.Body.String() != body || contentType != "text/plain; charset=utf-8" || cache != "no-store" {
-			t.Errorf("/readyz = %d %q %s %s, want %d %q", w.Code, w.Body, contentType, cache, status, body)
-		}
-	}
-	want(200, "ready\n")
-	failure = errors.New("the disk is full")
-	want(503, "not ready: the disk is full\n")
-	h.Stopping()
-	want(503, "not ready: the service is stopping\nnot ready: the disk is full\n")
-	failure = nil
-	want(503, "not ready: the service is stopping\n")
 }
 
 // Each change is logged once with its reason, also while nobody requests /readyz.

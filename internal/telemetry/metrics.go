@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"log"
-	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -24,23 +23,12 @@ type Metrics struct {
 	registry *prometheus.Registry
 
 	requests       *prometheus.HistogramVec
-	tokensRefused  *prometheus.CounterVec
-	rateLimited    *prometheus.CounterVec
 	protocolErrors *prometheus.CounterVec
 	outcomes       map[string]*prometheus.CounterVec // by operation
 	commits        prometheus.ObserverVec
 	checkpoints    prometheus.ObserverVec
 	batches        prometheus.ObserverVec
 }
-
-// The reasons of failures, by their numbers in the catalogue.
-var (
-	refusedTokens = map[int32]string{
-		40101: "missing", 40102: "malformed", 40103: "mistyped", 40104: "unknown", 40105: "expired", 40106: "revoked",
-		40107: "rejected", 40301: "scope",
-	}
-	limitedRates = map[int32]string{42901: "token", 42902: "wrong_tokens", 42903: "lookups"}
-)
 
 var (
 	seconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
@@ -57,10 +45,6 @@ func NewMetrics(version string, sample func(Set)) *Metrics {
 		method, route, _ := strings.Cut(write, " ")
 		m.requests.WithLabelValues(method, route, "503", "50304") // so that the first full disk is visible as an increase
 	}
-	m.tokensRefused = m.counter("plantstore_tokens_refused_total", "Requests whose token was refused.", "reason",
-		slices.Collect(maps.Values(refusedTokens))...)
-	m.rateLimited = m.counter("plantstore_rate_limited_total", "Requests that exceeded a rate.", "reason",
-		slices.Collect(maps.Values(limitedRates))...)
 	m.protocolErrors = m.counter("plantstore_protocol_errors_total", "Requests that are not valid HTTP/1.1 and have "+
 		"no route.", "error_type", "40024")
 	m.outcomes = map[string]*prometheus.CounterVec{
@@ -117,19 +101,18 @@ func (m *Metrics) Handler(errors *log.Logger) http.Handler {
 
 // Request counts a request of a route. The number is that of its failure, 0 if it had none.
 func (m *Metrics) Request(route, method string, status int, number int32, took time.Duration) {
-	if !slices.Contains(methods, method) {
-		method = "_OTHER"
-	}
 	errorType := ""
 	if number != 0 {
 		errorType = strconv.Itoa(int(number))
 	}
-	m.requests.WithLabelValues(method, route, strconv.Itoa(status), errorType).Observe(took.Seconds())
-	if reason, ok := refusedTokens[number]; ok {
-		m.tokensRefused.WithLabelValues(reason).Inc()
-	} else if reason, ok := limitedRates[number]; ok {
-		m.rateLimited.WithLabelValues(reason).Inc()
+	m.requests.WithLabelValues(methodLabel(method), route, strconv.Itoa(status), errorType).Observe(took.Seconds())
+}
+
+func methodLabel(method string) string {
+	if slices.Contains(methods, method) {
+		return method
 	}
+	return "_OTHER"
 }
 
 // ProtocolError counts a request that did not reach a route, by the number of its failure.

@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 )
@@ -17,15 +16,14 @@ const (
 //
 // Records with the same message, route and integer attributes, such as status and error, are of one kind. The first
 // record of a kind is written unchanged. Further ones within repeatPeriod are counted. Then one record is written with
-// the attributes that they have in common, and their number.
+// the attributes that they have in common, and their number, unless the process has ended.
 //
 // Handlers that WithAttrs and WithGroup return do not group records.
 type Repeats struct {
 	slog.Handler
 
-	mu     sync.Mutex
-	kinds  map[string]*repeat
-	closed bool
+	mu    sync.Mutex
+	kinds map[string]*repeat
 }
 
 // repeat counts the records of a kind for repeatPeriod after the first.
@@ -50,10 +48,6 @@ func (h *Repeats) Handle(ctx context.Context, r slog.Record) error {
 		return true
 	})
 	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
-		return h.Handler.Handle(ctx, r)
-	}
 	if h.kinds[kind] == nil && len(h.kinds) >= maxRepeats {
 		kind, common = r.Message, slog.NewRecord(r.Time, r.Level, r.Message, 0)
 	}
@@ -62,36 +56,21 @@ func (h *Repeats) Handle(ctx context.Context, r slog.Record) error {
 		h.mu.Unlock()
 		return nil
 	}
-	first := &repeat{record: common}
-	h.kinds[kind] = first
+	h.kinds[kind] = &repeat{record: common}
 	h.mu.Unlock()
-	time.AfterFunc(repeatPeriod, func() { h.end(kind, first) })
+	time.AfterFunc(repeatPeriod, func() { h.end(kind) })
 	return h.Handler.Handle(ctx, r)
 }
 
-// end writes how many records of a kind followed the first, unless Close has written it.
-func (h *Repeats) end(kind string, ended *repeat) {
+// end writes how many records of a kind followed the first.
+func (h *Repeats) end(kind string) {
 	h.mu.Lock()
-	current := h.kinds[kind] == ended
-	if current {
-		delete(h.kinds, kind)
-	}
+	ended := h.kinds[kind]
+	delete(h.kinds, kind)
 	h.mu.Unlock()
-	if r := ended.record; current && ended.more > 0 {
-		took := time.Since(r.Time).Round(time.Millisecond)
+	if r := ended.record; ended.more > 0 {
 		r.Time = time.Now()
-		r.AddAttrs(slog.Int("more", ended.more), slog.String("in", took.String()))
+		r.AddAttrs(slog.Int("more", ended.more), slog.String("in", repeatPeriod.String()))
 		h.Handler.Handle(context.Background(), r)
-	}
-}
-
-// Close writes the numbers of all repeats so far. Records that follow are written as they are.
-func (h *Repeats) Close() {
-	h.mu.Lock()
-	kinds := maps.Clone(h.kinds)
-	h.closed = true
-	h.mu.Unlock()
-	for kind, open := range kinds {
-		h.end(kind, open)
 	}
 }

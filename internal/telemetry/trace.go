@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -31,7 +28,6 @@ import (
 type Tracer struct {
 	tracer   trace.Tracer
 	provider *sdktrace.TracerProvider
-	requests atomic.Int64 // requests whose spans have not ended
 }
 
 // NewTracer returns a Tracer that the environment variables of OpenTelemetry configure. It returns nil if they set no
@@ -59,34 +55,20 @@ func NewTracer(ctx context.Context, version string, log *slog.Logger) (*Tracer, 
 	return &Tracer{tracer: provider.Tracer("plantstore"), provider: provider}, nil
 }
 
-// checkVariables returns an error for values that the libraries would ignore, most of them silently, or panic on. No
-// message has a value: it may be a secret.
+// checkVariables returns an error for values with which no span would arrive, or that the exporter would print although
+// they may have a secret. The libraries report other invalid values themselves, and use the default.
 func checkVariables() error {
-	type rule struct{ pattern, meaning string }
-	number := rule{`[1-9]\d{0,6}`, "an integer from 1 to 9999999"}
-	rules := map[string]rule{
-		"OTEL_TRACES_EXPORTER": {"otlp", "otlp or none"}, "OTEL_TRACES_SAMPLER_ARG": {`0|0?\.\d+|1(\.0*)?`, "from 0 to 1"},
-		"OTEL_TRACES_SAMPLER": {`(parentbased_)?(always_on|always_off|traceidratio)`,
-			"always_on, always_off or traceidratio, or one of these after parentbased_"},
-		"OTEL_BSP_MAX_QUEUE_SIZE": number, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": number,
-		"OTEL_BSP_SCHEDULE_DELAY": number, "OTEL_BSP_EXPORT_TIMEOUT": number,
-	}
 	const header = `[\w!#$%&'*+.^|~-]+=([^,%]|%[0-9A-Fa-f]{2})*`
 	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"} {
-		rules[prefix+"ENDPOINT"] = rule{`https?://[^/]+(/.*)?`, "a URL such as http://127.0.0.1:4318"}
-		rules[prefix+"HEADERS"] = rule{header + "(," + header + ")*", "name=value pairs, separated by commas, with %25 for %"}
-		rules[prefix+"PROTOCOL"] = rule{"http/(protobuf|json)", "http/protobuf or http/json"}
-		rules[prefix+"COMPRESSION"] = rule{"gzip|none", "gzip or none"}
-		rules[prefix+"TIMEOUT"] = number
-	}
-	for variable, r := range rules {
-		value := os.Getenv(variable)
-		ok, _ := regexp.MatchString("^("+r.pattern+")$", value)
-		if _, err := url.Parse(value); err != nil && strings.HasSuffix(variable, "ENDPOINT") {
-			ok = false
-		}
-		if value != "" && !ok {
-			return fmt.Errorf("%s must be %s", variable, r.meaning)
+		for _, variable := range []struct{ name, pattern, meaning string }{
+			{"ENDPOINT", `https?://[^/%]+(/.*)?`, "a URL such as http://127.0.0.1:4318"},
+			{"HEADERS", header + "(," + header + ")*", "name=value pairs, separated by commas, with %25 for %"},
+			{"PROTOCOL", "http/(protobuf|json)", "http/protobuf or http/json"},
+		} {
+			value := os.Getenv(prefix + variable.name)
+			if ok, _ := regexp.MatchString("^("+variable.pattern+")?$", value); !ok {
+				return fmt.Errorf("%s%s must be %s", prefix, variable.name, variable.meaning)
+			}
 		}
 	}
 	return nil
@@ -109,13 +91,10 @@ func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadO
 	return nil
 }
 
-// Close sends the remaining spans. It waits at most 1 s for requests that have not ended, and 2 s for the collector.
+// Close sends the remaining spans. It waits at most 2 s for the collector.
 func (t *Tracer) Close() error {
 	if t == nil {
 		return nil
-	}
-	for start := time.Now(); t.requests.Load() > 0 && time.Since(start) < time.Second; {
-		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -128,8 +107,6 @@ func (t *Tracer) Handler(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t.requests.Add(1)
-		defer t.requests.Add(-1)
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := t.tracer.Start(ctx, "HTTP", trace.WithSpanKind(trace.SpanKindServer))
 		defer span.End()
@@ -144,9 +121,7 @@ func (t *Tracer) Request(ctx context.Context, route, method string, status int, 
 	if !span.IsRecording() {
 		return
 	}
-	if !slices.Contains(methods, method) {
-		method = "_OTHER"
-	}
+	method = methodLabel(method)
 	span.SetName(method + " " + route)
 	span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", route),
 		attribute.Int("http.response.status_code", status))
@@ -185,6 +160,7 @@ func (t *Tracer) Logger(log *slog.Logger) *slog.Logger {
 	return slog.New(traceLog{log.Handler()})
 }
 
+// traceLog adds no ids to the records of handlers that WithAttrs and WithGroup return.
 type traceLog struct{ slog.Handler }
 
 func (l traceLog) Handle(ctx context.Context, r slog.Record) error {
@@ -194,9 +170,3 @@ func (l traceLog) Handle(ctx context.Context, r slog.Record) error {
 	}
 	return l.Handler.Handle(ctx, r)
 }
-
-func (l traceLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return traceLog{l.Handler.WithAttrs(attrs)}
-}
-
-func (l traceLog) WithGroup(name string) slog.Handler { return traceLog{l.Handler.WithGroup(name)} }
