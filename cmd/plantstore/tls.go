@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -26,7 +25,7 @@ type tlsFlags struct {
 
 func (o *tlsFlags) declare(f *flags) {
 	f.StringVar(&o.cert, "tls-cert", "",
-		"`path` of a certificate and its chain in PEM, to serve HTTPS;\nread again when it changes and on SIGHUP")
+		"`path` of a certificate and its chain in PEM, to serve HTTPS;\nread again when it changes")
 	f.StringVar(&o.key, "tls-key", "", "`path` of the private key of --tls-cert in PEM")
 	f.StringSliceVar(&o.domains, "acme-domain", nil,
 		"`names` of the service, separated by commas, to serve HTTPS\nwith certificates from an ACME server, whose terms "+
@@ -61,10 +60,11 @@ func (o *tlsFlags) check() error {
 	return nil
 }
 
-// untilSignal is the function of the same name, except that SIGHUP reloads certificates where TLS is enabled.
+// untilSignal is the function of the same name, except that SIGHUP does nothing with TLS: tools that renew certificates
+// send it to have the files read again, which happens anyway.
 func (o *tlsFlags) untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	if o.enabled() {
-		return untilTerminated(ctx)
+		signal.Ignore(syscall.SIGHUP)
 	}
 	return untilSignal(ctx)
 }
@@ -75,8 +75,6 @@ func (o *tlsFlags) configure(cfg *server.Config) (run func(context.Context), err
 	if err := o.check(); err != nil || !o.enabled() {
 		return func(context.Context) {}, err
 	}
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
 	if len(o.domains) > 0 {
 		all, err := certificate.NewACME(o.domains, o.cache, o.email, o.directory, cfg.Log)
 		if err != nil {
@@ -90,7 +88,7 @@ func (o *tlsFlags) configure(cfg *server.Config) (run func(context.Context), err
 		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
 	}
 	cfg.TLS, cfg.CertificateExpiry = files.Config(), files.Expiry
-	return func(ctx context.Context) { files.Run(ctx, reload) }, nil
+	return files.Run, nil
 }
 
 // baseURL returns the default of --base-url: the first of the domains, if there are any.

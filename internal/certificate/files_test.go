@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -35,7 +34,7 @@ func (l *log) count(text string) int {
 	return strings.Count(l.buf.String(), text)
 }
 
-// The files are loaded when their content changes, however that happens. An error is logged once, and again on request.
+// The files are loaded when their content changes, however that happens. An error is logged once.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -74,11 +73,10 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%s, version %x", name(), config.MinVersion)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	reload := make(chan os.Signal)
 	var running sync.WaitGroup
-	running.Go(func() { files.Run(ctx, reload) })
+	running.Go(func() { files.Run(ctx) })
 
-	issue("second.example") // found without a signal
+	issue("second.example")
 	testkit.WaitFor(t, "the second certificate", func() bool { return name() == "second.example" })
 	const kept = "the previous certificate stays in use"
 	write(key, []byte("nonsense"))
@@ -87,13 +85,8 @@ func TestFiles(t *testing.T) {
 	if n := messages.count(kept); n != 1 || name() != "second.example" {
 		t.Errorf("the error is logged %d times, and %s is in use", n, name())
 	}
-	reload <- syscall.SIGHUP
-	testkit.WaitFor(t, "the error again", func() bool { return messages.count(kept) == 2 })
 	issue("third.example")
-	reload <- syscall.SIGHUP
 	testkit.WaitFor(t, "the third certificate", func() bool { return name() == "third.example" })
-	reload <- syscall.SIGHUP
-	testkit.WaitFor(t, "the response to a signal", func() bool { return messages.count("certificate unchanged") == 1 })
 	cancel()
 	running.Wait()
 }
