@@ -102,18 +102,12 @@ func versionText() string {
 }
 
 func versionCommand(env environment) *cobra.Command {
-	return command(env, printVersion, "version", `
+	return env.command("version", `
 Print the version.`, `
-  plantstore version`)
-}
-
-type noOptions struct{}
-
-func (*noOptions) declare(*flags) {}
-
-func printVersion(_ context.Context, _ *noOptions, env environment) error {
-	_, err := fmt.Fprintln(env.stdout, "plantstore version", versionText())
-	return err
+  plantstore version`).runs(func(context.Context) error {
+		_, err := fmt.Fprintln(env.stdout, "plantstore version", versionText())
+		return err
+	})
 }
 
 func exitCodes() *cobra.Command {

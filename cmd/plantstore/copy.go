@@ -17,7 +17,7 @@ import (
 )
 
 func copyCommand(env environment) *cobra.Command {
-	return command(env, copyDatabase, "copy --from DATABASE --to DATABASE", `
+	f := env.command("copy --from DATABASE --to DATABASE", `
 Copy all plants and tokens to another database. Both can be on any engine, and the copy is verified.
 Stop the service first, and start it on the target afterwards: tokens stay valid.
 
@@ -25,18 +25,18 @@ After an interruption the same command continues. The source does not change. A 
 plants or tokens is refused.`, `
   plantstore copy --from plants.db --to postgres://plants@db.example/plants
   plantstore copy --from plants.db --to copy.db`)
-}
-
-type copyOptions struct {
-	from, to     string
-	unsafe, json bool
-}
-
-func (o *copyOptions) declare(f *flags) {
+	var o copyOptions
 	f.StringVar(&o.from, "from", "", "`database` to copy: the path of a file,\nor a postgres:// URL")
 	f.StringVar(&o.to, "to", "", "`database` to copy to; a file is created\nif it does not exist")
 	f.BoolVar(&o.unsafe, "unsafe-durability", false, "accept a PostgreSQL target that can lose\nconfirmed plants")
-	f.BoolVar(&o.json, "json", false, "print a JSON object, and errors as JSON")
+	o.json = f.json()
+	return f.runs(func(ctx context.Context) error { return copyDatabase(ctx, &o, env) })
+}
+
+type copyOptions struct {
+	from, to string
+	unsafe   bool
+	json     *bool
 }
 
 func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
@@ -65,7 +65,7 @@ func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
 	for _, s := range report.Stores {
 		rows = append(rows, storeRow{s.Name, s.Plants, s.Hash.String()})
 	}
-	return env.printStores(rows, report.Tokens, &report.Created, start, o.json, fmt.Sprintf(
+	return env.printStores(rows, report.Tokens, &report.Created, start, *o.json, fmt.Sprintf(
 		"The target has all plants (%d) and tokens (%d) of the source; this run created %d",
 		total(rows), report.Tokens, report.Created))
 }

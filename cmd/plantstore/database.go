@@ -14,20 +14,10 @@ import (
 )
 
 // database adds the flag --db, which means the same in every command.
-func (f *flags) database(db *string) {
-	f.StringVar(db, "db", "plantstore.db", "database: the `path` of a file, or a postgres:// URL")
+func (f *flags) database() *string {
+	db := f.String("db", "plantstore.db", "database: the `path` of a file, or a postgres:// URL")
 	f.variable("db", "PLANTSTORE_DB", "PLANTSTORE_DB_FILE") // a URL may contain a password
-}
-
-// databaseOptions are those of a command that prints something of a database.
-type databaseOptions struct {
-	db   string
-	json bool
-}
-
-func (o *databaseOptions) declare(f *flags) {
-	f.database(&o.db)
-	f.BoolVar(&o.json, "json", false, "print JSON, and errors as JSON")
+	return db
 }
 
 func isURL(db string) bool { return strings.Contains(db, "://") }

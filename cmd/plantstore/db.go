@@ -18,70 +18,60 @@ Migrate the schema of a database, or distribute it over a cluster.`, `
 }
 
 func dbDistributeCommand(env environment) *cobra.Command {
-	return command(env, dbDistribute, "distribute --db URL", `
+	f := env.command("distribute --db URL", `
 Distribute a PostgreSQL database over its Citus cluster. Plants are distributed over the nodes, and
 tokens are copied to every node.
 
 It is one transaction, and can be repeated to change the column or the number of shards. The service
 may run meanwhile: requests wait or return 503, and no plant is lost.`, `
   plantstore db distribute --db postgres://plants@db.example/plants --by store --shards 32`)
-}
-
-type distributeOptions struct {
-	db string
-	postgres.Distribution
-}
-
-func (o *distributeOptions) declare(f *flags) {
-	f.database(&o.db)
+	db := f.database()
+	var o postgres.Distribution
 	f.Lookup("db").Usage, f.Lookup("db").DefValue = "`URL` of the coordinator: postgres://…", ""
 	f.StringVar(&o.By, "by", "", "`column` that determines the shard of a plant: id for a few\nlarge stores, store for "+
 		"many\n(default: unchanged, or id if plants is not distributed)")
 	f.values("by", "id", "store")
 	f.IntVar(&o.Shards, "shards", 0,
 		"`number` of shards\n(default: unchanged, or 1 for each worker and at least 2)")
+	return f.runs(func(ctx context.Context) error { return dbDistribute(ctx, *db, o, env) })
 }
 
-func dbDistribute(ctx context.Context, o *distributeOptions, env environment) error {
+func dbDistribute(ctx context.Context, db string, o postgres.Distribution, env environment) error {
 	switch {
 	case o.By != "" && o.By != "id" && o.By != "store":
 		return usagef("--by is %q: use id or store", o.By)
 	case o.Shards < 0 || o.Shards > postgres.MaxShards:
 		return usagef("--shards is %d: use 1 to %d", o.Shards, postgres.MaxShards)
-	case !postgres.IsURL(o.db):
+	case !postgres.IsURL(db):
 		return usagef("--db must be the postgres:// URL of the coordinator of a Citus cluster")
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	return postgres.Distribute(ctx, o.db, o.Distribution, func(sentence string) {
+	return postgres.Distribute(ctx, db, o, func(sentence string) {
 		fmt.Fprintln(env.stdout, sentence)
 	})
 }
 
 func dbMigrateCommand(env environment) *cobra.Command {
-	return command(env, dbMigrate, "migrate", `
+	f := env.command("migrate", `
 Migrate the schema of a database to this version of the program. The migration is one transaction.
 The only way back is a backup: make one first. serve also migrates the schema. Other commands refuse
 an older schema, except backup and doctor.`, `
   plantstore db migrate --db plants.db
   plantstore db migrate --db postgres://plants@db.example/plants`)
-}
-
-type migrateOptions struct{ db string }
-
-func (o *migrateOptions) declare(f *flags) { f.database(&o.db) }
-
-func dbMigrate(ctx context.Context, o *migrateOptions, env environment) error {
-	if err := mustExist(o.db); err != nil {
-		return err
-	}
-	return env.withStore(ctx, o.db, migrates, func(st store.Store) error {
-		text := "The schema has version %[2]d: nothing to do.\n"
-		from, to := st.Migrated()
-		if from < to {
-			text = "The schema was migrated from version %d to %d.\n"
+	db := f.database()
+	return f.runs(func(ctx context.Context) error {
+		if err := mustExist(*db); err != nil {
+			return err
 		}
-		_, err := fmt.Fprintf(env.stdout, text, from, to)
-		return err
+		return env.withStore(ctx, *db, migrates, func(st store.Store) error {
+			text := "The schema has version %[2]d: nothing to do.\n"
+			from, to := st.Migrated()
+			if from < to {
+				text = "The schema was migrated from version %d to %d.\n"
+			}
+			_, err := fmt.Fprintf(env.stdout, text, from, to)
+			return err
+		})
 	})
 }

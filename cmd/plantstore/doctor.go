@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,38 +14,52 @@ import (
 )
 
 func doctorCommand(env environment) *cobra.Command {
-	return command(env, doctor, "doctor", `
+	f := env.command("doctor", `
 Check a database, its files and its servers, and say what to do. The service may run. Nothing is
 changed, except that SQLite creates the index (-shm) of a WAL that has none. For a file: durability,
 file system, permissions, schema, free space, clock and leftover files. For PostgreSQL: every server
-and its settings, schema, privileges and clock. The exit code is 1 if there is a problem, and 0 if
-there are only warnings.`, `
+and its settings, schema, privileges and clock. The last check prints the settings that serve has in
+the same environment. The exit code is 1 if there is a problem, and 0 if there are only warnings.`, `
   plantstore doctor --db plants.db --integrity
   plantstore doctor --db postgres://plants@db.example/plants --json`)
+	o := doctorOptions{db: f.database(), json: f.json()}
+	f.BoolVar(&o.integrity, "integrity", false, "read the whole file and check it, which can take minutes")
+	return f.runs(func(ctx context.Context) error { return doctor(ctx, o, env.checkSettings(f.cmd, *o.db), env) })
 }
 
 type doctorOptions struct {
-	databaseOptions
+	db        *string
+	json      *bool
 	integrity bool
 }
 
-func (o *doctorOptions) declare(f *flags) {
-	o.databaseOptions.declare(f)
-	f.BoolVar(&o.integrity, "integrity", false, "read the whole file and check it, which can take minutes")
+// checkSettings returns the settings that serve has in this environment, or why it would not start with them.
+func (env environment) checkSettings(cmd *cobra.Command, db string) store.Finding {
+	serve := serveFlags(cmd)
+	if err := env.readVariables(serve); err != nil {
+		return store.Finding{Level: "problem", Check: "settings", Text: err.Error()}
+	}
+	serve.Set("db", db)
+	var values []string
+	for _, setting := range env.settings(serve) {
+		values = append(values, fmt.Sprint(setting))
+	}
+	return store.Finding{Level: "ok", Check: "settings", Text: strings.Join(values, " ")}
 }
 
-func doctor(ctx context.Context, o *doctorOptions, env environment) (err error) {
+func doctor(ctx context.Context, o doctorOptions, settings store.Finding, env environment) (err error) {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	var found store.Findings
-	if postgres.IsURL(o.db) {
-		found = postgres.Diagnose(ctx, o.db)
-	} else if err := checkDatabase(o.db); err != nil {
+	if postgres.IsURL(*o.db) {
+		found = postgres.Diagnose(ctx, *o.db)
+	} else if err := checkDatabase(*o.db); err != nil {
 		return err
 	} else {
-		found = sqlite.Diagnose(ctx, o.db, o.integrity)
+		found = sqlite.Diagnose(ctx, *o.db, o.integrity)
 	}
-	if o.json {
+	found = append(found, settings)
+	if *o.json {
 		err = env.printJSON(found)
 	} else {
 		w := newTable(env.stdout)

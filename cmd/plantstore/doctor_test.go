@@ -62,7 +62,7 @@ func TestDoctor(t *testing.T) {
 	before := listFolder(t, folder)
 	found, of := examine(t, 0, "--db", db, "--integrity")
 	for _, check := range []string{
-		"file", "permissions", "tables", "schema", "integrity", "files", "file system", "space",
+		"file", "permissions", "tables", "schema", "integrity", "files", "file system", "space", "settings",
 	} {
 		if !strings.HasPrefix(of(check), "ok: ") && check != "file system" && check != "space" {
 			t.Errorf("%s: %q in %v", check, of(check), found)
@@ -151,7 +151,7 @@ func TestDoctorOfDamage(t *testing.T) {
 		t.Errorf("doctor --integrity prints %s", got.stdout)
 	}
 	found, of := examine(t, 1, "--db", folder)
-	if len(found) != 1 || !strings.HasPrefix(of("file"), "problem: "+folder+": it is not a regular file") {
+	if len(found) != 2 || !strings.HasPrefix(of("file"), "problem: "+folder+": it is not a regular file") {
 		t.Errorf("doctor of a folder: %v", found)
 	}
 	if err := os.WriteFile(at("empty"), nil, 0o600); err != nil {
@@ -168,5 +168,25 @@ func TestDoctorOfDamage(t *testing.T) {
 	_, of = examine(t, 1, "--db", "postgres://u:Secret@127.0.0.1:1/x")
 	if !strings.HasPrefix(of("connection"), "problem: ") || strings.Contains(of("connection"), "Secret") {
 		t.Errorf("doctor of a server that does not respond: %q", of("connection"))
+	}
+}
+
+// The settings of serve in the environment are printed without secrets. Invalid ones are a problem.
+func TestDoctorOfSettings(t *testing.T) {
+	db := tempFile(t, "postgres://u:Secret@127.0.0.1:1/plants?password=Secret")
+	v := variables{"PLANTSTORE_DB_FILE": db, "PLANTSTORE_DRAIN": "5s", "PLANTSTORE_ACME_DOMAIN": "a.example,b.example",
+		"PLANTSTORE_FIXED_TOKEN": "Secret", "PLANTSTORE_LISTEN": "[::]:80"}
+	got := plantstore(t, v, "doctor")
+	for _, want := range []string{"\nok       settings    ",
+		" db=postgres://127.0.0.1:1/plants ", " drain=5s ", " listen=[::]:80 ",
+		" acme-domain=a.example,b.example ", " PLANTSTORE_FIXED_TOKEN=set\n", " max-body=65536 "} {
+		if !strings.Contains(got.stdout, want) || strings.Contains(got.stdout+got.stderr, "Secret") {
+			t.Errorf("doctor prints %+v, want %q", got, want)
+		}
+	}
+	v["PLANTSTORE_DRAIN"] = "soon"
+	got = plantstore(t, v, "doctor")
+	if !strings.Contains(got.stdout, "\nproblem  settings    PLANTSTORE_DRAIN is \"soon\": use a duration") {
+		t.Errorf("doctor with a wrong variable: %+v", got)
 	}
 }

@@ -19,56 +19,51 @@ import (
 )
 
 func plantsExportCommand(env environment) *cobra.Command {
-	return clientCommand(env, plantsExport, "export", `
+	f := env.command("export", `
 Write all plants, ordered by id, in a format that import reads. Plants that are created or changed
 meanwhile may be missing or have their old content. A spreadsheet may run names and tags in a CSV
 file as formulas.`, `
   plantstore plants export
   plantstore plants export --format csv --to plants.csv`)
-}
-
-type exportOptions struct {
-	serviceOptions
-	format, to string
-	written    atomic.Int64
-}
-
-func (o *exportOptions) declare(f *flags) {
-	f.StringVar(&o.format, "format", "ndjson", "`format`: ndjson or csv")
+	format := f.String("format", "ndjson", "`format`: ndjson or csv")
 	f.values("format", "ndjson", "csv")
-	f.StringVar(&o.to, "to", "", "`path` of a new file to write (default: standard output)")
-	o.serviceOptions.declare(f)
+	to := f.String("to", "", "`path` of a new file to write (default: standard output)")
+	s := f.service()
 	f.Lookup("json").Usage = "print errors as JSON; --format is the format of the plants"
+	return s.calls(func(ctx context.Context, c *client.Client) error {
+		formats := plantfile.Formats()
+		i := slices.IndexFunc(formats, func(f plantfile.Format) bool { return f.Name == *format })
+		if i < 0 {
+			return usagef("--format is %q: use ndjson or csv", *format)
+		}
+		if *to == "" {
+			return export(ctx, c, formats[i], env.stdout, new(atomic.Int64))
+		}
+		return env.exportFile(ctx, c, formats[i], *to)
+	})
 }
 
-func plantsExport(ctx context.Context, c *client.Client, o *exportOptions, env environment) (err error) {
-	formats := plantfile.Formats()
-	i := slices.IndexFunc(formats, func(f plantfile.Format) bool { return f.Name == o.format })
-	if i < 0 {
-		return usagef("--format is %q: use ndjson or csv", o.format)
-	}
-	if o.to == "" {
-		return o.export(ctx, c, formats[i], env.stdout)
-	}
-	f, err := os.OpenFile(o.to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// exportFile writes all plants to a new file, which is removed if that fails.
+func (env environment) exportFile(ctx context.Context, c *client.Client, format plantfile.Format, to string) error {
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	hide := env.showProgress("plants exported", &o.written)
-	err = errors.Join(o.export(ctx, c, formats[i], f), f.Sync(), f.Close())
+	var written atomic.Int64
+	hide := env.showProgress("plants exported", &written)
+	err = errors.Join(export(ctx, c, format, f, &written), f.Sync(), f.Close())
 	hide()
 	if err != nil {
-		os.Remove(o.to)
-		return fmt.Errorf("%s was not written: %w", o.to, cmp.Or(context.Cause(ctx), err))
+		os.Remove(to)
+		return fmt.Errorf("%s was not written: %w", to, cmp.Or(context.Cause(ctx), err))
 	}
-	fmt.Fprintf(env.stderr, "plants in %s: %d\n", o.to, o.written.Load())
+	fmt.Fprintf(env.stderr, "plants in %s: %d\n", to, written.Load())
 	return nil
 }
 
-// export writes all plants.
-func (o *exportOptions) export(ctx context.Context, c *client.Client, f plantfile.Format, to io.Writer) error {
+func export(ctx context.Context, c *client.Client, f plantfile.Format, to io.Writer, written *atomic.Int64) error {
 	w := bufio.NewWriterSize(to, 64<<10)
 	w.WriteString(f.Header)
 	var line []byte
@@ -83,7 +78,7 @@ func (o *exportOptions) export(ctx context.Context, c *client.Client, f plantfil
 		if _, err := w.Write(line); err != nil {
 			return err
 		}
-		o.written.Add(1)
+		written.Add(1)
 	}
 	return w.Flush()
 }

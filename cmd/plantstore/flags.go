@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -33,22 +35,19 @@ type flags struct {
 	set      func(argument string) error
 }
 
-// command returns a command that calls run with the values of its flags.
-func command[O any, P interface {
-	*O
-	declare(*flags)
-}](
-	env environment, run func(context.Context, P, environment) error, use, description, examples string,
-) *cobra.Command {
+// command starts the declaration of a command, which runs completes.
+func (env environment) command(use, description, examples string) *flags {
 	cmd := newCommand(use, description, examples)
-	o := P(new(O))
-	f := &flags{FlagSet: cmd.Flags(), cmd: cmd, env: env}
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	o.declare(f)
+	return &flags{FlagSet: cmd.Flags(), cmd: cmd, env: env}
+}
+
+// runs returns the command, which calls run when its flags and its argument have their values.
+func (f *flags) runs(run func(context.Context) error) *cobra.Command {
 	f.VisitAll(f.finish)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cmp.Or(env.checkVariables(cmd), f.readVariables()); err != nil {
+	f.cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cmp.Or(f.env.checkVariables(cmd), f.env.readVariables(f.FlagSet)); err != nil {
 			return err
 		}
 		if f.argument == "" && len(args) > 0 || f.argument != "" && len(args) != 1 {
@@ -60,13 +59,23 @@ func command[O any, P interface {
 				return usageError{err}
 			}
 		}
-		return run(cmd.Context(), o, env)
+		return run(cmd.Context())
 	}
-	return cmd
+	return f.cmd
 }
 
-// argument declares the one argument of a command.
+// takes declares the one argument of a command.
 func (f *flags) takes(name string, set func(string) error) { f.argument, f.set = name, set }
+
+// takesText declares an argument that is any text.
+func (f *flags) takesText(name string) *string {
+	text := new(string)
+	f.takes(name, func(value string) error { *text = value; return nil })
+	return text
+}
+
+// json adds the flag --json.
+func (f *flags) json() *bool { return f.Bool("json", false, "print JSON, and errors as JSON") }
 
 const variableKey = "variable"
 
@@ -97,14 +106,14 @@ func (f *flags) finish(fl *pflag.Flag) {
 }
 
 // readVariables sets every flag that the command line does not set from the environment.
-func (f *flags) readVariables() (err error) {
+func (env environment) readVariables(f *pflag.FlagSet) (err error) {
 	f.VisitAll(func(fl *pflag.Flag) {
 		variable := fl.Annotations[variableKey]
 		if variable == nil || fl.Changed || err != nil {
 			return
 		}
 		var value string
-		if value, err = f.valueOf(variable); err == nil && value != "" {
+		if value, err = env.valueOf(variable); err == nil && value != "" {
 			if e := fl.Value.Set(value); e != nil {
 				err = invalidValue(variable[0], value, fl, e)
 			}
@@ -114,15 +123,15 @@ func (f *flags) readVariables() (err error) {
 }
 
 // valueOf returns the value of a variable or, if a second name is given, of the file that the second variable names.
-func (f *flags) valueOf(variable []string) (string, error) {
-	value := f.env.getenv(variable[0])
-	if len(variable) == 1 || f.env.getenv(variable[1]) == "" {
+func (env environment) valueOf(variable []string) (string, error) {
+	value := env.getenv(variable[0])
+	if len(variable) == 1 || env.getenv(variable[1]) == "" {
 		return value, nil
 	}
 	if value != "" {
 		return "", usagef("%s and %s are both set: use one of them", variable[0], variable[1])
 	}
-	value, err := readSecret(f.env.getenv(variable[1]))
+	value, err := readSecret(env.getenv(variable[1]))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", variable[1], err)
 	}
@@ -149,8 +158,7 @@ var otherVariables = regexp.MustCompile(`^PLANTSTORE_(TEST_.*|` +
 // settings that the operator wanted, and as a warning to other commands.
 func (env environment) checkVariables(cmd *cobra.Command) error {
 	known := []string{fixedTokenVariable, tokenVariable, tokenVariable + "_FILE", "PLANTSTORE_URL", "PLANTSTORE_JSON"}
-	serve, _, _ := cmd.Root().Find([]string{"serve"})
-	serve.Flags().VisitAll(func(fl *pflag.Flag) { known = append(known, fl.Annotations[variableKey]...) })
+	serveFlags(cmd).VisitAll(func(fl *pflag.Flag) { known = append(known, fl.Annotations[variableKey]...) })
 	for _, variable := range env.environ {
 		name, value, _ := strings.Cut(variable, "=")
 		isKnown := slices.Contains(known, name) || otherVariables.MatchString(variable)
@@ -167,6 +175,36 @@ func (env environment) checkVariables(cmd *cobra.Command) error {
 		fmt.Fprintf(env.stderr, "%s: warning: %s\n", cmd.CommandPath(), telemetry.Escape(err.Error()))
 	}
 	return nil
+}
+
+// serveFlags returns the flags of serve in the tree of a command.
+func serveFlags(cmd *cobra.Command) *pflag.FlagSet {
+	serve, _, _ := cmd.Root().Find([]string{"serve"})
+	return serve.Flags()
+}
+
+// settings returns the values of flags of serve that are set or have a default. The URL of a database is without what
+// can be a password.
+func (env environment) settings(serve *pflag.FlagSet) (all []any) {
+	serve.VisitAll(func(fl *pflag.Flag) {
+		value := fl.Value.String()
+		if list, ok := fl.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		if fl.Name == "db" && isURL(value) {
+			u, err := url.Parse(value)
+			if value = "a URL that is invalid"; err == nil {
+				value = u.Scheme + "://" + u.Host + u.Path
+			}
+		}
+		if value != "" && fl.Name != "help" {
+			all = append(all, slog.String(fl.Name, value))
+		}
+	})
+	if env.getenv(fixedTokenVariable) != "" {
+		all = append(all, slog.String(fixedTokenVariable, "set"))
+	}
+	return all
 }
 
 // flagError returns the error of a command line that cobra cannot parse.
@@ -255,26 +293,24 @@ func parseLifetime(flag, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// rateFlags are two flags whose values rate.Parse reads.
-type rateFlags struct {
-	limit string
-	burst int64
-}
-
-func (r *rateFlags) declare(f *flags, name, burstName, whose, otherwise string) {
-	f.StringVar(&r.limit, name, "", "request `rate` "+whose+", such as 100/s, 30/m or 1000/h,\ncounted by each process; "+
+// rate adds two flags whose values rate.Parse reads.
+func (f *flags) rate(name, burstName, whose, otherwise string) (limit *string, burst *int64) {
+	limit = f.String(name, "", "request `rate` "+whose+", such as 100/s, 30/m or 1000/h,\ncounted by each process; "+
 		"requests over it get 429\n(default: "+otherwise+")")
-	f.Int64Var(&r.burst, burstName, 0,
+	burst = f.Int64(burstName, 0,
 		"`requests` allowed at once after a pause;\n0 for as many as the rate allows in a second")
+	return limit, burst
 }
 
-// optional adds a flag whose value is nil unless it is set.
-func optional[T any](f *flags, to **T, name, usage string, parse func(string) (T, error)) {
+// optional adds a flag and returns where its value is, which is nil unless it is set.
+func optional[T any](f *flags, name, usage string, parse func(string) (T, error)) **T {
+	to := new(*T)
 	f.Func(name, usage, func(text string) error {
 		v, err := parse(text)
 		*to = &v
 		return err
 	})
+	return to
 }
 
 func verbatim(text string) (string, error) { return text, nil }

@@ -17,45 +17,36 @@ import (
 )
 
 func healthCommand(env environment) *cobra.Command {
-	return command(env, health, "health", `
+	f := env.command("health", `
 Check whether a running service is ready. The request is sent to /readyz at the address that
 --ops-listen of serve sets. The exit code is 0 if the service is ready; otherwise the reason is
 printed, and the exit code is 1, also if the service does not respond.`, `
   plantstore health
   plantstore health --url http://10.0.0.7:8081 --timeout 2s`)
-}
-
-type healthOptions struct {
-	url     string
-	timeout time.Duration
-}
-
-func (o *healthOptions) declare(f *flags) {
-	f.StringVar(&o.url, "url", "", "`URL` of the health checks\n"+
+	base := f.String("url", "", "`URL` of the health checks\n"+
 		"(default: the address in PLANTSTORE_OPS_LISTEN, or http://127.0.0.1:8081)")
-	f.DurationVar(&o.timeout, "timeout", 5*time.Second, "how long to wait for the response")
-}
-
-func health(ctx context.Context, o *healthOptions, env environment) error {
-	if o.timeout <= 0 {
-		return usagef("--timeout is %v: use more than 0", o.timeout)
-	}
-	if o.url == "" {
+	timeout := f.Duration("timeout", 5*time.Second, "how long to wait for the response")
+	return f.runs(func(ctx context.Context) error {
+		if *timeout <= 0 {
+			return usagef("--timeout is %v: use more than 0", *timeout)
+		}
 		listen := env.getenv("PLANTSTORE_OPS_LISTEN")
-		if listen == "off" {
+		if *base == "" && listen == "off" {
 			return usagef("PLANTSTORE_OPS_LISTEN is off: the service has no health checks")
 		}
-		o.url = "http://" + dialable(cmp.Or(listen, "127.0.0.1:8081"))
-		if strings.HasSuffix(o.url, ":") {
-			return usagef("PLANTSTORE_OPS_LISTEN is %q: use an address such as 127.0.0.1:8081", listen)
+		if *base == "" {
+			*base = "http://" + dialable(cmp.Or(listen, "127.0.0.1:8081"))
+			if strings.HasSuffix(*base, ":") {
+				return usagef("PLANTSTORE_OPS_LISTEN is %q: use an address such as 127.0.0.1:8081", listen)
+			}
 		}
-	}
-	if u, err := url.Parse(o.url); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usagef("the URL %q is invalid: use one such as http://127.0.0.1:8081", o.url)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no response within %v", o.timeout))
-	defer cancel()
-	return checkReady(ctx, env.stdout, strings.TrimSuffix(o.url, "/")+"/readyz")
+		if u, err := url.Parse(*base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return usagef("the URL %q is invalid: use one such as http://127.0.0.1:8081", *base)
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("no response within %v", *timeout))
+		defer cancel()
+		return checkReady(ctx, env.stdout, strings.TrimSuffix(*base, "/")+"/readyz")
+	})
 }
 
 // dialable returns the address to connect to for an address to listen on.

@@ -25,7 +25,7 @@ const (
 )
 
 func plantsImportCommand(env environment) *cobra.Command {
-	return clientCommand(env, plantsImport, "import FILE", `
+	f := env.command("import FILE", `
 Create the plants of a file. FILE is a path, or - for standard input. The format is recognized by
 the content: NDJSON (one JSON object on each line) or CSV (with the columns id, name and,
 optionally, tag). In CSV, an empty field is no tag, and "" is an empty tag.
@@ -36,59 +36,51 @@ same command continues: plants that are already in the store stay as they are.`,
   plantstore plants import plants.csv
   plantstore plants import plants.ndjson --on-conflict skip
   plantstore plants import - --url https://plants.example --parallel 16`)
-}
-
-type importOptions struct {
-	serviceOptions
-	name, conflict string
-	parallel       int
-}
-
-func (o *importOptions) declare(f *flags) {
-	f.takes("FILE", func(name string) error { o.name = name; return nil })
+	im := &importer{env: env, name: f.takesText("FILE")}
 	f.cmd.ValidArgsFunction = nil // complete file names
-	f.StringVar(&o.conflict, "on-conflict", "fail",
+	im.conflict = f.String("on-conflict", "fail",
 		"`action` if the id belongs to a plant with a different name or tag:\n"+
 			"fail (list the line) or skip (keep the stored plant)")
 	f.values("on-conflict", "fail", "skip")
-	f.IntVar(&o.parallel, "parallel", 64, fmt.Sprintf("`requests` in flight, at most %d", maxParallel))
+	im.parallel = f.Int("parallel", 64, fmt.Sprintf("`requests` in flight, at most %d", maxParallel))
 	pool := http.DefaultTransport.(*http.Transport).Clone()
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = maxParallel, maxParallel
-	o.options = []client.Option{
-		client.WithRetries(importRetries, firstPause),
-		client.WithHTTPClient(&http.Client{Transport: pool, Timeout: importTimeout}),
-	}
-	o.serviceOptions.declare(f)
+	s := f.service(client.WithRetries(importRetries, firstPause),
+		client.WithHTTPClient(&http.Client{Transport: pool, Timeout: importTimeout}))
+	im.json = s.json
+	return s.calls(im.run)
 }
 
 // importer imports one file.
 type importer struct {
-	*importOptions
 	env                  environment
+	name, conflict       *string
+	parallel             *int
+	json                 *bool
 	create               func(context.Context, client.NewPlant) (client.Plant, error)
-	file                 *os.File
 	stored, skipped, bad atomic.Int64
 }
 
-func plantsImport(ctx context.Context, c *client.Client, o *importOptions, env environment) (err error) {
+func (im *importer) run(ctx context.Context, c *client.Client) (err error) {
 	switch {
-	case o.conflict != "fail" && o.conflict != "skip":
-		return usagef("--on-conflict is %q: use fail or skip", o.conflict)
-	case o.parallel < 1 || o.parallel > maxParallel:
-		return usagef("--parallel is %d: use 1 to %d", o.parallel, maxParallel)
+	case *im.conflict != "fail" && *im.conflict != "skip":
+		return usagef("--on-conflict is %q: use fail or skip", *im.conflict)
+	case *im.parallel < 1 || *im.parallel > maxParallel:
+		return usagef("--parallel is %d: use 1 to %d", *im.parallel, maxParallel)
 	}
-	im := &importer{importOptions: o, env: env, create: c.Create, file: os.Stdin}
-	if o.name != "-" {
-		if im.file, err = os.Open(o.name); err != nil {
+	im.create = c.Create
+	file := os.Stdin
+	if *im.name != "-" {
+		if file, err = os.Open(*im.name); err != nil {
 			return err
 		}
-		defer im.file.Close()
+		defer file.Close()
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
-	hide := env.showProgress("plants imported", &im.stored)
-	err = plantfile.Each(ctx, plantfile.NewReader(im.file), o.parallel, im.one)
+	hide := im.env.showProgress("plants imported", &im.stored)
+	err = plantfile.Each(ctx, plantfile.NewReader(file), *im.parallel, im.one)
 	hide()
 	if err != nil {
 		return fmt.Errorf("%w; run the same command again to continue: plants that are already in the store stay as they are",
@@ -109,7 +101,7 @@ func (im *importer) one(ctx context.Context, row plantfile.Row) error {
 			return nil
 		case !isResponse || ctx.Err() != nil:
 			return err
-		case e.Number == 40009 && im.conflict == "skip":
+		case e.Number == 40009 && *im.conflict == "skip":
 			im.skipped.Add(1)
 			return nil
 		case e.Status == http.StatusTooManyRequests: // for longer than the client waits
@@ -124,20 +116,21 @@ func (im *importer) one(ctx context.Context, row plantfile.Row) error {
 	}
 	im.bad.Add(1)
 	text := telemetry.Escape(oneLine(err.Error()))
-	if im.json {
+	if *im.json {
 		refused := newJSONError(err, text)
 		refused.Line = row.Line
 		quoted, _ := json.Marshal(refused)
-		im.env.printAbove(string(quoted))
+		text = string(quoted)
 	} else {
-		im.env.printAbove(fmt.Sprintf("line %d: %s", row.Line, text))
+		text = fmt.Sprintf("line %d: %s", row.Line, text)
 	}
+	fmt.Fprint(im.env.stderr, text+"\n") // in one write, because rows are imported in parallel
 	return nil
 }
 
 func (im *importer) summarize(took time.Duration) (err error) {
 	stored, skipped, bad := im.stored.Load(), im.skipped.Load(), im.bad.Load()
-	if im.json {
+	if *im.json {
 		err = im.env.printJSON(struct {
 			Stored  int64   `json:"stored"`
 			Skipped int64   `json:"skipped"`
@@ -146,10 +139,10 @@ func (im *importer) summarize(took time.Duration) (err error) {
 		}{stored, skipped, bad, took.Seconds()})
 	} else {
 		fmt.Fprintf(im.env.stderr, "plants of %s: %d in the store, %d skipped, %d not imported; %v\n",
-			im.name, stored, skipped, bad, took)
+			*im.name, stored, skipped, bad, took)
 	}
 	if bad > 0 {
-		err = errors.Join(err, fmt.Errorf("plants of %s that were not imported: %d", im.name, bad))
+		err = errors.Join(err, fmt.Errorf("plants of %s that were not imported: %d", *im.name, bad))
 	}
 	return err
 }

@@ -46,10 +46,12 @@ func (env environment) run(ctx context.Context, args []string) int {
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		root.SetArgs(completionArgs(root, args))
+		cmd, _, _ := root.Find(args[1:])
+		cmd.Flags().VisitAll(func(fl *pflag.Flag) { fl.Usage = strings.ReplaceAll(fl.Usage, "`", "") }) // of the help
 	} else {
-		root.SetArgs(negativesLast(root, args))
+		args = negativesLast(root, args)
 	}
+	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
@@ -157,18 +159,4 @@ func negativesLast(root *cobra.Command, args []string) []string {
 
 func isNegative(arg string) bool {
 	return len(arg) > 1 && arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9'
-}
-
-// completionArgs returns the arguments of a completion with 0 for each negative number, so that none is read as a flag
-// and the last word stays the last. It removes the backquotes of flag descriptions, which cobra would print.
-func completionArgs(root *cobra.Command, args []string) []string {
-	cmd, _, _ := root.Find(args[1:])
-	cmd.Flags().VisitAll(func(fl *pflag.Flag) { fl.Usage = strings.ReplaceAll(fl.Usage, "`", "") })
-	args = slices.Clone(args)
-	for i, arg := range args {
-		if isNegative(arg) {
-			args[i] = "0"
-		}
-	}
-	return args
 }

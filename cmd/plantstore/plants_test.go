@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -357,21 +355,6 @@ func TestListFails(t *testing.T) {
 	toFullDisk(t, nil, "version")
 }
 
-// A command ends when its context does.
-func TestCommandEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	s := script(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
-		cancel()
-		<-r.Context().Done()
-	})
-	var stderr strings.Builder
-	env := environment{io.Discard, &stderr, variables{"PLANTSTORE_TOKEN": fixedToken}.get, openStore, nil}
-	code := env.run(ctx, []string{"plants", "get", "7", "--url", s.URL})
-	if code != 1 || !strings.Contains(stderr.String(), context.Canceled.Error()) {
-		t.Errorf("exit %d, %s", code, stderr.String())
-	}
-}
-
 func TestCell(t *testing.T) {
 	for text, want := range map[string]string{
 		"Fern": "Fern", "two words": "two words", `in "quotes"`: `in "quotes"`, "é🌵": "é🌵",
@@ -383,15 +366,5 @@ func TestCell(t *testing.T) {
 		if got := cell(text); got != want {
 			t.Errorf("cell(%q) = %s, want %s", text, got, want)
 		}
-	}
-}
-
-func TestWithAdvice(t *testing.T) {
-	failed := errors.New("failed")
-	if err := withAdvice(failed, "advice"); err != failed {
-		t.Errorf("advice on a certain error: %v", err)
-	}
-	if err := withAdvice(nil, "advice"); err != nil {
-		t.Errorf("advice on no error: %v", err)
 	}
 }

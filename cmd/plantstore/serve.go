@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,10 +23,9 @@ import (
 const fixedTokenVariable = "PLANTSTORE_FIXED_TOKEN"
 
 func serveCommand(env environment) *cobra.Command {
-	return command(env, serve, "serve", `
+	f := env.command("serve", `
 Serve the API. SIGINT, SIGTERM or SIGHUP stops it: requests in flight are completed first. A second
-SIGINT or SIGTERM stops it immediately. With TLS, SIGHUP does not stop it: with --tls-cert, serve
-reads the certificate again, and with --acme-domain, SIGHUP does nothing.
+SIGINT or SIGTERM stops it immediately. With TLS, SIGHUP does nothing.
 
 PLANTSTORE_FIXED_TOKEN or --token-file sets one fixed token with every scope. Sockets passed by
 systemd (LISTEN_FDS) replace --listen and --ops-listen. With --oidc-issuer and --oidc-audience,
@@ -38,28 +36,33 @@ tokens of an identity provider are accepted too.`, `
   plantstore serve --listen 0.0.0.0:8443 --tls-cert tls.crt --tls-key tls.key
   plantstore serve --oidc-issuer https://id.example/realms/shop --oidc-audience plants
   plantstore serve --listen 0.0.0.0:443 --acme-domain plants.example`)
+	var o serveOptions
+	o.declare(f)
+	return f.runs(func(ctx context.Context) error {
+		cfg, err := o.config(env)
+		if err != nil {
+			return err
+		}
+		cfg.Out, cfg.Log = env.stdout, telemetry.NewLogger(env.stderr)
+		return o.serve(ctx, cfg, env, env.settings(f.FlagSet))
+	})
 }
 
 type serveOptions struct {
 	server.Config
-	db                    string
+	db                    *string
 	unsafe                bool
 	access, cors, proxies string
-	defaultRate           rateFlags
+	rate                  *string
+	burst                 *int64
 	tokenFile             string
 	tls                   tlsFlags
 	oidc                  oidcFlags
 }
 
-func serve(ctx context.Context, o *serveOptions, env environment) error {
-	cfg, err := o.config(env)
-	if err != nil {
-		return err
-	}
+func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environment, settings []any) error {
 	ctx, stop := o.tls.untilSignal(ctx)
 	defer stop()
-	started := make(chan struct{})
-	cfg.Out, cfg.Log = env.stdout, telemetry.NewLogger(env.stderr)
 	if err := systemd.Starting(); err != nil {
 		return err
 	}
@@ -68,7 +71,6 @@ func serve(ctx context.Context, o *serveOptions, env environment) error {
 		return err
 	}
 	cfg.Started = func(livez string) {
-		close(started)
 		go keepCertificates(ctx)
 		systemd.Ready("serving")
 		go systemd.Watchdog(context.WithoutCancel(ctx), livez) // until the process ends
@@ -79,35 +81,21 @@ func serve(ctx context.Context, o *serveOptions, env environment) error {
 		return err
 	}
 	cfg.BaseURL = cmp.Or(cfg.BaseURL, o.tls.baseURL(cfg.Listen))
-	warnAboutToken(env.getenv, cfg)
 	if cfg.Tracer, err = telemetry.NewTracer(ctx, cfg.Version, cfg.Log); err != nil {
 		return usageError{err}
 	}
-	return endHungStart(ctx, started, func() error { return openAndServe(ctx, env, cfg, o.db, o.unsafe) })
-}
-
-func openAndServe(ctx context.Context, env environment, cfg server.Config, db string, unsafe bool) error {
-	st, err := env.openStore(ctx, db, serves, unsafe)
+	cfg.Log.Info("settings", settings...)
+	st, err := env.openStore(ctx, *o.db, serves, o.unsafe)
 	if err != nil {
 		return ignoreStop(ctx, cfg.Log, err)
 	}
 	if from, to := st.Migrated(); 0 < from && from < to {
 		cfg.Log.Info("the schema of the database was migrated", "from", from, "to", to)
 	}
-	if !isURL(db) {
-		warnAboutFile(cfg.Log, db)
+	if !isURL(*o.db) {
+		warnAboutFile(cfg.Log, *o.db)
 	}
 	return errors.Join(ignoreStop(ctx, cfg.Log, server.Run(ctx, cfg, st)), st.Close())
-}
-
-// warnAboutToken logs that the variables of clients are ignored. Earlier versions read them.
-func warnAboutToken(getenv func(string) string, cfg server.Config) {
-	for _, variable := range []string{"PLANTSTORE_TOKEN", "PLANTSTORE_TOKEN_FILE"} {
-		if cfg.Token == "" && getenv(variable) != "" {
-			cfg.Log.Warn(variable + " is for clients and is ignored by serve; to set a fixed token, use " +
-				strings.Replace(variable, "_TOKEN", "_FIXED_TOKEN", 1))
-		}
-	}
 }
 
 // warnAboutFile logs what an operator should know about a SQLite file, and restricts its mode to its owner.
@@ -119,7 +107,7 @@ func warnAboutFile(log *slog.Logger, db string) {
 }
 
 func (o *serveOptions) declare(f *flags) {
-	f.database(&o.db)
+	o.db = f.database()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "`address` of the service")
 	f.StringVar(&o.OpsListen, "ops-listen", "127.0.0.1:8081",
 		"`address` of /livez, /readyz, /metrics and\n/debug/pprof/, or off")
@@ -138,7 +126,7 @@ func (o *serveOptions) declare(f *flags) {
 	f.StringVar(&o.cors, "cors-origins", "*",
 		"web `origins` that may use the API from a browser,\nseparated by commas, or * or off")
 	f.values("cors-origins", "*", "off")
-	o.defaultRate.declare(f, "default-rate", "default-burst", "of tokens issued without one", "no limit")
+	o.rate, o.burst = f.rate("default-rate", "default-burst", "of tokens issued without one", "no limit")
 	f.StringVar(&o.proxies, "trusted-proxies", "",
 		"`addresses` and networks, separated by commas,\nwhose X-Forwarded-For is trusted")
 	f.BoolVar(&o.unsafe, "unsafe-durability", false, "accept a PostgreSQL server that can lose\nconfirmed plants")
@@ -156,12 +144,12 @@ func (o *serveOptions) config(env environment) (server.Config, error) {
 	cfg.AccessLog, errs[0] = httpapi.ParseAccessLog(o.access)
 	cfg.Origins, errs[1] = httpapi.ParseOrigins(o.cors)
 	cfg.Proxies, errs[2] = httpapi.ParseProxies(o.proxies)
-	cfg.Rate, errs[3] = rate.Parse(o.defaultRate.limit, o.defaultRate.burst)
+	cfg.Rate, errs[3] = rate.Parse(*o.rate, *o.burst)
 	errs[4] = server.CheckBaseURL(cfg.BaseURL)
 	if err := errors.Join(errs[:]...); err != nil {
 		return cfg, usageError{err}
 	}
-	err := cmp.Or(checkLimits(cfg), checkDatabase(o.db), checkAddress("--listen", cfg.Listen))
+	err := cmp.Or(checkLimits(cfg), checkDatabase(*o.db), checkAddress("--listen", cfg.Listen))
 	if cfg.OpsListen != "off" {
 		err = cmp.Or(err, checkAddress("--ops-listen", cfg.OpsListen))
 	}

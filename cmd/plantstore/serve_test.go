@@ -6,13 +6,11 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,15 +23,18 @@ import (
 
 // parseServe parses the flags of serve.
 func parseServe(v variables, args ...string) (cfg server.Config, db string, unsafe bool, err error) {
-	cmd := command(environment{getenv: v.get}, func(_ context.Context, o *serveOptions, env environment) error {
+	env := environment{getenv: v.get}
+	var o serveOptions
+	f := env.command("serve", "", "")
+	o.declare(f)
+	cmd := f.runs(func(context.Context) (err error) {
 		cfg, err = o.config(env)
-		db, unsafe = o.db, o.unsafe
 		return err
-	}, "serve", "", "")
+	})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(append([]string{}, args...))
 	err = cmd.Execute()
-	return cfg, db, unsafe, err
+	return cfg, *o.db, o.unsafe, err
 }
 
 func TestServeDefaults(t *testing.T) {
@@ -112,6 +113,8 @@ func TestServeRefuses(t *testing.T) {
 		"--tls-cert x --tls-key x --acme-domain a.example": "--tls-cert and --acme-domain are both set",
 		"--acme-domain bad_domain!":                        "--acme-domain is ",
 		"--oidc-issuer https://x":                          "--oidc-issuer and --oidc-audience must be set together",
+		"--oidc-audience x":                                "--oidc-issuer and --oidc-audience must be set together",
+		"--oidc-store-claim x":                             "--oidc-issuer and --oidc-audience must be set together",
 		"--oidc-issuer x --oidc-audience a":                "--oidc-issuer ",
 		"--db mysql://a/b":                                 "--db has the scheme ",
 		"--db postgres://u:Secret@Secret@h/d":              "--db: the URL is invalid",
@@ -189,33 +192,6 @@ func TestServe(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "in-memory") {
 		t.Errorf("a warning about a file on a disk:\n%s", log)
-	}
-}
-
-// A signal stops the service, which closes its database.
-func TestServeSignal(t *testing.T) {
-	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // it is if the tests run under nohup
-		signals = append(signals, syscall.SIGHUP)
-	}
-	for _, signal := range signals {
-		db := filepath.Join(t.TempDir(), "plants.db")
-		_, log, stop := startService(t, db)
-		if err := syscall.Kill(syscall.Getpid(), signal); err != nil {
-			t.Fatal(err)
-		}
-		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), `"msg":"stopped"`); {
-			if time.Now().After(deadline) {
-				t.Fatalf("serve did not stop 30 s after %v:\n%s", signal, log)
-			}
-			time.Sleep(time.Millisecond)
-		}
-		if code := stop(); code != 0 || !strings.Contains(log.String(), `"reason":"`+signal.String()+" signal received") {
-			t.Errorf("serve exited with %d after %v:\n%s", code, signal, log)
-		}
-		if _, err := os.Stat(db + "-wal"); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the database was not closed after %v: %v", signal, err)
-		}
 	}
 }
 

@@ -2,15 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
-
-// startGrace is how long a start may continue after the signal to stop.
-const startGrace = 5 * time.Second
 
 // untilSignal returns a context that ends with the first signal to stop. A second SIGINT or SIGTERM ends the process. A
 // second SIGHUP does not, because a terminal that is closed may send it several times.
@@ -24,25 +19,4 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, signals...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
-}
-
-// endHungStart returns what run returns. If ctx ends, and within startGrace run does not return and started is not
-// closed, the start hangs, for example in a file system: endHungStart then returns an error and does not wait for run.
-func endHungStart(ctx context.Context, started <-chan struct{}, run func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- run() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-started:
-		return <-done
-	case <-time.After(startGrace):
-		return fmt.Errorf("%w before the service was ready, and the database has not responded for %v",
-			context.Cause(ctx), startGrace)
-	}
 }

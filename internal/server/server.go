@@ -155,9 +155,7 @@ func (s *service) start(ctx context.Context) error {
 	s.serve(s.conns, s.cfg.Tracer.Handler(handler))
 	database := s.store.Stats()
 	s.cfg.Log.Info("serving", "address", base.String(), "listening", hostPort(public.Addr(), ""), "version", s.cfg.Version,
-		"engine", database.Engine, "schema", database.Schema, "max_conns", s.cfg.MaxConns, "max_body", s.cfg.MaxBody,
-		"memory_for_bodies", bodies, "queue", s.creates.Queue(), "default_rate", s.cfg.Rate.String(),
-		"drain", s.cfg.Drain.String())
+		"engine", database.Engine, "schema", database.Schema, "max_conns", s.cfg.MaxConns, "memory_for_bodies", bodies)
 	ctx, cancel := context.WithCancel(ctx)
 	s.cleanup = append(s.cleanup, cancel)
 	s.background.Go(func() { s.health.Watch(ctx) })

@@ -43,7 +43,7 @@ func TestLog(t *testing.T) {
 		r["store"] != "main" {
 		t.Errorf("the record of an unknown path: %v", r)
 	}
-	for _, name := range []string{`"version":"`, `"engine":"`, `"schema":3,`, `"max_conns":`, `"max_body":65536,`} {
+	for _, name := range []string{`"version":"`, `"engine":"`, `"schema":3,`, `"max_conns":`, `"max-body":"65536",`} {
 		if !strings.Contains(s.Stderr.String(), name) {
 			t.Errorf("the record of the start has no %s", name)
 		}

@@ -119,7 +119,7 @@ func TestEveryAddress(t *testing.T) {
 		}
 		hint := "Clients see " + s.URL + " in the API description. To change it, set --base-url.\n"
 		if !strings.HasPrefix(s.URL, test.want) || strings.Contains(printed, hint) != (what != "a URL") ||
-			strings.Contains(printed+s.Stderr.String(), "[::]") || !strings.HasPrefix(s.Ops, "http://localhost:") {
+			strings.Contains(printed+s.Stderr.String(), "://[::]") || !strings.HasPrefix(s.Ops, "http://localhost:") {
 			t.Errorf("%s: printed %q, logged %s", what, printed, s.Stderr)
 		}
 		if what == "a URL" || what == "TLS" {
