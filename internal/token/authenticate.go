@@ -46,13 +46,6 @@ type Rejected struct{ Reason string }
 func (e *Rejected) Error() string { return ErrRejected.Error() + ": " + e.Reason }
 func (e *Rejected) Unwrap() error { return ErrRejected }
 
-// maxJWT is the length of the longest JWT that is verified.
-const maxJWT = 8 << 10
-
-func isJWT(credential string) bool {
-	return strings.HasPrefix(credential, "eyJ") && len(credential) <= maxJWT && strings.Count(credential, ".") == 2
-}
-
 // Source is where a request comes from. Address is called only for unknown credentials.
 type Source interface {
 	Address() netip.Addr
@@ -89,10 +82,10 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 		return a.fixed, nil
 	}
 	var t *Token
-	if e := a.tokens.get(hash); e != nil {
-		t, err = a.tokens.current(ctx, credential, hash, e)
+	if a.tokens.entry(hash) != nil {
+		t, err = a.tokens.token(ctx, credential, hash, nil)
 	} else {
-		t, err = a.lookUp(ctx, credential, hash, share.Network(from.Address()))
+		t, err = a.authenticateUnknown(ctx, credential, hash, share.Network(from.Address()))
 	}
 	switch {
 	case errors.Is(err, ErrUnknown):
@@ -114,7 +107,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 func (a *Authenticator) Cached(headers []string) *Token {
 	credential, _ := bearer(headers) // "" is unknown too
 	hash := HashOf(credential)
-	switch e := a.tokens.get(hash); {
+	switch e := a.tokens.entry(hash); {
 	case a.fixed != nil && a.fixed.Hash == hash:
 		return a.fixed
 	case e != nil && e.isDone() && e.err == nil && e.token.check(a.now()) == nil:
@@ -134,12 +127,14 @@ func (t *Token) check(now time.Time) error {
 	return nil
 }
 
-// lookUp looks up a credential that is not in the cache, within the limits for its address.
-func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash, from netip.Addr) (*Token, error) {
+// authenticateUnknown looks up a credential that is not in the cache, within the limits for its address.
+func (a *Authenticator) authenticateUnknown(
+	ctx context.Context, credential string, hash Hash, from netip.Addr,
+) (*Token, error) {
 	if err := a.unknown.check(from); err != nil {
 		return nil, err
 	}
-	if !wellFormed(credential) && !a.tokens.isJWT(credential) {
+	if !wellFormed(credential) && !a.tokens.accepts(credential) {
 		a.unknown.countFailure(from)
 		return nil, ErrMistyped
 	}
@@ -150,10 +145,9 @@ func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	acquire := func(ctx context.Context) (release func(), err error) {
+	t, err := a.tokens.token(ctx, credential, hash, func(ctx context.Context) (release func(), err error) {
 		return a.unknown.acquire(ctx, from)
-	}
-	t, err := a.tokens.load(ctx, credential, hash, acquire).wait(ctx)
+	})
 	if isWrong(err) {
 		a.unknown.countFailure(from)
 	}

@@ -27,6 +27,7 @@ type lookup struct {
 	token token.Token
 	err   error
 	takes time.Duration // a millisecond if 0
+	panic bool          // after it has taken so long
 	asked atomic.Int32
 }
 
@@ -39,6 +40,8 @@ func (l *lookup) TokenByHash(ctx context.Context, hash token.Hash) (token.Token,
 		return token.Token{}, ctx.Err()
 	}
 	switch {
+	case l.panic:
+		panic("broken")
 	case err != nil:
 		return token.Token{}, err
 	case hash != found.Hash:
@@ -86,6 +89,9 @@ func TestAuthenticate(t *testing.T) {
 			t.Errorf("Authenticate(%.60q) = %v, %v, want %q, %v", test.headers, got, err, test.want, test.err)
 		}
 	}
+	if n := l.asked.Load(); n != 2 {
+		t.Errorf("%d lookups, want those of the known and of the unknown token", n)
+	}
 }
 
 // Cached knows only what Authenticate has found, and looks nothing up.
@@ -127,25 +133,7 @@ func TestIsBearer(t *testing.T) {
 	}
 }
 
-func TestMistypedTokensAreNotLookedUp(t *testing.T) {
-	l := &lookup{}
-	a := token.NewAuthenticator(l, nil, time.Now)
-	c := token.Generate()
-	end := "xx"
-	if strings.HasSuffix(c, end) {
-		end = "yy"
-	}
-	for range 10 {
-		if _, err := a.Authenticate(t.Context(), bearer(c[:len(c)-2]+end), here); !errors.Is(err, token.ErrMistyped) {
-			t.Errorf("Authenticate() = %v, want %v", err, token.ErrMistyped)
-		}
-	}
-	if n := l.asked.Load(); n != 0 {
-		t.Errorf("%d lookups for a wrong checksum, want none", n)
-	}
-}
-
-// A token is valid until the instant at which it expires or is revoked, also while it is cached.
+// A token is valid until the instant at which it expires or is revoked.
 func TestExpiryAndRevocation(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -170,29 +158,6 @@ func TestExpiryAndRevocation(t *testing.T) {
 		a := token.NewAuthenticator(l, nil, func() time.Time { return now })
 		if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, err, test.want)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		l, header := newLookup()
-		l.token.Expires = time.Now().Add(500 * time.Millisecond)
-		a := token.NewAuthenticator(l, nil, time.Now)
-		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Until(l.token.Expires))
-		if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, token.ErrExpired) || l.asked.Load() != 1 {
-			t.Errorf("a cached token when it expires: %v after %d lookups, want %v", err, l.asked.Load(), token.ErrExpired)
-		}
-	})
-}
-
-func BenchmarkAuthenticate(b *testing.B) {
-	l, header := newLookup()
-	a := token.NewAuthenticator(l, nil, time.Now)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := a.Authenticate(b.Context(), header, here); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

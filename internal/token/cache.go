@@ -3,6 +3,7 @@ package token
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 )
@@ -38,38 +39,39 @@ func newCache(lookup Lookup, now func() time.Time) *cache {
 	return &cache{lookup: lookup, now: now, entries: map[Hash]*entry{}, used: map[Hash]time.Time{}}
 }
 
-// get returns the entry of a hash, fresh or stale, or nil.
-func (c *cache) get(hash Hash) *entry {
+// entry returns the entry of a hash, fresh or stale, or nil.
+func (c *cache) entry(hash Hash) *entry {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.entries[hash]
 }
 
-// current returns the token of an entry, after another lookup if the entry is stale.
-//
-// A stale entry may still be loading: then the database is slow, and is not asked again before it has responded.
-func (c *cache) current(ctx context.Context, credential string, hash Hash, e *entry) (*Token, error) {
-	if c.isStale(e) {
-		if t, err := e.wait(ctx); err != nil {
+// token returns the token of a credential as of at most freshFor ago. The start of a lookup counts, because it may miss
+// what has changed since then. A stale entry may still be loading: then the database is slow, and is not asked again
+// before it has responded.
+func (c *cache) token(ctx context.Context, credential string, hash Hash, acquire acquireFunc) (*Token, error) {
+	for oldest := c.now().Add(-freshFor); ; {
+		e := c.entry(hash)
+		if e == nil || e.started.Before(oldest) && e.isDone() {
+			e = c.lookUp(ctx, credential, hash, oldest, acquire)
+		}
+		if t, err := e.wait(ctx); err != nil || !e.started.Before(oldest) {
 			return t, err
 		}
-		e = c.load(ctx, credential, hash, nil)
 	}
-	return e.wait(ctx)
 }
 
-// isStale reports whether the lookup of an entry started too long ago. The start counts, because a lookup
-// may miss what has changed since then.
-func (c *cache) isStale(e *entry) bool { return c.now().Sub(e.started) > freshFor }
+// acquireFunc waits until a lookup may start.
+type acquireFunc func(context.Context) (release func(), err error)
 
-// load returns the entry of a hash: the present one if it is fresh or loading, otherwise a new one, once its
-// lookup has ended. The lookup starts when acquire, which may be nil, returns. Others wait for the entry meanwhile.
-func (c *cache) load(
-	ctx context.Context, credential string, hash Hash, acquire func(context.Context) (release func(), err error),
+// lookUp returns a new entry of a hash once its lookup has ended, or the present one if another request has started a
+// lookup meanwhile. The lookup starts when acquire, which may be nil, returns. Others wait for the entry meanwhile.
+func (c *cache) lookUp(
+	ctx context.Context, credential string, hash Hash, oldest time.Time, acquire acquireFunc,
 ) *entry {
 	c.mu.Lock()
 	previous := c.entries[hash]
-	if previous != nil && !(previous.isDone() && c.isStale(previous)) {
+	if previous != nil && !(previous.isDone() && previous.started.Before(oldest)) {
 		c.mu.Unlock()
 		return previous
 	}
@@ -101,21 +103,21 @@ func (c *cache) load(
 		}
 		defer release()
 	}
-	e.token, e.err = c.find(ctx, credential, hash, e.started)
+	if c.accepts(credential) {
+		e.token, e.err = c.verifier.Verify(credential)
+	} else if e.token, e.err = c.lookup.TokenByHash(ctx, hash); e.err == nil {
+		c.recordUse(&e.token, e.started)
+	}
 	return e
 }
 
-func (c *cache) find(ctx context.Context, credential string, hash Hash, at time.Time) (t Token, err error) {
-	if c.isJWT(credential) {
-		return c.verifier.Verify(credential)
-	}
-	if t, err = c.lookup.TokenByHash(ctx, hash); err == nil {
-		c.recordUse(&t, at)
-	}
-	return t, err
-}
+// maxJWT is the length of the longest JWT that is verified.
+const maxJWT = 8 << 10
 
-func (c *cache) isJWT(credential string) bool { return c.verifier != nil && isJWT(credential) }
+// accepts reports whether a credential is a JWT, and these are accepted.
+func (c *cache) accepts(jwt string) bool {
+	return c.verifier != nil && strings.HasPrefix(jwt, "eyJ") && len(jwt) <= maxJWT && strings.Count(jwt, ".") == 2
+}
 
 // isWrong reports whether an error of a lookup is about the credential.
 func isWrong(err error) bool { return errors.Is(err, ErrUnknown) || errors.Is(err, ErrRejected) }

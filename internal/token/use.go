@@ -56,17 +56,9 @@ func (a *Authenticator) RecordUses(ctx context.Context, to Uses, log *slog.Logge
 		case <-tick.C:
 			a.tokens.writeUses(ctx, to, log)
 		case <-ctx.Done():
-			done := make(chan struct{})
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer cancel()
-			go func() {
-				defer close(done)
-				a.tokens.writeUses(ctx, to, log)
-			}()
-			select {
-			case <-done:
-			case <-ctx.Done():
-			}
+			a.tokens.writeUses(ctx, to, log)
 			return
 		}
 	}

@@ -22,7 +22,6 @@ type uses struct {
 	last     time.Duration // since the last use of every token
 	checkErr error
 	err      error
-	hangs    bool
 	writes   [][]token.Use
 	log      strings.Builder
 }
@@ -52,9 +51,6 @@ func (u *uses) Tokens(ctx context.Context) ([]token.Token, error) {
 }
 
 func (u *uses) RecordUses(ctx context.Context, written []token.Use) error {
-	if u.hangs {
-		select {}
-	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.writes = append(u.writes, slices.Clone(written))
@@ -172,27 +168,6 @@ func TestUsesAreKept(t *testing.T) {
 			t.Errorf("transactions of %v uses, want 500, 500 and 200", sizes)
 		}
 	})
-}
-
-func TestStopIsNotDelayed(t *testing.T) {
-	for name, hang := range map[string]func(u *uses){
-		"a database that hangs":          func(u *uses) { u.hangs = true },
-		"a database that refuses writes": func(u *uses) { u.checkErr = errors.New("full") },
-	} {
-		u := &uses{}
-		a := token.NewAuthenticator(u, nil, time.Now)
-		use(t, a, token.Generate())
-		hang(u)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		done := make(chan struct{})
-		go func() { a.RecordUses(ctx, u, slog.New(slog.DiscardHandler)); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(time.Minute):
-			t.Errorf("%s delays the stop", name)
-		}
-	}
 }
 
 func TestExpiringTokensAreLogged(t *testing.T) {
