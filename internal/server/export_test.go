@@ -1,9 +1,3 @@
 package server
 
-// For tests of profiles, and of what metrics and traces cost.
-var (
-	LimitProfiles   = limitProfiles
-	ObserveRequests = observeRequests
-	ObserveCommits  = observeCommits
-	ObserveWaits    = observeWaits
-)
+var LimitProfiles = limitProfiles

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"unicode/utf8"
@@ -101,7 +100,6 @@ func wantEqual(t *testing.T, sent []byte, received string) {
 
 // engines are the API on a database of each engine.
 type engines struct {
-	names  []string
 	apis   []http.Handler
 	stores int // used so far: each body gets a new one
 }
@@ -113,46 +111,29 @@ func (all *engines) Authenticate(context.Context, []string, token.Source) (*toke
 	return &token.Token{Store: fmt.Sprintf("process-%d-%d", os.Getpid(), all.stores), Scopes: token.AllScopes}, nil
 }
 
-// fuzzVariable has the addresses of the servers of the first process: fuzzing starts more, which share them.
+// fuzzVariable has the address of the server of the first process: fuzzing starts more, which share it.
 const fuzzVariable = "PLANTSTORE_TEST_FUZZ"
 
 func openEngines(f *testing.F) *engines {
 	f.Helper()
-	addresses := os.Getenv(fuzzVariable)
-	if addresses == "" {
-		addresses = startServers(f)
-		f.Setenv(fuzzVariable, addresses)
+	address := os.Getenv(fuzzVariable)
+	if address == "" { // durability does not matter here
+		settings := map[string]string{"fsync": "off", "full_page_writes": "off"}
+		address = pgtest.Start(f, settings).SocketURL("postgres")
+		f.Setenv(fuzzVariable, address)
 	}
 	onFile, err := sqlite.Open(f.Context(), filepath.Join(inMemory(f), "plants.db"))
 	if err != nil {
 		f.Fatal(err)
 	}
-	all := new(engines)
-	all.add(f, "SQLite", onFile)
-	for i, address := range strings.Fields(addresses) {
-		onServer, err := postgres.Open(f.Context(), address, postgres.Options{UnsafeDurability: true})
-		if err != nil {
-			f.Fatal(err)
-		}
-		all.add(f, []string{"PostgreSQL", "Citus"}[i], onServer)
-	}
-	return all
-}
-
-// startServers returns the addresses of a PostgreSQL database and, if it is installed, of one of Citus, with a space
-// between them. Durability does not matter here.
-func startServers(f *testing.F) (addresses string) {
-	f.Helper()
-	settings := map[string]string{"fsync": "off", "full_page_writes": "off"}
-	addresses = pgtest.Start(f, settings).SocketURL("postgres")
-	if !pgtest.HasCitus() {
-		return addresses
-	}
-	onCitus := pgtest.StartCluster(f, 2, settings).Database(f)
-	if err := postgres.Distribute(f.Context(), onCitus, postgres.Distribution{By: "id"}, func(string) {}); err != nil {
+	onServer, err := postgres.Open(f.Context(), address, postgres.Options{UnsafeDurability: true})
+	if err != nil {
 		f.Fatal(err)
 	}
-	return addresses + " " + onCitus
+	all := new(engines)
+	all.add(f, onFile)
+	all.add(f, onServer)
+	return all
 }
 
 // inMemory returns a folder in memory, where fsync costs nothing, if the system has one.
@@ -165,7 +146,7 @@ func inMemory(f *testing.F) string {
 	return folder
 }
 
-func (all *engines) add(f *testing.F, name string, st store.Store) {
+func (all *engines) add(f *testing.F, st store.Store) {
 	creates, edits := commit.New(st.CreateBatch, nil, commit.Options{}), commit.New(st.EditBatch, nil, commit.Options{})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -178,11 +159,21 @@ func (all *engines) add(f *testing.F, name string, st store.Store) {
 			f.Error(err)
 		}
 	})
-	api := httpapi.New(httpapi.Config{MaxBody: 64 << 10, AccessLog: httpapi.LogNone}, httpapi.Dependencies{
+	cfg := httpapi.Config{MaxBody: 64 << 10, AccessLog: httpapi.LogNone}
+	all.apis = append(all.apis, httpapi.New(cfg, httpapi.Dependencies{
 		Auth: all, Create: creates.Commit, Edit: edits.Commit, Reader: st,
 		Connections: unlimited{}, Log: slog.New(slog.DiscardHandler),
-	})
-	all.names, all.apis = append(all.names, name), append(all.apis, api)
+	}))
+}
+
+// unlimited stands for connections without a limit.
+type unlimited struct{}
+
+func (unlimited) Identify(context.Context, [32]byte) {}
+func (unlimited) Last(context.Context) bool          { return false }
+func (unlimited) Owners() int                        { return 1 }
+func (unlimited) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
 }
 
 type result struct {
@@ -205,8 +196,7 @@ func (all *engines) send(t *testing.T, method, path string, body []byte) result 
 		if i == 0 {
 			first = a
 		} else if a.status != first.status || a.body != first.body || fmt.Sprint(a.header) != fmt.Sprint(first.header) {
-			t.Fatalf("%s %s %q: SQLite: %d %q %v, %s: %d %q %v", method, path, body,
-				first.status, first.body, first.header, all.names[i], a.status, a.body, a.header)
+			t.Fatalf("%s %s %q: SQLite: %+v, PostgreSQL: %+v", method, path, body, first, a)
 		}
 	}
 	return first

@@ -159,7 +159,7 @@ func TestServerFails(t *testing.T) {
 	}
 }
 
-// slowStore is a store whose commits and counts take as long as the test wants.
+// slowStore is a store whose commits and lists take as long as the test wants.
 type slowStore struct {
 	store.Store
 	entered  chan context.Context
@@ -174,22 +174,14 @@ func (s *slowStore) CreateBatch(ctx context.Context, plants []plant.Record) ([]p
 	return s.Store.CreateBatch(ctx, plants)
 }
 
-func (s *slowStore) Count(ctx context.Context, _ string) (int64, error) {
+func (s *slowStore) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.New, error) {
 	s.entered <- ctx
 	select {
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return nil, ctx.Err()
 	case <-s.release:
-		return 7, nil
+		return nil, nil
 	}
-}
-
-// slowLists is a slowStore whose lists wait like its counts.
-type slowLists struct{ *slowStore }
-
-func (s slowLists) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.New, error) {
-	_, err := s.Count(ctx, "")
-	return nil, err
 }
 
 // A create that is cut off at the end of the drain is still committed before Run returns: the caller closes the store.
@@ -208,21 +200,15 @@ func TestRunWaitsForCommits(t *testing.T) {
 	}
 }
 
-// A count or a search ends when its client disconnects, and not before.
+// A search ends when its client disconnects, and not before.
 func TestAbandonedReads(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("disconnects are detected on Linux only")
 	}
-	newStore := func() *slowStore {
-		return &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
-	}
-	counts, lists := newStore(), slowLists{newStore()}
-	t.Run("count", func(t *testing.T) { abandon(t, start(t, server.Config{}, counts), counts, "/plants") })
-	t.Run("search", func(t *testing.T) {
-		s := start(t, server.Config{}, lists)
-		abandon(t, s, lists.slowStore, "/plants?q=x")
-		wantCounted(t, s, `error_type="",http_request_method="GET",http_response_status_code="499",http_route="/plants"} 1`)
-	})
+	st := &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
+	s := start(t, server.Config{}, st)
+	abandon(t, s, st)
+	wantCounted(t, s, `error_type="",http_request_method="GET",http_response_status_code="499",http_route="/plants"} 1`)
 }
 
 // wantCounted waits until a series of the metric of requests is counted.
@@ -243,8 +229,8 @@ func wantCounted(t *testing.T, s *running, series string) {
 	t.Errorf("no series %s in %s", series, metrics)
 }
 
-// abandon sends slow reads of two tokens to a server and disconnects one of the clients.
-func abandon(t *testing.T, s *running, st *slowStore, path string) {
+// abandon sends slow searches of two tokens to a server and disconnects one of the clients.
+func abandon(t *testing.T, s *running, st *slowStore) {
 	other, otherCredential := token.New("other", "main", token.Read, time.Now(), time.Time{})
 	if err := st.AddToken(t.Context(), other); err != nil {
 		t.Fatal(err)
@@ -252,7 +238,7 @@ func abandon(t *testing.T, s *running, st *slowStore, path string) {
 	results := make(chan string, 2)
 	read := func(ctx context.Context, credential string) context.Context {
 		go func() {
-			status, err := s.send(ctx, "GET", path, "", "Prefer", "count=exact", "Authorization", "Bearer "+credential)
+			status, err := s.send(ctx, "GET", "/plants?q=x", "", "Authorization", "Bearer "+credential)
 			results <- fmt.Sprint(status, errors.Is(err, context.Canceled))
 		}()
 		return <-st.entered
@@ -284,35 +270,24 @@ var protocolErrors = []struct {
 	public, ops int
 }{
 	{"nonsense\r\n\r\n", 40024, 40024},
-	{"GET /livez\r\n\r\n", 40024, 40024},
 	{"GET /livez HTTP/1.1\nHost: x\r\n\r\n", 40024, 40024},
 	{"GET /livez HTTP/1.1\r\n\r\n", 40024, 40024},
 	{"GET /livez HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 40024, 40024},
-	{"GET /livez HTTP/1.1\r\nHost: x y\r\n\r\n", 40024, 40024},
-	{"GET /livez HTTP/1.1\r\nHost: x\r\nX y: z\r\n\r\n", 40024, 40024},
 	{"GET /livez HTTP/1.1\r\nHost: x\r\nX: \x00\r\n\r\n", 40024, 40024},
-	{"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 40024, 40024},
-	{"GET /\x7f HTTP/1.1\r\nHost: x\r\n\r\n", 40024, 40024},
-	{"GET livez HTTP/1.1\r\nHost: x\r\n\r\n", 40024, 40024},
 	{"\x16\x03\x01\x00\xc8\r\n\r\n", 40024, 40024}, // TLS
 	{"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n", 50501, 50501},
-	{"GET /livez HTTP/0.9\r\nHost: x\r\n\r\n", 50501, 50501},
 	{"GET /livez HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 50101, 50101},
 	{"GET /livez HTTP/1.1\r\nX: " + strings.Repeat("x", 40<<10) + "\r\n\r\n", 43101, 43101},
 	{"GET /livez HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n", 40030, 40030},
-	{"GET /livez HTTP/1.0\r\nExpect: x\r\n\r\n", 40030, 40030},
 	{"POST /plants HTTP/1.0\r\nExpect: x\r\n\r\n", 40030, 40030},
 	{"POST /plants HTTP/1.0\r\nConnection: keep-alive\r\nExpect: x\r\nContent-Length: 2\r\n\r\n{}", 40030, 40030},
-	{"POST /plants HTTP/1.1\r\nHost: x\r\nExpect: x\r\nContent-Length: 999\r\n\r\n", 40030, 40030},
 	{"POST /plants HTTP/1.1\r\nHost: x\r\nExpect: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 40030, 40030},
 	{"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
-	{"OPTIONS * HTTP/1.0\r\n\r\n", 40402, 40402},
 	{"GET * HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
 	{"CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n", 40402, 40402},
 	{"CONNECT /livez HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40501},
 	{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 40402, 40402},
 	{"GET http:// HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
-	{"GET //livez HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
 	{"GET /x/../livez HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
 	{"GET /livez/ HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40402},
 	{"POST /livez HTTP/1.1\r\nHost: x\r\n\r\n", 40402, 40501},

@@ -7,18 +7,16 @@ import (
 	"log/slog"
 	"math"
 	"net"
-	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"path/filepath"
-	"plantstore/internal/listen"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
+	"plantstore/internal/listen"
 	"plantstore/internal/store"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/token"
@@ -35,16 +33,12 @@ func TestBaseURL(t *testing.T) {
 
 		"plants.example":                "must be an address",
 		"ftp://plants.example":          "must be an address",
-		"https:///a":                    "must be an address",
 		"https://plants.example:x":      "must be an address",
 		"https://me@plants.example":     "must have no user, query or fragment",
-		"https://plants.example?":       "must have no user, query or fragment",
 		"https://plants.example/?a=b":   "must have no user, query or fragment",
 		"https://plants.example/#a":     "must have no user, query or fragment",
 		"https://plants.example/{a}":    "must have a path of plain segments",
-		"https://plants.example/a}":     "must have a path of plain segments",
 		"https://plants.example/a%20b":  "must have a path of plain segments",
-		"https://plants.example/a%2fb":  "must have a path of plain segments",
 		"https://plants.example/a/../b": "must have a path of plain segments",
 		"https://plants.example//a":     "must have a path of plain segments",
 	} {
@@ -174,42 +168,6 @@ func TestTuneCollector(t *testing.T) {
 		if percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); percent != c.percent || limit != c.wantLimit {
 			t.Errorf("%+v: percent %d, limit %d", c, percent, limit)
 		}
-	}
-}
-
-// Only GET and HEAD requests for the paths of a port reach their handlers.
-func TestServePaths(t *testing.T) {
-	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	h := servePaths(map[string]http.Handler{"/livez": health, "/readyz": health}, func(string, ...any) {})
-	for request, want := range map[string]string{
-		"GET /livez": "418 ", "GET /readyz": "418 ", "HEAD /livez": "418 ", "HEAD /readyz?a=b": "418 ",
-		"POST /livez": "405 GET, HEAD", "OPTIONS /readyz": "405 GET, HEAD",
-		"GET /": "404 ", "GET /livez/": "404 ", "GET /live": "404 ", "POST /readyzz": "404 ",
-	} {
-		method, target, _ := strings.Cut(request, " ")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
-		if got := fmt.Sprint(w.Code, " ", w.Header().Get("Allow")); got != want {
-			t.Errorf("%s = %q, want %q", request, got, want)
-		}
-	}
-}
-
-// The example of another port is one that exists.
-func TestListenInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	_, err = openListener(nil, "--listen", taken.Addr().String())
-	if err == nil {
-		t.Fatal("listen on a taken port succeeded")
-	}
-	text := err.Error()
-	example, parseErr := netip.ParseAddrPort(text[strings.LastIndexByte(text, ' ')+1:])
-	if parseErr != nil || example.Port() == 0 || example == netip.MustParseAddrPort(taken.Addr().String()) {
-		t.Errorf("%s: %v", text, parseErr)
 	}
 }
 
