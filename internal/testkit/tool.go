@@ -2,7 +2,6 @@ package testkit
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path"
@@ -31,21 +30,4 @@ func GoTool(t testing.TB, program, version string) string {
 		missing.Optional(t, "%s: %v: %.300s", program, err, out)
 	}
 	return file
-}
-
-// GoModule fetches another module and returns the folder of its files. It skips the test if it can't be fetched.
-func GoModule(t testing.TB, path, version string) (dir string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", path+"@"+version)
-	download.Dir, download.WaitDelay = os.TempDir(), 10*time.Second
-	download.Env = append(os.Environ(), "GOFLAGS=")
-	out, err := download.Output()
-	var module struct{ Dir, Error string }
-	json.Unmarshal(out, &module)
-	if err != nil || module.Dir == "" {
-		missing.Optional(t, "%s %s: %v: %.300s", path, version, err, module.Error)
-	}
-	return module.Dir
 }

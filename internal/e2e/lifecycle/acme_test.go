@@ -202,25 +202,3 @@ func TestACME(t *testing.T) {
 	}
 	s.WaitReady(t, true)
 }
-
-func TestACMEFlags(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"--acme-domain plants":                                         "use a host name such as plants.example",
-		"--acme-domain 127.0.0.1":                                      "use a host name such as plants.example",
-		"--acme-domain https://a.example":                              "use a host name such as plants.example",
-		"--acme-domain *.a.example":                                    "use a host name such as plants.example",
-		"--acme-domain a..example":                                     "use a host name such as plants.example",
-		"--acme-email a@b.example":                                     "need --acme-domain",
-		"--acme-cache x":                                               "need --acme-domain",
-		"--acme-directory https://b":                                   "need --acme-domain",
-		"--acme-domain a.example --acme-directory http://b":            "use a URL that starts with https://",
-		"--acme-domain a.example --tls-cert x --tls-key y":             "use one of them",
-		"--acme-domain a.example --acme-cache /dev/null/x --listen :0": "--acme-cache: mkdir",
-	} {
-		_, stderr, code := testkit.Run(t, nil, append([]string{"serve", "--ops-listen", "off"}, strings.Fields(args)...)...)
-		if code == 0 || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit %d, %s, want %q", args, code, stderr, want)
-		}
-	}
-}

@@ -1,133 +1,18 @@
 package lifecycle
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 
 	"plantstore/internal/testkit"
 )
-
-// manifests returns the objects of deploy/kubernetes.yaml as JSON.
-func manifests(t *testing.T) (all [][]byte) {
-	t.Helper()
-	d := yaml.NewDecoder(strings.NewReader(testkit.DeployFile(t, "kubernetes.yaml")))
-	for {
-		var object map[string]any
-		err := d.Decode(&object)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, text)
-	}
-}
-
-// kubernetesSchemas has the schema of each kind of object in the OpenAPI description of Kubernetes, which allows no
-// unknown properties.
-func kubernetesSchemas(t *testing.T) func(kind string) *jsonschema.Schema {
-	t.Helper()
-	file := filepath.Join(testkit.GoModule(t, "k8s.io/kubernetes", "v1.36.3"), "api", "openapi-spec", "swagger.json")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var description struct{ Definitions map[string]map[string]any }
-	if err := json.Unmarshal(text, &description); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range description.Definitions {
-		if d["properties"] != nil && d["additionalProperties"] == nil {
-			d["additionalProperties"] = false
-		}
-		if d["format"] == "int-or-string" {
-			d["type"] = []string{"integer", "string"}
-		}
-		delete(d, "format")
-	}
-	text, err = json.Marshal(map[string]any{"definitions": description.Definitions})
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiler := jsonschema.NewCompiler()
-	compiler.DefaultDraft(jsonschema.Draft4)
-	if err := compiler.AddResource("kubernetes.json", document); err != nil {
-		t.Fatal(err)
-	}
-	return func(kind string) *jsonschema.Schema {
-		t.Helper()
-		for name := range description.Definitions {
-			if strings.HasSuffix(name, "."+kind) && strings.HasPrefix(name, "io.k8s.api.") {
-				s, err := compiler.Compile("kubernetes.json#/definitions/" + name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return s
-			}
-		}
-		t.Fatalf("no schema for %s", kind)
-		return nil
-	}
-}
-
-// Every object of the manifest is valid, by the OpenAPI description of Kubernetes.
-func TestKubernetesManifest(t *testing.T) {
-	testkit.Long(t)
-	schema := kubernetesSchemas(t)
-	var kinds []string
-	for _, text := range manifests(t) {
-		var object struct{ APIVersion, Kind string }
-		if err := json.Unmarshal(text, &object); err != nil {
-			t.Fatal(err)
-		}
-		group, version, ok := strings.Cut(object.APIVersion, "/")
-		if !ok {
-			group, version = "core", object.APIVersion
-		}
-		group, _, _ = strings.Cut(group, ".")
-		s := schema(group + "." + version + "." + object.Kind)
-		kinds = append(kinds, object.Kind)
-		validate := func(text []byte) error {
-			value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s.Validate(value)
-		}
-		if err := validate(text); err != nil {
-			t.Errorf("%s: %v", object.Kind, err)
-		}
-		// A mistake is found.
-		for _, wrong := range [][2]string{{`"spec":`, `"spc":`}, {`"name":"plantstore"`, `"name":1`}} {
-			if broken := bytes.Replace(text, []byte(wrong[0]), []byte(wrong[1]), 1); validate(broken) == nil {
-				t.Errorf("%s: %s is accepted in place of %s", object.Kind, wrong[1], wrong[0])
-			}
-		}
-	}
-	if got := strings.Join(kinds, " "); got != "Deployment Service PodDisruptionBudget NetworkPolicy" {
-		t.Errorf("objects: %s", got)
-	}
-}
 
 // deployment is what the test reads of the Deployment.
 type deployment struct {
@@ -162,8 +47,11 @@ type container struct {
 func TestKubernetesSettings(t *testing.T) {
 	testkit.Long(t)
 	var d deployment
-	if err := json.Unmarshal(manifests(t)[0], &d); err != nil {
-		t.Fatal(err)
+	first, _, _ := strings.Cut(testkit.DeployFile(t, "kubernetes.yaml"), "\n---\n")
+	var object any
+	err := yaml.Unmarshal([]byte(first), &object)
+	if text, jsonErr := json.Marshal(object); errors.Join(err, jsonErr, json.Unmarshal(text, &d)) != nil {
+		t.Fatal(err, jsonErr)
 	}
 	pod := d.Spec.Template.Spec
 	c := pod.Containers[0]

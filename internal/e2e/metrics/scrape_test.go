@@ -139,24 +139,6 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Tokens over their rate, and addresses with many wrong tokens, are counted.
-func TestRateLimited(t *testing.T) {
-	t.Parallel()
-	s := testkit.StartFixed(t, testkit.Engines[0].Database(t), "--default-rate", "1/h", "--default-burst", "1")
-	for range 3 {
-		s.Do(t, "GET", "/plants", "")
-	}
-	waitValue(t, s, requests("GET", "/plants", 429, 42901), 2)
-	for range 300 {
-		if _, err := (testkit.Target{URL: s.URL, Token: "wrong"}).Send("GET", "/plants", ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if newScrape(t, s).values[requests("GET", "/plants", 429, 42902)] == 0 {
-		t.Error("no request is counted as limited for wrong tokens")
-	}
-}
-
 // Whatever clients send, there are no more series than before, and none has anything of a request in it.
 func TestHostileRequestsAddNoSeries(t *testing.T) {
 	t.Parallel()
