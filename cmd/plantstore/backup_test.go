@@ -40,7 +40,6 @@ func TestBackupIsRefused(t *testing.T) {
 	if err := os.WriteFile(wal+"-wal", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	folder := t.TempDir()
 	const tools = "--db must be the path of a file; for PostgreSQL, use pg_dump and pg_restore, or pg_basebackup: " +
 		"see https://www.postgresql.org/docs/current/backup.html\n"
 	const noChecksum = " does not end with a checksum: it is truncated, or was not written by plantstore backup\n"
@@ -55,18 +54,10 @@ func TestBackupIsRefused(t *testing.T) {
 		{"backup --db postgres://a/b --to x", 2, tools},
 		{"backup --db " + db + " --to " + to, 1, "back up to " + to + ": the file exists; name another one\n"},
 		{"backup --db " + none + " --to " + none, 1, "back up to " + none + ": copy the database " + none + ": no such file"},
-		{"backup --db " + text + " --to " + none, 1, "back up to " + none + ": copy the database " + text + ": "},
 		{"backup --db " + empty + " --to " + none, 1, "back up to " + none + ": copy the database " + empty +
 			": it has no tables of Plant Store; use a file that serve has created\n"},
-		{"backup --db " + db + " --to " + none + "/x", 1, "back up to " + none + "/x: "},
-		{"backup --verify " + none, 1, "stat " + none + ": no such file or directory\n"},
 		{"backup --verify " + text, 1, text + noChecksum},
-		{"backup --verify " + empty, 1, empty + noChecksum},
-		{"backup --verify " + db, 1, db + noChecksum},
-		{"backup --verify /dev/zero", 1, "/dev/zero is not a regular file; use the path of a backup\n"},
 		{"restore", 2, "expected arguments: FILE; got: []"},
-		{"restore /dev/zero --db " + none, 1, "/dev/zero is not a regular file; use the path of a backup\n"},
-		{"restore " + folder + " --db " + none, 1, folder + " is not a regular file; use the path of a backup\n"},
 		{"restore x --db postgres://a/b", 2, tools},
 		{"restore " + db + " --db " + none, 1, db + noChecksum},
 		{"restore " + to + " --db " + db, 1, "--db: " + db + " exists; name another file, or move it away\n"},

@@ -5,14 +5,19 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
 func TestHealth(t *testing.T) {
 	status, body := 200, "ready\n"
+	var hang atomic.Bool
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
 			t.Errorf("health asks for %s", r.URL)
+		}
+		if hang.Load() {
+			<-r.Context().Done()
 		}
 		w.WriteHeader(status)
 		w.Write([]byte(body))
@@ -45,21 +50,15 @@ func TestHealth(t *testing.T) {
 			"/readyz is not the health check of a Plant Store: it returned "+
 			map[int]string{404: "404 Not Found", 200: "200 OK"}[status]+"\n")
 	}
+	hang.Store(true)
+	plantstore(t, nil, "health", "--url", s.URL, "--timeout", "50ms").want(t, "a service that hangs", 1, "",
+		"plantstore health: not ready: "+s.URL+"/readyz: no response within 50ms\n")
 	s.Close()
 	got := plantstore(t, nil, "health", "--url", s.URL)
 	if got.code != 1 || !strings.HasPrefix(got.stderr, "plantstore health: not ready: "+s.URL+"/readyz: ") ||
 		!strings.Contains(got.stderr, "connection refused") {
 		t.Errorf("health without a service: %+v", got)
 	}
-}
-
-func TestHealthTimeout(t *testing.T) {
-	hang := make(chan struct{})
-	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
-	defer s.Close()
-	defer close(hang)
-	plantstore(t, nil, "health", "--url", s.URL, "--timeout", "50ms").want(t, "a service that hangs", 1, "",
-		"plantstore health: not ready: "+s.URL+"/readyz: no response within 50ms\n")
 }
 
 func TestHealthUsage(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -187,21 +186,6 @@ func startService(t *testing.T, db string) (url string, log *buffer, stop func()
 	return address.FindString(stdout.String()), log, stop
 }
 
-func TestServe(t *testing.T) {
-	url, log, stop := startService(t, filepath.Join(t.TempDir(), "plants.db"))
-	response, err := http.Get(url + "/openapi.json")
-	if err != nil || response.StatusCode != 200 {
-		t.Fatalf("GET /openapi.json: %v, %v", response, err)
-	}
-	response.Body.Close()
-	if code := stop(); code != 0 || !strings.Contains(log.String(), `"msg":"stopped"`) {
-		t.Errorf("serve stopped with %d:\n%s", code, log)
-	}
-	if strings.Contains(log.String(), "in-memory") {
-		t.Errorf("a warning about a file on a disk:\n%s", log)
-	}
-}
-
 func TestServeWarnsOfMemory(t *testing.T) {
 	folder, err := os.MkdirTemp("/dev/shm", "plantstore-test")
 	if err != nil {
@@ -212,6 +196,11 @@ func TestServeWarnsOfMemory(t *testing.T) {
 	stop()
 	if !strings.Contains(log.String(), `"msg":"the database is on an in-memory file system`) {
 		t.Errorf("no warning about a file in memory:\n%s", log)
+	}
+	_, log, stop = startService(t, filepath.Join(t.TempDir(), "plants.db"))
+	if code := stop(); code != 0 || !strings.Contains(log.String(), `"msg":"stopped"`) ||
+		strings.Contains(log.String(), "in-memory") {
+		t.Errorf("serve on a disk: exit %d\n%s", code, log)
 	}
 }
 

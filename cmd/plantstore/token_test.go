@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -63,7 +62,6 @@ func TestTokenIssue(t *testing.T) {
 	plantstore(t, nil, "token", "issue", "--db", db, "--name", "first").want(t, "a name that exists", 4, "",
 		"plantstore token issue: "+token.ErrNameTaken.Error()+": \"first\"; "+
 			"choose another name; the name of a revoked token can't be used again\n")
-	toFullDisk(t, nil, "token", "issue", "--db", db, "--name", "third")
 }
 
 // Invalid flags are reported in one line each, and neither a token nor a database is created.
@@ -75,14 +73,11 @@ func TestTokenIssueInvalid(t *testing.T) {
 	}{
 		{nil, "token"},
 		{[]string{"--name", "a b"}, `"a b"`},
-		{[]string{"--name", "x", "--nope"}, "-nope"},
-		{[]string{"--name", "x", "extra"}, "extra"},
 		{[]string{"--name", "x", "--store", "a/b"}, `"a/b"`},
 		{[]string{"--name", "x", "--scopes", "all"}, `"all"`},
 		{[]string{"--name", "x", "--rate", "fast"}, `"fast"`},
 		{[]string{"--name", "x", "--burst", "5"}, "burst"},
 		{[]string{"--name", "x", "--expires", "0d"}, `--expires is "0d"`},
-		{[]string{"--name", "x", "--expires", "-1h"}, `--expires is "-1h"`},
 		{[]string{"--name", "a b", "--store", "c d", "--scopes", "all", "--expires", "soon"}, `"a b"`}, // the first of many
 	} {
 		got := plantstore(t, nil, append([]string{"token", "issue", "--db", db}, test.args...)...)
@@ -153,11 +148,7 @@ func TestTokenList(t *testing.T) {
 		"-                 -                    -                    …wxyz\n"+
 		"old   s      plants:read                             30/m, burst 4  2026-01-02  "+
 		"2026-01-02 05:06  2026-01-04 03:04:05  2026-01-03 03:04:05  …abcd\n", "")
-	got := plantstore(t, nil, "token", "list", "--db", db, "--json")
-	got.want(t, "token list --json", 0, tokenListJSON, "")
-	if !json.Valid([]byte(got.stdout)) {
-		t.Error("token list --json is not JSON")
-	}
+	plantstore(t, nil, "token", "list", "--db", db, "--json").want(t, "token list --json", 0, tokenListJSON, "")
 	toFullDisk(t, nil, "token", "list", "--db", db)
 	toFullDisk(t, nil, "token", "list", "--db", db, "--json")
 }
