@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plantstore/internal/certificate"
@@ -35,7 +36,9 @@ func (l *log) count(text string) int {
 }
 
 // The files are loaded when their content changes, however that happens. An error is logged once.
-func TestFiles(t *testing.T) {
+func TestFiles(t *testing.T) { synctest.Test(t, testFiles) }
+
+func testFiles(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	write := func(path string, text []byte) {
