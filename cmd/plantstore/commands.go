@@ -26,13 +26,6 @@ commands.`,
 	}
 	printHelpOnly(root)
 	root.SetFlagErrorFunc(flagError)
-	printHelp := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		if cmd.HasSubCommands() {
-			cmd.RunE = nil // its usage always has a command
-		}
-		printHelp(cmd, args)
-	})
 	add := func(title string, commands ...*cobra.Command) {
 		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
 		for _, cmd := range commands {
@@ -46,20 +39,6 @@ commands.`,
 	add("Other commands", versionCommand(env), exitCodes())
 	root.SetHelpCommandGroupID("Other commands")
 	root.SetCompletionCommandGroupID("Other commands")
-	root.InitDefaultCompletionCmd()
-	completion, _, _ := root.Find([]string{"completion"})
-	printHelpOnly(completion)
-	for _, shell := range completion.Commands() {
-		shell.Args = noArguments
-	}
-	root.InitDefaultHelpCmd()
-	help, _, _ := root.Find([]string{"help"})
-	help.Args = func(_ *cobra.Command, args []string) error {
-		if parent, rest, _ := root.Find(args); len(rest) > 0 {
-			return unknownCommand(parent, rest[0])
-		}
-		return nil
-	}
 	return root
 }
 
