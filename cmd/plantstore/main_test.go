@@ -113,26 +113,6 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-const helpOfTokenList = `List tokens, oldest first, without their secrets. LAST USED is written about once a minute.
-EXPIRES says which tokens have expired, and which will within 14 days.
-
-Usage:
-  plantstore token list [flags]
-
-Examples:
-  plantstore token list
-  plantstore token list --expiring 30d
-  plantstore token list --db /var/lib/plantstore/plants.db --json
-
-Flags:
-      --db path         database: the path of a file, or a postgres:// URL
-                        (PLANTSTORE_DB or PLANTSTORE_DB_FILE) (default "plantstore.db")
-      --expiring time   only valid tokens that expire within this time, such as 30d
-  -h, --help            help for list
-      --json            print JSON, and errors as JSON
-                        (PLANTSTORE_JSON)
-`
-
 // eachCommand calls do for every command of the tree.
 func eachCommand(do func(cmd *cobra.Command)) {
 	root := environment{getenv: variables{}.get}.commands()
@@ -179,7 +159,6 @@ func TestHelp(t *testing.T) {
 	if n < 25 {
 		t.Errorf("%d commands", n)
 	}
-	plantstore(t, nil, "token", "list", "-h").want(t, "token list -h", 0, helpOfTokenList, "")
 	got := plantstore(t, nil, "help", "exit-codes")
 	if got.code != 0 || !strings.Contains(got.stdout, "\n- 6: refused: ") || strings.Contains(got.stdout, "Usage:") {
 		t.Errorf("help exit-codes: %+v", got)

@@ -78,34 +78,3 @@ func TestNotify(t *testing.T) {
 	}
 	s.WaitExit()
 }
-
-// A file with the URL of a database that can't be used is reported, and so is a second setting.
-func TestDatabaseFile(t *testing.T) {
-	t.Parallel()
-	empty := filepath.Join(t.TempDir(), "db")
-	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		env  []string
-		code int
-		want string
-	}{
-		"no file": {[]string{"PLANTSTORE_DB_FILE=/absent"}, 1, "PLANTSTORE_DB_FILE: open /absent: no such file"},
-		"empty":   {[]string{"PLANTSTORE_DB_FILE=" + empty}, 1, "PLANTSTORE_DB_FILE: the file " + empty + " is empty"},
-		"both": {[]string{"PLANTSTORE_DB_FILE=" + empty, "PLANTSTORE_DB=x"}, 2,
-			"PLANTSTORE_DB and PLANTSTORE_DB_FILE are both set"},
-		"a socket that is absent": {[]string{"NOTIFY_SOCKET=/absent", "PLANTSTORE_LISTEN=127.0.0.1:0"}, 1, "NOTIFY_SOCKET"},
-	} {
-		_, stderr, code := testkit.Run(t, test.env, "serve")
-		if code != test.code || !strings.Contains(stderr, test.want) {
-			t.Errorf("%s: exit %d, %s, want %d and %q", name, code, stderr, test.code, test.want)
-		}
-	}
-	// A flag overrides the file.
-	db := filepath.Join(t.TempDir(), "plants.db")
-	testkit.Start(t, db).Stop()
-	if _, stderr, code := testkit.Run(t, []string{"PLANTSTORE_DB_FILE=/absent"}, "token", "list", "--db", db); code != 0 {
-		t.Errorf("exit %d, %s", code, stderr)
-	}
-}
