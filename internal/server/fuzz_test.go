@@ -151,12 +151,9 @@ func (all *engines) add(f *testing.F, st store.Store) {
 // unlimited stands for connections without a limit.
 type unlimited struct{}
 
-func (unlimited) Identify(context.Context, [32]byte) {}
+func (unlimited) SetToken(context.Context, [32]byte) {}
 func (unlimited) Last(context.Context) bool          { return false }
-func (unlimited) Owners() int                        { return 1 }
-func (unlimited) CancelOnDisconnect(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithCancel(ctx)
-}
+func (unlimited) Tokens() int                        { return 1 }
 
 type result struct {
 	status int
