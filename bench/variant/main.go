@@ -23,6 +23,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
 	"plantstore/internal/store"
+	"plantstore/internal/store/citus"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/telemetry"
@@ -116,7 +117,7 @@ func serve(ctx context.Context, create creator, st store.Store, log *slog.Logger
 
 func open(ctx context.Context, db string) (store.Store, error) {
 	if postgres.IsURL(db) {
-		return postgres.Open(ctx, db, postgres.Options{})
+		return citus.Open(ctx, db, postgres.Options{})
 	}
 	return sqlite.Open(ctx, db)
 }

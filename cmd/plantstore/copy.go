@@ -12,6 +12,7 @@ import (
 
 	"plantstore/internal/dbcopy"
 	"plantstore/internal/store"
+	"plantstore/internal/store/citus"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 )
@@ -90,7 +91,7 @@ func (env environment) copy(ctx context.Context, o *copyOptions) (report dbcopy.
 // openSource opens an existing database for reading.
 func openSource(ctx context.Context, db string) (store.Store, error) {
 	if postgres.IsURL(db) {
-		return postgres.OpenSource(ctx, db)
+		return citus.Open(ctx, db, postgres.Options{ReadOnly: true})
 	}
 	return sqlite.OpenSource(ctx, db)
 }

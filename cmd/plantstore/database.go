@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"plantstore/internal/store"
+	"plantstore/internal/store/citus"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 )
@@ -31,7 +32,7 @@ func checkDatabase(db string) error {
 	case db == "":
 		return usagef("--db is empty: use the path of a file or a postgres:// URL")
 	case postgres.IsURL(db):
-		if err := postgres.CheckURL(db); err != nil {
+		if _, err := postgres.ParseURL(db); err != nil {
 			return usagef("--db: %w", err)
 		}
 	case isURL(db):
@@ -55,11 +56,10 @@ const (
 
 // openStore opens the engine that the value of --db selects.
 func openStore(ctx context.Context, db string, use access, unsafeDurability bool) (store.Store, error) {
-	switch isPostgres := postgres.IsURL(db); {
-	case isPostgres && use == reads:
-		return postgres.OpenSource(ctx, db)
-	case isPostgres:
-		return postgres.Open(ctx, db, postgres.Options{UnsafeDurability: unsafeDurability, KeepSchema: use == writes})
+	if postgres.IsURL(db) {
+		return citus.Open(ctx, db, postgres.Options{
+			UnsafeDurability: unsafeDurability, KeepSchema: use == writes, ReadOnly: use == reads,
+		})
 	}
 	if err := checkDatabase(db); err != nil {
 		return nil, err

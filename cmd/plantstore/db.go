@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/store"
+	"plantstore/internal/store/citus"
 	"plantstore/internal/store/postgres"
 )
 
@@ -26,7 +27,7 @@ It is one transaction, and can be repeated to change the column or the number of
 may run meanwhile: requests wait or return 503, and no plant is lost.`, `
   plantstore db distribute --db postgres://plants@db.example/plants --by store --shards 32`)
 	db := f.database()
-	var o postgres.Distribution
+	var o citus.Distribution
 	f.Lookup("db").Usage, f.Lookup("db").DefValue = "`URL` of the coordinator: postgres://…", ""
 	f.StringVar(&o.By, "by", "", "`column` that determines the shard of a plant: id for a few\nlarge stores, store for "+
 		"many\n(default: unchanged, or id if plants is not distributed)")
@@ -36,18 +37,18 @@ may run meanwhile: requests wait or return 503, and no plant is lost.`, `
 	return f.runs(func(ctx context.Context) error { return dbDistribute(ctx, *db, o, env) })
 }
 
-func dbDistribute(ctx context.Context, db string, o postgres.Distribution, env environment) error {
+func dbDistribute(ctx context.Context, db string, o citus.Distribution, env environment) error {
 	switch {
 	case o.By != "" && o.By != "id" && o.By != "store":
 		return usagef("--by is %q: use id or store", o.By)
-	case o.Shards < 0 || o.Shards > postgres.MaxShards:
-		return usagef("--shards is %d: use 1 to %d", o.Shards, postgres.MaxShards)
+	case o.Shards < 0 || o.Shards > citus.MaxShards:
+		return usagef("--shards is %d: use 1 to %d", o.Shards, citus.MaxShards)
 	case !postgres.IsURL(db):
 		return usagef("--db must be the postgres:// URL of the coordinator of a Citus cluster")
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	return postgres.Distribute(ctx, db, o, func(sentence string) {
+	return citus.Distribute(ctx, db, o, func(sentence string) {
 		fmt.Fprintln(env.stdout, sentence)
 	})
 }

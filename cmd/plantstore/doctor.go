@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/store"
+	"plantstore/internal/store/citus"
 	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/sqlite"
 	"plantstore/internal/telemetry"
@@ -52,7 +53,7 @@ func doctor(ctx context.Context, o doctorOptions, settings store.Finding, env en
 	defer stop()
 	var found store.Findings
 	if postgres.IsURL(*o.db) {
-		found = postgres.Diagnose(ctx, *o.db)
+		found = citus.Diagnose(ctx, *o.db)
 	} else if err := checkDatabase(*o.db); err != nil {
 		return err
 	} else {

@@ -18,8 +18,9 @@ var mayImport = map[string]string{
 	"api":    "",
 	"client": "",
 	"cmd/plantstore": "client internal/certificate internal/httpapi internal/listen internal/machine internal/plant " +
-		"internal/rate internal/server internal/store internal/store/postgres internal/store/sqlite internal/telemetry " +
-		"internal/systemd internal/token internal/token/oidc internal/dbcopy internal/backup internal/plantfile",
+		"internal/rate internal/server internal/store internal/store/citus internal/store/postgres internal/store/sqlite " +
+		"internal/telemetry internal/systemd internal/token internal/token/oidc internal/dbcopy internal/backup " +
+		"internal/plantfile",
 	"deploy/release":           "",
 	"internal/plant":           "",
 	"internal/rate":            "",
@@ -35,6 +36,7 @@ var mayImport = map[string]string{
 	"internal/store/storetest": "internal/plant internal/rate internal/store internal/token",
 	"internal/store/sqlite":    "internal/machine internal/plant internal/store internal/token",
 	"internal/store/postgres":  "internal/plant internal/store internal/token",
+	"internal/store/citus":     "internal/plant internal/store internal/store/postgres",
 	"internal/commit":          "internal/plant internal/store",
 	"internal/dbcopy":          "internal/plant internal/token",
 	"internal/backup":          "internal/machine internal/store/sqlite",
@@ -70,7 +72,7 @@ var libraries = map[string]string{
 	"golang.org/x/sync":                   "internal/dbcopy internal/plantfile internal/share internal/telemetry",
 	"github.com/spf13/cobra":              "cmd/plantstore",
 	"github.com/spf13/pflag":              "cmd/plantstore",
-	"github.com/jackc/pgx/v5":             "internal/store/postgres internal/store/postgres/pgtest",
+	"github.com/jackc/pgx/v5":             "internal/store/postgres internal/store/citus internal/store/postgres/pgtest",
 	"github.com/google/licensecheck":      "deploy/release",
 	"github.com/coreos/go-oidc/v3":        "internal/token/oidc",
 	"github.com/coreos/go-systemd/v22":    "internal/systemd",
@@ -175,6 +177,7 @@ func TestImportChecks(t *testing.T) {
 		{"internal/httpapi", "plantstore/internal/commit"}, {"internal/plant", "plantstore/internal/token"},
 		{"internal/listen", "plantstore/internal/httpapi"}, {"internal/listen", "plantstore/internal/token"},
 		{"internal/store/sqlite", "plantstore/internal/store/postgres"}, {"internal/commit", "plantstore/internal/server"},
+		{"internal/store/postgres", "plantstore/internal/store/citus"},
 		{"internal/httpapi", "zombiezen.com/go/sqlite"}, {"internal/plant", "github.com/pkg/errors"},
 		{"internal/commit", "plantstore/internal/testkit/load"}, {"internal/commit", "plantstore/internal/telemetry"},
 	} {

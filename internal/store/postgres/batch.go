@@ -3,41 +3,30 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 )
 
-// batch is the plants of one CreateBatch and the buffers to send them. Plants are referred to by their index
-// in records.
+// batch is the plants of one CreateBatch. Plants are referred to by their index in records.
 type batch struct {
 	records []plant.Record
 	order   []int // all indexes, sorted by key; those of the same key in the order of records
 	firsts  []int // the first index of each key: only this plant is sent
 
 	existing map[int]plant.Plant // by first: the plant that was stored before
-
-	layout   *layout   // nil: plants is not distributed
-	columns  [4][]byte // store, id, name and tag in PostgreSQL's binary format
-	inserted []int     // the firsts that the last insertAbsent stored
 }
 
-var batches = sync.Pool{New: func() any { return new(batch) }}
-
 func newBatch(records []plant.Record) *batch {
-	b := batches.Get().(*batch)
-	b.records, b.order, b.firsts, b.layout = records, b.order[:0], b.firsts[:0], nil
+	b := &batch{records: records, order: make([]int, len(records)), firsts: make([]int, 0, len(records))}
 	for i := range records {
-		b.order = append(b.order, i)
+		b.order[i] = i
 	}
 	slices.SortFunc(b.order, func(i, j int) int { return cmp.Or(b.compareKeys(i, j), cmp.Compare(i, j)) })
 	for n, i := range b.order {
@@ -46,18 +35,6 @@ func newBatch(records []plant.Record) *batch {
 		}
 	}
 	return b
-}
-
-// free lets another batch use the buffers, except large ones.
-func (b *batch) free() {
-	const maxBuffer = 1 << 20
-	b.records, b.existing = nil, nil
-	for i := range b.columns {
-		if cap(b.columns[i]) > maxBuffer {
-			b.columns[i] = nil
-		}
-	}
-	batches.Put(b)
 }
 
 func (b *batch) compareKeys(i, j int) int { return b.records[i].Key().Compare(b.records[j].Key()) }
@@ -77,15 +54,15 @@ func (b *batch) create(ctx context.Context, conn *pgx.Conn, outcomes []plant.Out
 		if round == maxRounds {
 			return stored, errRemoved
 		}
-		maybe, err := b.insertAbsent(ctx, conn, undecided)
+		inserted, maybe, err := b.insertAbsent(ctx, conn, undecided)
 		if err != nil {
 			return stored || maybe, err
 		}
-		for _, first := range b.inserted {
+		for _, first := range inserted {
 			outcomes[first] = plant.Created
 			stored = true
 		}
-		if len(b.inserted) == len(undecided) {
+		if len(inserted) == len(undecided) {
 			break
 		}
 		err = b.compareExisting(ctx, conn, withoutOutcome(undecided, outcomes), outcomes)
@@ -97,10 +74,7 @@ func (b *batch) create(ctx context.Context, conn *pgx.Conn, outcomes []plant.Out
 		undecided = withoutOutcome(undecided, outcomes)
 	}
 	if same := b.decideDuplicates(outcomes); same { // Same promises the durability of Created
-		if b.layout != nil {
-			return true, b.waitForStandbys(ctx, conn)
-		}
-		return true, waitForStandby(ctx, conn)
+		return true, b.waitForStandbys(ctx, conn)
 	}
 	return stored, nil
 }
@@ -110,24 +84,19 @@ func withoutOutcome(indexes []int, outcomes []plant.Outcome) []int {
 	return slices.DeleteFunc(slices.Clone(indexes), func(i int) bool { return outcomes[i] != 0 })
 }
 
-var binaryFormat = []int16{pgtype.BinaryFormatCode}
-
 // insertNew stores all plants and sets the outcomes. If an id exists it stores nothing and fails with
 // isUniqueViolation.
 func (b *batch) insertNew(ctx context.Context, conn *pgx.Conn, outcomes []plant.Outcome) (stored bool, err error) {
-	result, err := b.send(ctx, conn, "insertPlants", insertPlants, "", b.firsts)
+	p, err := b.insert(ctx, conn, b.firsts, "")
 	if err != nil {
 		return false, err
 	}
-	tag, err := result.Close()
+	rows, stored, err := p.commit(ctx)
 	if err != nil {
-		return mayBeStored(err, sessionOf(conn).citus), err
+		return stored, err
 	}
-	if tag.RowsAffected() != int64(len(b.firsts)) {
-		return true, fmt.Errorf("the server stored %d of %d plants", tag.RowsAffected(), len(b.firsts))
-	}
-	if err := checkWarning(conn); err != nil {
-		return true, err
+	if rows[0] != int64(len(b.firsts)) {
+		return true, fmt.Errorf("the server stored %d of %d plants", rows[0], len(b.firsts))
 	}
 	for _, first := range b.firsts {
 		outcomes[first] = plant.Created
@@ -136,123 +105,53 @@ func (b *batch) insertNew(ctx context.Context, conn *pgx.Conn, outcomes []plant.
 	return true, nil
 }
 
-// insertAbsent sends plants and sets b.inserted to those whose ids did not exist. If it fails, stored reports
-// whether plants may be stored all the same.
-func (b *batch) insertAbsent(ctx context.Context, conn *pgx.Conn, firsts []int) (stored bool, err error) {
-	rows, err := b.send(ctx, conn, "insertAbsent", insertAbsent, ifAbsent, firsts)
+// insertAbsent sends plants and returns those whose ids did not exist. If it fails, stored reports whether plants may
+// be stored all the same.
+func (b *batch) insertAbsent(
+	ctx context.Context, conn *pgx.Conn, firsts []int,
+) (inserted []int, stored bool, err error) {
+	p, err := b.insert(ctx, conn, firsts, ifAbsent)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	b.inserted = b.inserted[:0]
-	unexpected := false
-	for rows.NextRow() {
-		values := rows.Values()
-		first, ok := b.find(values[0], values[1])
-		unexpected = unexpected || !ok
-		b.inserted = append(b.inserted, first)
-	}
-	// The server sends the rows before it commits: only Close returns an error of the commit.
-	if _, err := rows.Close(); err != nil {
-		return mayBeStored(err, sessionOf(conn).citus), err
-	}
-	if unexpected {
-		return true, errors.New("the server returned a plant that was not sent")
-	}
-	return true, checkWarning(conn)
-}
-
-// send executes an insert of arrays or, if plants is distributed, one of VALUES that ends with a suffix. It encodes the
-// plants itself because pgx would allocate memory for each value.
-func (b *batch) send(
-	ctx context.Context, conn *pgx.Conn, name, sql, suffix string, firsts []int,
-) (insertResult, error) {
-	clearWarning(conn)
-	params := [][]byte(nil)
-	asValues := b.layout != nil && len(firsts) > 0
-	if asValues {
-		sql = b.insertValues(firsts, suffix)
-	} else {
-		b.encode(firsts)
-		params = b.columns[:]
-	}
-	session := sessionOf(conn)
-	switch {
-	case session.pooled:
-		return session.sendPooled(ctx, conn, sql, params, binaryFormat), nil
-	case asValues:
-		rows := conn.PgConn().ExecParams(ctx, sql, nil, nil, nil, binaryFormat)
-		return insertResult{ResultReader: rows}, nil
-	}
-	statement, err := conn.Prepare(ctx, name, sql)
-	if err != nil {
-		return insertResult{}, err
-	}
-	rows := conn.PgConn().ExecStatement(ctx, statement, params, binaryFormat, binaryFormat)
-	return insertResult{ResultReader: rows}, nil
-}
-
-// find returns the first index of a key in PostgreSQL's binary format.
-func (b *batch) find(store, id []byte) (first int, ok bool) {
-	number := int64(binary.BigEndian.Uint64(id))
-	n, ok := slices.BinarySearchFunc(b.firsts, number, func(first int, number int64) int {
-		r := &b.records[first]
-		switch {
-		case r.Store < string(store):
-			return -1
-		case r.Store > string(store):
-			return 1
+	p.each = func(rows pgx.Rows) error {
+		var key plant.Key
+		if err := rows.Scan(&key.Store, &key.ID); err != nil {
+			return err
 		}
-		return cmp.Compare(r.ID, number)
-	})
-	if !ok {
-		return 0, false
-	}
-	return b.firsts[n], true
-}
-
-// encode writes plants as the four arrays that are the parameters of an insert.
-func (b *batch) encode(firsts []int) {
-	tags := 0
-	for i, element := range [4]uint32{pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID} {
-		b.columns[i] = appendArray(b.columns[i][:0], element, len(firsts))
-	}
-	store, id, name, tag := &b.columns[0], &b.columns[1], &b.columns[2], &b.columns[3]
-	for _, first := range firsts {
-		r := &b.records[first]
-		*store = appendText(*store, r.Store)
-		*id = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(*id, 8), uint64(r.ID))
-		*name = appendText(*name, r.Name)
-		if r.Tag == nil {
-			*tag = binary.BigEndian.AppendUint32(*tag, nullLength)
-			continue
+		n, ok := slices.BinarySearchFunc(b.firsts, key, func(first int, key plant.Key) int {
+			return b.records[first].Key().Compare(key)
+		})
+		if !ok {
+			return errors.New("the server returned a plant that was not sent")
 		}
-		*tag = appendText(*tag, *r.Tag)
-		tags++
+		inserted = append(inserted, b.firsts[n])
+		return nil
 	}
-	if tags < len(firsts) {
-		binary.BigEndian.PutUint32((*tag)[4:], 1) // the array contains NULLs
-	}
+	_, stored, err = p.commit(ctx)
+	return inserted, stored, err
 }
 
-const nullLength = 1<<32 - 1
-
-// appendArray appends the header of a one-dimensional array in PostgreSQL's binary format.
-func appendArray(to []byte, element uint32, length int) []byte {
-	dimensions := uint32(1)
-	if length == 0 {
-		dimensions = 0
+// insert returns an insert of plants that ends with a suffix.
+func (b *batch) insert(ctx context.Context, conn *pgx.Conn, firsts []int, suffix string) (*pipeline, error) {
+	p := newPipeline(conn, false)
+	if c := sessionOf(conn).cluster; c != nil && len(firsts) > 0 {
+		plants := make([]plant.Record, len(firsts))
+		for i, first := range firsts {
+			plants[i] = b.records[first]
+		}
+		if sql := c.Insert(plants, suffix); sql != "" {
+			p.addText(sql)
+			return p, nil
+		}
 	}
-	for _, n := range [3]uint32{dimensions, 0, element} {
-		to = binary.BigEndian.AppendUint32(to, n)
+	n := len(firsts)
+	stores, ids, names, tags := make([]string, n), make([]int64, n), make([]string, n), make([]*string, n)
+	for i, first := range firsts {
+		r := &b.records[first]
+		stores[i], ids[i], names[i], tags[i] = r.Store, r.ID, r.Name, r.Tag
 	}
-	if length == 0 {
-		return to
-	}
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(to, uint32(length)), 1)
-}
-
-func appendText(to []byte, text string) []byte {
-	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...)
+	return p, p.add(ctx, insertPlants+suffix, stores, ids, names, tags)
 }
 
 // compareExisting reads the plants that exist under the keys of firsts and sets the outcomes. The queries have
@@ -270,7 +169,7 @@ func (b *batch) compareExisting(
 			byID[b.records[firsts[0]].ID] = firsts[0]
 			firsts = firsts[1:]
 		}
-		rows, err := conn.Query(ctx, selectPlants, storeName, slices.Collect(maps.Keys(byID)))
+		rows, err := query(ctx, conn, selectPlants, storeName, slices.Collect(maps.Keys(byID)))
 		if err != nil {
 			return err
 		}
@@ -319,4 +218,27 @@ func outcomeOf(sent, stored plant.Plant) plant.Outcome {
 		return plant.Same
 	}
 	return plant.Taken
+}
+
+// waitForStandbys is waitForStandby on the servers of the plants that existed before. In each shard of a cluster it
+// updates one of them without changing it: this commit follows the plants in the server's WAL and waits for its
+// standby.
+func (b *batch) waitForStandbys(ctx context.Context, conn *pgx.Conn) error {
+	var sample []plant.Key
+	if c := sessionOf(conn).cluster; c != nil {
+		var keys []plant.Key
+		for first := range b.existing {
+			keys = append(keys, b.records[first].Key())
+		}
+		sample = c.OnePerShard(keys)
+	}
+	if sample == nil {
+		return waitForStandby(ctx, conn)
+	}
+	for _, key := range sample {
+		if _, _, err := exec(ctx, conn, rewritePlant, key.Store, key.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }

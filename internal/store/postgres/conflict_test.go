@@ -45,7 +45,7 @@ func openTraced(t *testing.T, address string, tracer *tracer) *Store {
 // A call that waits for a lock ends with the certainty that nothing was stored, directly and behind a pooler.
 func TestTableIsLocked(t *testing.T) {
 	t.Parallel()
-	name := databaseOf(t, pgtest.Database(t))
+	name := pgtest.Name(pgtest.Database(t))
 	for _, address := range []string{
 		pgtest.Shared(t).URL(name), pgtest.StartPooler(t, pgtest.Shared(t), "transaction").URL(name),
 	} {
@@ -175,14 +175,13 @@ func TestTriggerChangesAnInsert(t *testing.T) {
 		END $$ LANGUAGE plpgsql;
 		CREATE TRIGGER change BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION change()`)
 	b := newBatch([]plant.Record{record(1), record(2)})
-	defer b.free()
 	outcomes := make([]plant.Outcome, 2)
 	stored, err := b.insertNew(t.Context(), conn.Conn(), outcomes)
 	if !stored || err == nil || err.Error() != "the server stored 1 of 2 plants" || outcomes[0] != 0 {
 		t.Errorf("insertNew() = %v, %v", stored, err)
 	}
 	sqlQuery(t, address, "DELETE FROM plants")
-	stored, err = b.insertAbsent(t.Context(), conn.Conn(), b.firsts)
+	_, stored, err = b.insertAbsent(t.Context(), conn.Conn(), b.firsts)
 	if !stored || err == nil || err.Error() != "the server returned a plant that was not sent" {
 		t.Errorf("insertAbsent() = %v, %v", stored, err)
 	}
@@ -193,7 +192,7 @@ func TestConcurrentBatches(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
 	here, there := openStore(t, address), openStore(t, address)
-	sqlQuery(t, address, "ALTER DATABASE "+databaseOf(t, address)+" SET deadlock_timeout = '10ms'")
+	sqlQuery(t, address, "ALTER DATABASE "+pgtest.Name(address)+" SET deadlock_timeout = '10ms'")
 	var changes atomic.Int64
 	var wg sync.WaitGroup
 	for c, s := range []*Store{here, there, here, there} {
@@ -225,7 +224,7 @@ func TestConcurrentBatches(t *testing.T) {
 	}
 	here.Close() // a session reports its counts when it ends
 	there.Close()
-	eventually(t, "the sessions have ended", func() bool {
+	pgtest.Eventually(t, "the sessions have ended", func() bool {
 		const others = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 		return len(sqlQuery(t, address, others)) == 0
 	})

@@ -93,7 +93,7 @@ func TestConnectionLostAfterCommit(t *testing.T) {
 	another := storetest.Record("main", 0, "another", "-")
 	outcomes, err = s.CreateBatch(t.Context(), []plant.Record{another})
 	wantOutcomes(t, outcomes, err, plant.Taken)
-	s.lastDuplicate.Store(int64(time.Since(s.opened) + time.Hour))
+	s.lastDuplicate.Store(time.Now().Add(time.Hour).UnixNano())
 	p.Set(loseReply())
 	outcomes, err = s.CreateBatch(t.Context(), []plant.Record{record(3), record(0), another})
 	wantOutcomes(t, outcomes, err, plant.Same, plant.Same, plant.Taken)
@@ -128,7 +128,7 @@ func TestNoServer(t *testing.T) {
 	s, p := openBehindProxy(t)
 	s.pool.Reset()
 	p.Refuse(-1)
-	s.timeouts.write, s.timeouts.read = time.Hour, time.Hour
+	s.timeouts.Write, s.timeouts.Read = time.Hour, time.Hour
 	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
 	_, getErr := s.Get(t.Context(), "main", 1)
 	for _, err := range []error{err, getErr, s.Check(t.Context())} {
@@ -215,8 +215,8 @@ func TestNetworkHangs(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if d := time.Since(start); d > quick.write+slack {
-		t.Errorf("the calls took %v, want at most %v", d, quick.write)
+	if d := time.Since(start); d > quick.Write+slack {
+		t.Errorf("the calls took %v, want at most %v", d, quick.Write)
 	}
 	p.Set(nil)
 	s.timeouts = patient
@@ -224,8 +224,8 @@ func TestNetworkHangs(t *testing.T) {
 	start = time.Now()
 	s.timeouts = quick
 	s.Close()
-	if d := time.Since(start); d > quick.write+slack {
-		t.Errorf("Close() took %v, want at most %v", d, quick.write)
+	if d := time.Since(start); d > quick.Write+slack {
+		t.Errorf("Close() took %v, want at most %v", d, quick.Write)
 	}
 }
 

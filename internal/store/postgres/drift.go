@@ -11,29 +11,26 @@ import (
 	"plantstore/internal/store"
 )
 
-//go:embed drift.sql
-var selectLines string
+// Tables are the tables of a database. In a cluster, plants is distributed, and the others are copied to every node.
+var Tables = []string{"plants", "tokens", "plantstore_schema"}
 
-// wantLines is what selectLines returns for a new database.
+// SelectLines selects lines for store.Drift about the relations in a WITH query named ours.
+//
+//go:embed drift.sql
+var SelectLines string
+
+// wantLines is what SelectLines returns for a new database.
 //
 //go:embed tables.txt
 var wantLines string
 
-// withTables selects lines about the tables of a database, and withShards about the shards of a node. It omits the
-// columns and keys of shards, because Citus creates them.
-const (
-	oursOf     = "(to_regclass('plants'), to_regclass('tokens'), to_regclass('plantstore_schema'))"
-	withTables = "WITH ours AS (SELECT * FROM pg_class WHERE oid IN " + oursOf + ") SELECT line FROM (%s) AS found"
-	withShards = `
-		WITH ours AS (SELECT pg_class.* FROM pg_dist_shard JOIN pg_dist_placement USING (shardid)
-			JOIN pg_class ON pg_class.oid = to_regclass(shard_name(logicalrelid, shardid))
-			WHERE logicalrelid IN ` + oursOf + ` AND groupid = (SELECT groupid FROM pg_dist_local_group))
-		SELECT coalesce(string_agg(line, '|'), '') FROM (%s) AS found WHERE line !~ ': (column|key) '`
-)
+const withTables = `
+	WITH ours AS (SELECT * FROM pg_class WHERE oid = ANY (SELECT to_regclass(name) FROM unnest($1::text[]) AS name))
+	SELECT line FROM (%s) AS found`
 
 // tableProblems returns what is unsafe about the tables of a database with the schema of this program.
 func tableProblems(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-	rows, err := conn.Query(ctx, fmt.Sprintf(withTables, selectLines))
+	rows, err := conn.Query(ctx, fmt.Sprintf(withTables, SelectLines), Tables)
 	if err != nil {
 		return nil, err
 	}
@@ -41,34 +38,12 @@ func tableProblems(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	return store.Drift(have, strings.Split(strings.TrimSpace(wantLines), "\n")), err
 }
 
-// shardProblems is tableProblems for the shards on the nodes that respond.
-func (c *nodeConn) shardProblems(ctx context.Context, nodes []node) (problems []string, err error) {
-	for i, n := range nodes {
-		if n.reason != "" {
-			continue
-		}
-		results, err := c.run(ctx, nodes[i:i+1], fmt.Sprintf(withShards, selectLines))
-		if err == nil && !results[0].ok {
-			err = fmt.Errorf("%s: %s", n.name(), results[0].text)
-		}
-		if err != nil && !isCanceled(err) { // canceled: the node has hung since nodes was read
-			return nil, err
-		}
-		for _, line := range results {
-			for _, p := range store.Drift(strings.FieldsFunc(line.text, func(r rune) bool { return r == '|' }), nil) {
-				problems = append(problems, n.name()+": "+p)
-			}
-		}
-	}
-	return problems, nil
-}
-
-// refuse returns an error for the first problem that the options do not accept.
-func (o Options) refuse(problems []string, err error) error {
+// Refuse returns an error for the first problem of a table that the options do not accept.
+func (o Options) Refuse(problems []string) error {
 	for _, p := range problems {
-		if err == nil && !(o.UnsafeDurability && strings.Contains(p, " is UNLOGGED")) {
-			err = fmt.Errorf("%w: %s; plantstore doctor lists every problem", store.ErrUnavailable, p)
+		if !(o.UnsafeDurability && strings.Contains(p, " is UNLOGGED")) {
+			return fmt.Errorf("%w: %s; plantstore doctor lists every problem", store.ErrUnavailable, p)
 		}
 	}
-	return translate(err)
+	return nil
 }

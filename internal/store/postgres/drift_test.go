@@ -62,7 +62,7 @@ func wantDrift(t *testing.T, address, name, want string, refused bool) {
 	if got := fmt.Sprint(err); strings.Contains(got, want) != refused {
 		t.Errorf("%s: Open() = %s, want %q: %v", name, got, want, refused)
 	}
-	lines := diagnose(t, address)
+	lines := findings(t, address)
 	if name == "a missing table" {
 		want, lines = "a table is missing", strings.ReplaceAll(lines, "status problem: ", "tables problem: ")
 	}
@@ -95,7 +95,7 @@ func TestNoDrift(t *testing.T) {
 	create(t, s, record(1))
 	s.Close()
 	sqlQuery(t, address, "ALTER TABLE plants ENABLE ROW LEVEL SECURITY")
-	source, err := OpenSource(t.Context(), address)
+	source, err := Open(t.Context(), address, Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

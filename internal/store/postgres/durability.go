@@ -19,9 +19,9 @@ func (e unsafeServerError) Unwrap() error { return e.error }
 func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
 	s, err := sessionOf(conn).readSettings(ctx, conn)
 	if err != nil {
-		return translate(err)
+		return Translate(err)
 	}
-	problem, all := s.problem("the server", opts)
+	problem, all := s.Problem("the server", opts)
 	switch {
 	case problem == "":
 		return nil
@@ -31,22 +31,17 @@ func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
 	return fmt.Errorf("%w: %s", store.ErrUnavailable, problem)
 }
 
-// settings are those of a session that decide whether a server keeps what it confirms.
-type settings struct {
-	Fsync             string `json:"fsync"`
-	FullPageWrites    string `json:"fullPageWrites"`
-	SynchronousCommit string `json:"synchronousCommit"`
-	Encoding          string `json:"encoding"`
-}
+// ServerSettings are those of a session that decide whether a server keeps what it confirms.
+type ServerSettings struct{ Fsync, FullPageWrites, SynchronousCommit, Encoding string }
 
-// problem describes why a server is refused, or is empty. allSessions reports whether the setting applies to all
+// Problem describes why a server is refused, or is empty. allSessions reports whether the setting applies to all
 // sessions of the server.
-func (s settings) problem(server string, opts Options) (text string, allSessions bool) {
+func (s ServerSettings) Problem(server string, opts Options) (text string, allSessions bool) {
 	if s.Encoding != "UTF8" {
 		return fmt.Sprintf("%s has the encoding %s, which can't represent every text; "+
 			"create a database with ENCODING 'UTF8'", server, s.Encoding), false
 	}
-	if opts.UnsafeDurability {
+	if opts.UnsafeDurability || opts.ReadOnly {
 		return "", false
 	}
 	refuse := func(setting, value, risk string) string {
@@ -67,24 +62,22 @@ func (s settings) problem(server string, opts Options) (text string, allSessions
 
 func recordWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if s, ok := conn.CustomData()[sessionKey].(*session); ok && notice.SeverityUnlocalized == "WARNING" {
-		s.warned = true
+		s.warning = notice.Message
 	}
+}
+
+// TakeWarning returns the last warning that the server has sent since the previous call, or "".
+func TakeWarning(conn *pgx.Conn) string {
+	s := sessionOf(conn)
+	warning := s.warning
+	s.warning = ""
+	return warning
 }
 
 // errNotReplicated is the error of a commit that ended with a warning. That is how the server reports that
 // the wait for a synchronous standby was cancelled: the commit is on its disk, but a failover would lose it.
 var errNotReplicated = fmt.Errorf("%w: the server warned that the commit may not be on its standby",
 	store.ErrUnavailable)
-
-func clearWarning(conn *pgx.Conn) { sessionOf(conn).warned = false }
-
-// checkWarning returns errNotReplicated if the server has sent a warning since clearWarning.
-func checkWarning(conn *pgx.Conn) error {
-	if sessionOf(conn).warned {
-		return errNotReplicated
-	}
-	return nil
-}
 
 // A plant that is visible is on the server's disk, but perhaps not on a synchronous standby: its commit may
 // have been cancelled, or the server restarted, during the wait. The commit of a message that is written to

@@ -44,7 +44,7 @@ func wantUnsafe(t *testing.T, address, setting, risk string) {
 
 func TestEncodingIsRefused(t *testing.T) {
 	server, address := pgtest.Shared(t), pgtest.Database(t)
-	name := databaseOf(t, address)
+	name := pgtest.Name(address)
 	server.Exec(t, "DROP DATABASE "+name)
 	server.Exec(t, "CREATE DATABASE "+name+" ENCODING 'LATIN1' TEMPLATE template0")
 	wantOpenError(t, address, "the server has the encoding LATIN1", "ENCODING 'UTF8'")
@@ -54,28 +54,12 @@ func TestEncodingIsRefused(t *testing.T) {
 	}
 }
 
-// reload changes a setting of a running server, or resets it if the value is "", and returns when a new
-// session has it. Sessions that are open apply it before their next statement.
-func reload(t *testing.T, server *pgtest.Server, setting, value string) {
-	t.Helper()
-	change := "RESET " + setting
-	if value != "" {
-		change = "SET " + setting + " = '" + value + "'"
-	}
-	before := server.Query(t, "postgres", "SHOW "+setting)[0][0]
-	server.Exec(t, "ALTER SYSTEM "+change)
-	server.Exec(t, "SELECT pg_reload_conf()")
-	eventually(t, setting+" is changed", func() bool {
-		return server.Query(t, "postgres", "SHOW "+setting)[0][0] != before
-	})
-}
-
 // A session keeps the synchronous_commit that it was checked with, and new sessions are refused.
 func TestSynchronousCommitIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, nil)
 	s := openStore(t, server.Database(t))
-	reload(t, server, "synchronous_commit", "off")
+	server.Reload(t, "synchronous_commit", "off")
 	conn, err := s.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +85,7 @@ func TestSynchronousCommitIsTurnedOff(t *testing.T) {
 	if _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("CreateBatch() in a new session = %v, want %v", err, store.ErrUnavailable)
 	}
-	reload(t, server, "synchronous_commit", "")
+	server.Reload(t, "synchronous_commit", "")
 	create(t, s, record(2))
 }
 
@@ -116,7 +100,7 @@ func TestFsyncIsTurnedOff(t *testing.T) {
 		fillPool(t, s)
 		id := 10 * i
 		create(t, s, record(id))
-		reload(t, server, setting, "off")
+		server.Reload(t, setting, "off")
 		if i < 2 {
 			wantUnsafe(t, address, setting+"=off", "a power loss can destroy")
 			err := s.Check(t.Context())
@@ -132,7 +116,7 @@ func TestFsyncIsTurnedOff(t *testing.T) {
 				t.Fatalf("CreateBatch() number %d with %s=off = %v, want %v", i, setting, err, store.ErrUnavailable)
 			}
 		}
-		reload(t, server, setting, "")
+		server.Reload(t, setting, "")
 		if err := s.Check(t.Context()); err != nil {
 			t.Errorf("Check() with %s=on again = %v", setting, err)
 		}
@@ -192,13 +176,13 @@ func TestStandbyDoesNotConfirm(t *testing.T) {
 			s := openStore(t, server.Database(t))
 			create(t, s, record(0), record(2))
 			fillPool(t, s)
-			reload(t, server, "synchronous_standby_names", "missing")
+			server.Reload(t, "synchronous_standby_names", "missing")
 			waitUntilCommitsWait(t, server)
-			s.timeouts.write, s.timeouts.attempt = 5*time.Second, 4*time.Second // every first attempt has to reach the server
+			s.timeouts.Write, s.timeouts.Attempt = 5*time.Second, 4*time.Second // every first attempt has to reach the server
 			writeWithoutStandby(t, s, server, cancel)
 			s.timeouts = patient
-			reload(t, server, "synchronous_standby_names", "")
-			eventually(t, "no session waits for a standby", func() bool {
+			server.Reload(t, "synchronous_standby_names", "")
+			pgtest.Eventually(t, "no session waits for a standby", func() bool {
 				return len(server.Query(t, "postgres", waitingForStandby)) == 0
 			})
 			outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
@@ -290,7 +274,7 @@ func waitUntilCommitsWait(t *testing.T, server *pgtest.Server) {
 	}
 	defer conn.Close(context.Background())
 	cancelOurs := fmt.Sprintf("%s AND pid = %d", cancelWaits, conn.PgConn().PID())
-	eventually(t, "a commit waits for a standby", func() (waited bool) {
+	pgtest.Eventually(t, "a commit waits for a standby", func() (waited bool) {
 		committed := make(chan error, 1)
 		go func() {
 			_, err := conn.Exec(t.Context(), "SELECT pg_logical_emit_message(true, 'test', '')")

@@ -3,11 +3,8 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"plantstore/internal/plant"
 )
@@ -37,34 +34,16 @@ func (s *Store) EditBatch(_ context.Context, edits []plant.Edit) ([]plant.Outcom
 func sendEdits(
 	ctx context.Context, conn *pgx.Conn, edits []plant.Edit, order []int, outcomes []plant.Outcome,
 ) (stored bool, err error) {
-	clearWarning(conn)
-	p := pipeline{conn: conn, session: sessionOf(conn)}
-	// Citus commits each statement by itself unless there is a BEGIN.
-	single := len(edits) == 1 && edits[0].Seen == nil
-	if !single {
-		p.addControl("BEGIN")
-	}
-	if p.session.pooled {
-		p.addControl(setIsolation)
-		p.addControl(p.session.setLocal)
-	}
-	first := p.statements
+	p := newPipeline(conn, len(edits) > 1 || edits[0].Seen != nil)
 	for _, i := range order {
 		if err := p.addEdit(ctx, &edits[i]); err != nil {
 			return false, err
 		}
 	}
-	if !single {
-		p.addControl("COMMIT")
-	}
-	rows, err := p.send(ctx)
+	rows, stored, err := p.commit(ctx)
 	if err != nil {
-		return mayBeStored(err, p.session.citus), err
+		return stored, err
 	}
-	if len(rows) != p.statements {
-		return true, fmt.Errorf("the server returned %d results of %d statements", len(rows), p.statements)
-	}
-	rows = rows[first:]
 	for _, i := range order {
 		locked := false
 		if edits[i].Seen != nil {
@@ -72,7 +51,7 @@ func sendEdits(
 		}
 		outcomes[i], rows = outcomeOfEdit(&edits[i], locked, rows[0] > 0), rows[1:]
 	}
-	return true, checkWarning(conn)
+	return true, nil
 }
 
 // outcomeOfEdit returns the outcome of an edit that has locked and changed a row, or not.
@@ -88,67 +67,18 @@ func outcomeOfEdit(e *plant.Edit, locked, changed bool) plant.Outcome {
 	return plant.Absent
 }
 
-// pipeline is statements that are sent at once.
-type pipeline struct {
-	conn       *pgx.Conn
-	session    *session
-	batch      pgconn.Batch
-	statements int
-}
-
-// addControl adds a statement without parameters that is not prepared.
-func (p *pipeline) addControl(sql string) {
-	p.batch.ExecParams(sql, nil, nil, nil, nil)
-	p.statements++
-}
-
 // addEdit adds the statements of an edit.
 func (p *pipeline) addEdit(ctx context.Context, e *plant.Edit) error {
-	key := [][]byte{[]byte(e.Store), binary.BigEndian.AppendUint64(nil, uint64(e.ID))}
-	sql, params := removePlant, key
+	sql, args := removePlant, []any{e.Store, e.ID}
 	if e.To != nil {
-		sql, params = replacePlant, appendPlant(params, e.To)
+		sql, args = replacePlant, append(args, e.To.Name, e.To.Tag)
 	}
 	if e.Seen == nil {
-		return p.add(ctx, sql, params)
+		return p.add(ctx, sql, args...)
 	}
 	if sql = removeIfEqual; e.To != nil {
 		sql = replaceIfEqual
 	}
-	return cmp.Or(p.add(ctx, lockPlant, key), p.add(ctx, sql, appendPlant(params, e.Seen)))
-}
-
-// appendPlant appends a name and a tag in PostgreSQL's binary format.
-func appendPlant(params [][]byte, p *plant.Plant) [][]byte {
-	if p.Tag == nil {
-		return append(params, []byte(p.Name), nil)
-	}
-	return append(params, []byte(p.Name), []byte(*p.Tag))
-}
-
-// add adds a statement with encoded parameters, and prepares it if the session is not pooled.
-func (p *pipeline) add(ctx context.Context, sql string, params [][]byte) error {
-	p.statements++
-	if p.session.pooled {
-		p.batch.ExecParams(sql, params, nil, binaryFormat, nil)
-		return nil
-	}
-	statement, err := p.conn.Prepare(ctx, sql, sql)
-	if err == nil {
-		p.batch.ExecStatement(statement, params, binaryFormat, nil)
-	}
-	return err
-}
-
-// send returns how many rows each statement has changed or locked, once the transaction has ended.
-func (p *pipeline) send(ctx context.Context) (rows []int64, err error) {
-	all := p.conn.PgConn().ExecBatch(ctx, &p.batch)
-	for all.NextResult() {
-		tag, _ := all.ResultReader().Close() // all has the error too
-		rows = append(rows, tag.RowsAffected())
-	}
-	if _, err = (insertResult{all: all}).Close(); err != nil && p.conn.PgConn().TxStatus() == 'E' {
-		p.conn.PgConn().Exec(ctx, "ROLLBACK").Close() // or the pool closes the connection
-	}
-	return rows, err
+	args = append(args, e.Seen.Name, e.Seen.Tag)
+	return cmp.Or(p.add(ctx, lockPlant, e.Store, e.ID), p.add(ctx, sql, args...))
 }

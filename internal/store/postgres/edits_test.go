@@ -24,13 +24,13 @@ func rename(id int, name string, seen bool) plant.Edit {
 // remove returns an edit that removes a plant.
 func remove(id int) plant.Edit { return plant.Edit{Key: plant.Key{Store: "main", ID: int64(id)}} }
 
-// If one statement of a batch of edits fails, none is made, and the connection can be used again. See TestCitusEdits.
+// If one statement of a batch of edits fails, none is made, and the connection can be used again.
 func TestEditsAreAtomic(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(*testing.T) string{
 		"one server": func(t *testing.T) string { return pgtest.Database(t) },
 		"a pooler": func(t *testing.T) string {
-			return pgtest.StartPooler(t, pgtest.Shared(t), "transaction").URL(databaseOf(t, pgtest.Database(t)))
+			return pgtest.StartPooler(t, pgtest.Shared(t), "transaction").URL(pgtest.Name(pgtest.Database(t)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

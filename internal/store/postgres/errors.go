@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -51,9 +50,9 @@ var unavailableClasses = []string{
 	"XX", // internal error
 }
 
-// translate turns an error of pgx into one of package store, by its code, and returns other errors unchanged.
+// Translate turns an error of pgx into one of package store, by its code, and returns other errors unchanged.
 // No text contains a password.
-func translate(err error) error {
+func Translate(err error) error {
 	if err == nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -116,9 +115,8 @@ func translateCode(e *pgconn.PgError) error {
 // An ERROR of the server proves that it rolled back, except query_canceled: the server can raise it after a
 // commit. It can also end the session after a commit, with a FATAL error.
 //
-// A node of Citus relays the errors of other nodes as ERRORs of its own. One that says that the connection to another
-// node was lost, or that the other node's session has ended, proves nothing about a commit there.
-func mayBeStored(err error, citus bool) bool {
+// A server of a cluster relays the errors of others as ERRORs of its own, see Cluster.
+func mayBeStored(err error, cluster Cluster) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case !ok:
@@ -126,21 +124,7 @@ func mayBeStored(err error, citus bool) bool {
 	case e.SeverityUnlocalized != "ERROR" || e.Code == queryCanceled:
 		return true
 	}
-	return citus && !slices.Contains(rejectedClasses, e.Code[:min(2, len(e.Code))])
-}
-
-// rejectedClasses are the classes of error codes that a server raises only before a commit.
-var rejectedClasses = []string{
-	"0A", // feature not supported
-	"22", // data exception
-	"23", // integrity constraint violation
-	"25", // invalid transaction state
-	"28", // invalid authorization
-	"3D", // invalid catalog name
-	"40", // transaction rollback
-	"42", // syntax error or access rule violation
-	"53", // insufficient resources
-	"55", // object not in prerequisite state
+	return cluster != nil && !cluster.ProvesRollback(e.Code)
 }
 
 // isUniqueViolation reports whether the server rolled back because a key exists.

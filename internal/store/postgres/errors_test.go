@@ -69,34 +69,34 @@ var translations = []struct {
 func TestTranslate(t *testing.T) {
 	for _, test := range translations {
 		t.Run(test.name, func(t *testing.T) {
-			got := translate(test.err)
+			got := Translate(test.err)
 			for _, meaning := range []error{store.ErrUnavailable, store.ErrFull, store.ErrUnknown} {
 				if is, want := errors.Is(got, meaning), meaning == test.want; is != want {
-					t.Errorf("translate() = %v; is it %q? %v", got, meaning, is)
+					t.Errorf("Translate() = %v; is it %q? %v", got, meaning, is)
 				}
 			}
 			if test.want == nil && !errors.Is(got, errors.Unwrap(test.err)) && got != test.err {
-				t.Errorf("translate() = %v, want it unchanged", got)
+				t.Errorf("Translate() = %v, want it unchanged", got)
 			}
 			if !strings.Contains(got.Error(), test.text) {
-				t.Errorf("translate() = %v, want a message that contains %q", got, test.text)
+				t.Errorf("Translate() = %v, want a message that contains %q", got, test.text)
 			}
-			if got := mayBeStored(test.err, false); got != test.mayBeStored {
+			if got := mayBeStored(test.err, nil); got != test.mayBeStored {
 				t.Errorf("mayBeStored() = %v, want %v", got, test.mayBeStored)
 			}
-			if again := translate(got); again.Error() != got.Error() {
-				t.Errorf("translate() twice = %v", again)
+			if again := Translate(got); again.Error() != got.Error() {
+				t.Errorf("Translate() twice = %v", again)
 			}
 		})
 	}
-	if translate(nil) != nil {
-		t.Error("translate(nil) is an error")
+	if Translate(nil) != nil {
+		t.Error("Translate(nil) is an error")
 	}
 }
 
 // Errors of the network are retried only if pgx proves that nothing was sent.
 func TestMayBeStored(t *testing.T) {
-	if mayBeStored(safeError{}, true) {
+	if mayBeStored(safeError{}, nil) {
 		t.Error("mayBeStored() of an error before the request was sent = true")
 	}
 	if !isLost(safeError{}) {

@@ -29,68 +29,56 @@ const (
 // migrationLockTimeout is longer than that of a create: another process may be migrating.
 const migrationLockTimeout = "120s"
 
-// prepare migrates the schema and reads the layout, on a connection of its own.
+// prepare finds a cluster and migrates the schema, on a connection of its own.
 func (s *Store) prepare(ctx context.Context, config *pgx.ConnConfig) error {
 	config = config.Copy()
 	config.RuntimeParams["lock_timeout"] = migrationLockTimeout
 	config.RuntimeParams["statement_timeout"] = "0"
-	conn, err := connect(ctx, config, s.opts)
+	conn, err := Connect(ctx, config, s.opts)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	s.pooled.Store(sessionOf(conn).pooled)
-	if err := conn.QueryRow(ctx, hasCitus, pgx.QueryExecModeSimpleProtocol).Scan(&s.citus); err != nil {
-		return translate(err)
-	}
-	if err := s.migrate(ctx, conn); err != nil {
+	if err := s.migrate(ctx, conn); err != nil || s.opts.ReadOnly {
 		return err
 	}
-	if !s.opts.readOnly {
-		if err := s.opts.refuse(tableProblems(ctx, conn)); err != nil {
-			return err
-		}
+	problems, err := tableProblems(ctx, conn)
+	if err != nil {
+		return Translate(err)
 	}
-	if !s.citus {
-		return nil
-	}
-	return s.refreshLayout(ctx, conn)
+	return s.opts.Refuse(problems)
 }
 
 // migrate applies the new files of schema/, in the order of their names, in one transaction. Any number of
 // processes may call it at once: one migrates, and the others wait for it. If the schema is up to date it is
 // only read, so that the user of a replica needs no privilege to change it.
 func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) error {
-	steps, err := fs.Glob(schema, "schema/*.sql")
+	steps := schemaSteps()
+	applied, err := schemaVersion(ctx, conn, len(steps))
 	if err != nil {
 		return err
 	}
-	applied, err := schemaVersion(ctx, conn, len(steps))
 	s.from, s.to = applied, len(steps)
+	s.cluster, err = s.opts.Find.find(ctx, conn, applied < len(steps) && !s.opts.ReadOnly)
 	switch {
 	case err != nil || applied == len(steps):
 		return err
-	case applied == 0 && s.opts.readOnly:
+	case applied == 0 && s.opts.ReadOnly:
 		return errors.New("it has no tables of Plant Store; use a database that serve has been started on")
-	case applied > 0 && (s.opts.readOnly || s.opts.KeepSchema):
+	case applied > 0 && (s.opts.ReadOnly || s.opts.KeepSchema):
 		return fmt.Errorf("its schema has version %d and this program needs version %d; make a backup, and run "+
 			"plantstore db migrate --db with this database", applied, len(steps))
 	}
-	if s.citus {
-		if err := mustBeCoordinator(ctx, conn); err != nil {
-			return err
-		}
-	}
 	// IF NOT EXISTS does not prevent the error if several processes create the table at once.
 	if _, err := conn.Exec(ctx, createVersions); err != nil && !isDuplicate(err) {
-		return translate(err)
+		return Translate(err)
 	}
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, sessionOf(conn).setLocal); err != nil { // nothing, unless conn is pooled
-			return translate(err)
+			return Translate(err)
 		}
 		if _, err := tx.Exec(ctx, lockVersions); err != nil {
-			return translate(err)
+			return Translate(err)
 		}
 		applied, err := schemaVersion(ctx, conn, len(steps))
 		if err != nil {
@@ -104,7 +92,16 @@ func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) error {
 		}
 		return nil
 	})
-	return translate(err)
+	return Translate(err)
+}
+
+// schemaSteps returns the files of the migrations in their order.
+func schemaSteps() []string {
+	steps, err := fs.Glob(schema, "schema/*.sql")
+	if err != nil {
+		panic(err) // the pattern is invalid
+	}
+	return steps
 }
 
 // schemaVersion returns the version of the schema, or 0 if there is none. It refuses a newer version than
@@ -118,25 +115,11 @@ func schemaVersion(ctx context.Context, conn *pgx.Conn, known int) (applied int,
 		err = fmt.Errorf("its schema has version %d and this program supports versions up to %d; "+
 			"start the newer program", applied, known)
 	}
-	return applied, translate(err)
+	return applied, Translate(err)
 }
 
 // Migrated implements store.Store.
 func (s *Store) Migrated() (from, to int) { return s.from, s.to }
-
-// mustBeCoordinator returns an error on a worker of Citus: tables that are created there are not those of the cluster.
-func mustBeCoordinator(ctx context.Context, conn *pgx.Conn) error {
-	var coordinator bool
-	row := conn.QueryRow(ctx, "SELECT citus_is_coordinator()", pgx.QueryExecModeSimpleProtocol)
-	if err := row.Scan(&coordinator); err != nil {
-		return translate(err)
-	}
-	if !coordinator {
-		return errors.New("it is a worker of Citus, where the tables are missing or their schema is old; " +
-			"run plantstore db migrate or db distribute with the URL of the coordinator")
-	}
-	return nil
-}
 
 func apply(ctx context.Context, tx pgx.Tx, step string, version int) error {
 	text, err := schema.ReadFile(step)
@@ -155,7 +138,7 @@ func apply(ctx context.Context, tx pgx.Tx, step string, version int) error {
 		_, err = tx.Exec(ctx, insertVersion, version)
 	}
 	if err != nil {
-		return fmt.Errorf("apply %s: %w", step, translate(err))
+		return fmt.Errorf("apply %s: %w", step, Translate(err))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +39,7 @@ func TestConcurrentMigrations(t *testing.T) {
 // sqlQuery runs a statement as the superuser in the database of a URL.
 func sqlQuery(t *testing.T, address, sql string) [][]string {
 	t.Helper()
-	return pgtest.Shared(t).Query(t, databaseOf(t, address), sql)
+	return pgtest.Shared(t).Query(t, pgtest.Name(address), sql)
 }
 
 func TestNewerSchemaIsRefused(t *testing.T) {
@@ -75,13 +74,13 @@ func TestMigrationWaitsForAnother(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), lockVersions); err != nil {
 		t.Fatal(err)
 	}
-	config, err := parseURL(address + "&lock_timeout=10ms&statement_timeout=10ms")
+	config, err := ParseURL(address + "&lock_timeout=10ms&statement_timeout=10ms")
 	if err != nil {
 		t.Fatal(err)
 	}
 	migrated := make(chan error, 1)
 	go func() { migrated <- newStore(Options{}).prepare(t.Context(), config.ConnConfig) }()
-	waitForLock(t, databaseOf(t, address))
+	waitForLock(t, pgtest.Name(address))
 	time.Sleep(100 * time.Millisecond) // longer than the timeouts of the URL
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Error(err)
@@ -161,12 +160,10 @@ func TestTablesOfAnotherProgram(t *testing.T) {
 // grant creates a user with privileges and returns address with this user.
 func grant(t *testing.T, address, privileges string) (as, user string) {
 	t.Helper()
-	user = "gardener_" + databaseOf(t, address)
+	user = "gardener_" + pgtest.Name(address)
 	create := fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s';", user, pgtest.Password)
 	sqlQuery(t, address, create+strings.ReplaceAll(privileges, "USER", user))
-	return editURL(t, address, func(u *url.URL, _ url.Values) {
-		u.User = url.UserPassword(user, pgtest.Password)
-	}), user
+	return pgtest.As(address, user), user
 }
 
 // The user of a replica needs only the privileges of its statements.
@@ -188,7 +185,7 @@ func TestUserWithFewPrivileges(t *testing.T) {
 	}
 	s.Close()
 	wantOpenError(t, as, "lacks a privilege")
-	eventually(t, "Close and an Open that failed have left no session", func() bool {
+	pgtest.Eventually(t, "Close and an Open that failed have left no session", func() bool {
 		return len(sqlQuery(t, address, "SELECT 1 FROM pg_stat_activity WHERE usename = '"+user+"'")) == 0
 	})
 }

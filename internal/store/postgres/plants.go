@@ -18,11 +18,9 @@ import (
 // inserts of many rows, reads and writes by (store, id), pages in the order of the ids, counts.
 // The rows of an insert and the edits of a batch are sorted by key, so that concurrent batches can't deadlock.
 const (
-	insertInto   = "INSERT INTO plants (store, id, name, tag) "
-	insertPlants = insertInto + `
+	insertPlants = `INSERT INTO plants (store, id, name, tag)
 		SELECT store, id, name, tag
 		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
-	insertAbsent = insertPlants + ifAbsent
 	ifAbsent     = " ON CONFLICT DO NOTHING RETURNING store, id"
 	selectPlants = "SELECT id, name, tag FROM plants WHERE store = $1 AND id = ANY($2::bigint[])"
 
@@ -40,6 +38,8 @@ const (
 	rewritePlant   = "UPDATE plants SET name = name WHERE store = $1 AND id = $2"
 	removePlant    = "DELETE FROM plants WHERE store = $1 AND id = $2"
 	removeIfEqual  = removePlant + " AND name = $3 AND tag IS NOT DISTINCT FROM $4"
+	firstStore     = "SELECT store FROM plants ORDER BY store LIMIT 1"
+	nextStore      = "SELECT store FROM plants WHERE store > $1 ORDER BY store LIMIT 1"
 	lockPlant      = "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE"
 )
 
@@ -65,10 +65,8 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 		return nil, nil
 	}
 	b := newBatch(plants)
-	b.layout = s.layout.Load()
-	defer b.free()
 	outcomes := make([]plant.Outcome, len(plants))
-	plainInsert := time.Since(s.opened)-time.Duration(s.lastDuplicate.Load()) > onConflictPeriod
+	plainInsert := time.Since(time.Unix(0, s.lastDuplicate.Load())) > onConflictPeriod
 	err := s.write(s.createSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 		if plainInsert {
 			plainInsert = false
@@ -76,7 +74,7 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 			if !isUniqueViolation(err) {
 				return stored, err
 			}
-			s.lastDuplicate.Store(int64(time.Since(s.opened)))
+			s.lastDuplicate.Store(time.Now().UnixNano())
 		}
 		return b.create(ctx, conn, outcomes)
 	})
@@ -89,8 +87,8 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 // Get implements store.Plants.
 func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
 	p := plant.New{ID: id}
-	err := s.read(ctx, s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
-		err := conn.QueryRow(ctx, getPlant, storeName, id).Scan(&p.Name, &p.Tag)
+	err := s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+		err := queryRow(ctx, conn, getPlant, storeName, id).Scan(&p.Name, &p.Tag)
 		return cmp.Or(err, store.CheckText(&p.Name, p.Tag))
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -103,9 +101,16 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 }
 
 // List implements store.Plants.
-func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.New, err error) {
-	err = s.read(ctx, s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
-		page, err = s.list(ctx, conn, storeName, after, limit)
+func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.New, error) {
+	return s.ListUpTo(ctx, storeName, after, math.MaxInt64, limit)
+}
+
+// ListUpTo is List without the plants whose ids are above last.
+func (s *Store) ListUpTo(
+	ctx context.Context, storeName string, after *int64, last int64, limit int,
+) (page []plant.New, err error) {
+	err = s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+		page, err = list(ctx, conn, storeName, after, last, limit)
 		for _, p := range page {
 			err = cmp.Or(err, store.CheckText(&p.Name, p.Tag))
 		}
@@ -117,29 +122,21 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 	return page, nil
 }
 
-// list runs one query, two more for each large plant, and another if the estimate of spacing was too low.
-func (s *Store) list(
-	ctx context.Context, conn *pgx.Conn, storeName string, after *int64, limit int,
+// list runs one query, and two more for each large plant.
+func list(
+	ctx context.Context, conn *pgx.Conn, storeName string, after *int64, last int64, limit int,
 ) (page []plant.New, err error) {
-	l := s.layout.Load()
-	inAllShards := l != nil && !l.byStore
-	for size, estimate := 0, inAllShards; len(page) < limit && size < store.PageBytes; {
+	for size := 0; len(page) < limit && size < store.PageBytes; {
 		first, ok := store.FirstAfter(after)
 		if !ok {
 			break
 		}
-		last, want := int64(math.MaxInt64), limit-len(page)
-		if estimate {
-			last = s.spacing.last(storeName, first, want)
-			estimate = false // a second estimate would be as wrong
-		}
-		rows, err := conn.Query(ctx, listPlants, storeName, first, want, last)
+		rows, err := query(ctx, conn, listPlants, storeName, first, limit-len(page), last)
 		if err != nil {
 			return nil, err
 		}
 		var large *int64
 		var name pgtype.Text // null where the plant is large
-		before := len(page)
 		for size < store.PageBytes && large == nil && rows.Next() {
 			var p plant.New
 			if err := rows.Scan(&p.ID, &name, &p.Tag); err != nil {
@@ -158,15 +155,11 @@ func (s *Store) list(
 			return nil, err
 		}
 		if large == nil {
-			if len(page)-before == want || size >= store.PageBytes || last == math.MaxInt64 {
-				break
-			}
-			after = &last
-			continue
+			break
 		}
 		after = large
 		p := plant.New{ID: *large}
-		err = conn.QueryRow(ctx, getPlant, storeName, p.ID).Scan(&p.Name, &p.Tag)
+		err = queryRow(ctx, conn, getPlant, storeName, p.ID).Scan(&p.Name, &p.Tag)
 		if errors.Is(err, pgx.ErrNoRows) { // removed meanwhile
 			continue
 		}
@@ -176,16 +169,36 @@ func (s *Store) list(
 		page = append(page, p)
 		size += p.Size()
 	}
-	if inAllShards {
-		s.spacing.record(storeName, page)
-	}
 	return page, nil
 }
 
 // Count implements store.Plants.
 func (s *Store) Count(ctx context.Context, storeName string) (n int64, err error) {
 	err = s.read(ctx, countTimeout, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, countPlants, storeName).Scan(&n)
+		return queryRow(ctx, conn, countPlants, storeName).Scan(&n)
 	})
 	return n, err
 }
+
+// Stores implements store.Plants. SELECT DISTINCT would read the whole index, and Citus refuses the recursive query
+// that would not.
+func (s *Store) Stores(ctx context.Context) (names []string, err error) {
+	text, args := firstStore, []any(nil)
+	for {
+		var name string
+		err := s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+			return queryRow(ctx, conn, text, args...).Scan(&name)
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return names, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+		text, args = nextStore, []any{name}
+	}
+}
+
+// Shard implements store.Plants.
+func (s *Store) Shard(plant.Key) (server, shard int) { return 0, 0 }

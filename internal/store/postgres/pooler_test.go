@@ -20,7 +20,7 @@ func TestStoreBehindPooler(t *testing.T) {
 	t.Parallel()
 	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
 		runStoretest(t, func(t *testing.T) (first, again string) {
-			address := pooler.URL(databaseOf(t, pgtest.Database(t)))
+			address := pooler.URL(pgtest.Name(pgtest.Database(t)))
 			return address, address
 		})
 	})
@@ -48,7 +48,7 @@ func TestSettingsBehindPooler(t *testing.T) {
 	t.Parallel()
 	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
 		direct := pgtest.Database(t)
-		name := databaseOf(t, direct)
+		name := pgtest.Name(direct)
 		for _, set := range []string{"default_transaction_isolation = 'serializable'", "client_min_messages = 'error'",
 			"lock_timeout = '1h'"} {
 			sqlQuery(t, direct, "ALTER DATABASE "+name+" SET "+set)
@@ -101,8 +101,8 @@ func TestCommitFailsBehindPooler(t *testing.T) {
 	t.Parallel()
 	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
 		direct := pgtest.Database(t)
-		sqlQuery(t, direct, "ALTER DATABASE "+databaseOf(t, direct)+" SET client_min_messages = 'error'")
-		s := openStore(t, pooler.URL(databaseOf(t, direct)))
+		sqlQuery(t, direct, "ALTER DATABASE "+pgtest.Name(direct)+" SET client_min_messages = 'error'")
+		s := openStore(t, pooler.URL(pgtest.Name(direct)))
 		create(t, s, record(1))
 		for _, test := range []struct {
 			raise string
@@ -133,7 +133,7 @@ func TestReplyIsLostBehindPooler(t *testing.T) {
 	t.Parallel()
 	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
 		network := proxy.New(t, pooler.Address)
-		database := databaseOf(t, pgtest.Database(t))
+		database := pgtest.Name(pgtest.Database(t))
 		s := openConfig(t, pgtest.Shared(t).Through(network.Address, database), func(config *pgxpool.Config) {
 			config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 		})
@@ -152,29 +152,10 @@ func TestReplyIsLostBehindPooler(t *testing.T) {
 	})
 }
 
-// A pooler that replaces a server at the same address is detected when a connection is opened.
-func TestPoolerIsAdded(t *testing.T) {
-	t.Parallel()
-	pooler := pgtest.StartPooler(t, pgtest.Shared(t), "transaction")
-	s := openStore(t, pooler.URL(databaseOf(t, pgtest.Database(t))))
-	s.pooled.Store(false) // as if the connections so far were direct
-	s.pool.Reset()
-	create(t, s, record(1))
-	wantStored(t, s, record(1))
-	conn, err := s.acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	if mode := conn.Conn().Config().DefaultQueryExecMode; mode != pooledMode {
-		t.Errorf("the mode of a connection is %v, want %v", mode, pooledMode)
-	}
-}
-
 // Settings and modes that do not work with a pooler are refused with a hint when the database is opened.
 func TestPoolerRefuses(t *testing.T) {
 	t.Parallel()
-	database := databaseOf(t, pgtest.Database(t))
+	database := pgtest.Name(pgtest.Database(t))
 	address := pgtest.StartPooler(t, pgtest.Shared(t), "transaction").URL(database)
 	wantOpenError(t, address+"&options=-c%20lock_timeout%3D1s", "unsupported startup parameter", "parameter of the URL")
 	wantOpenError(t, address+"&search_path=mine", "the URL sets search_path", "ALTER ROLE")

@@ -5,6 +5,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,28 +23,20 @@ import (
 type Store struct {
 	pool     *pgxpool.Pool
 	opts     Options
-	timeouts timeouts
+	timeouts Timeouts
+	cluster  Cluster // nil: one server
 	closed   atomic.Bool
 	damage   store.Damage
+	bytes    atomic.Int64 // size of the database at the last Check
 
 	from, to int // see Migrated
 
-	nodes  *nodeMonitor
-	pooled atomic.Bool // whether new connections are expected to reach a pooler
-
-	citus   bool // the database has the extension
-	layout  atomic.Pointer[layout]
-	spacing spacing
-
-	opened        time.Time
-	lastDuplicate atomic.Int64 // when insertNew last found an existing id, in nanoseconds since opened
-
-	size databaseBytes
+	lastDuplicate atomic.Int64 // Unix time in nanoseconds when insertNew last found an existing id
 
 	lanes int // for each server
 	conns int // in use at most
-	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads. On
-	// Citus, lookups of tokens have their own too: reads of plants on a node that hangs would delay creates on others.
+	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads. In a
+	// cluster, lookups of tokens have their own too: reads of plants on a node that hangs would delay creates on others.
 	createSlots, otherSlots, tokenSlots chan struct{}
 }
 
@@ -57,126 +50,112 @@ type Options struct {
 	// KeepSchema refuses an older schema and does not migrate it. In an empty database, Open still creates the tables.
 	KeepSchema bool
 
-	readOnly bool // see OpenSource
+	// ReadOnly opens a database for reading only, whatever the durability of its server. It creates and migrates
+	// nothing, and refuses an older or newer schema. The store refuses every write.
+	ReadOnly bool
+
+	// Find finds a cluster. It may be nil.
+	Find Finder
+
+	// Timeouts replace the default ones, if they are set.
+	Timeouts Timeouts
 }
+
+// Timeouts bound the calls of a store. Tests of faults shorten them.
+type Timeouts struct {
+	Write   time.Duration // of a write with all its attempts, and of Close, which waits for writes
+	Attempt time.Duration // of one attempt; longer than lock_timeout
+	Read    time.Duration
+}
+
+var defaultTimeouts = Timeouts{Write: 8 * time.Second, Attempt: 4 * time.Second, Read: 5 * time.Second}
 
 const (
 	defaultConns = 8 // connections in use at most, unless the URL sets pool_max_conns
 	maxLanes     = 4 // on a server; more concurrent batches are smaller batches, and commit no more plants
 	minLanes     = 2 // on each of several servers
-	tokenConns   = 2 // for lookups of tokens, on Citus
+	tokenConns   = 2 // for lookups of tokens, in a cluster
 
-	connectTimeout = 3 * time.Second // unless the URL sets connect_timeout
-	pingTimeout    = time.Second     // of the check of a connection that was idle for a second
+	// ConnectTimeout is that of a connection, unless the URL sets connect_timeout.
+	ConnectTimeout = 3 * time.Second
+
+	pingTimeout = time.Second // of the check of a connection that was idle for a second
 )
-
-// timeouts bound the calls of a store. They are fields so that tests of faults need not wait for them.
-type timeouts struct {
-	write   time.Duration // of a write with all its attempts, and of Close, which waits for writes
-	attempt time.Duration // of one attempt; longer than lock_timeout
-	read    time.Duration
-
-	nodePeriod  time.Duration // between two checks of the nodes of a cluster
-	nodeConnect time.Duration // of a connection from one node to another
-	nodeQuery   time.Duration // of the query for the settings of the nodes
-	nodeCheck   time.Duration // of a check of all nodes
-}
-
-var defaultTimeouts = timeouts{
-	write: 8 * time.Second, attempt: 4 * time.Second, read: 5 * time.Second,
-	nodePeriod: time.Second, nodeConnect: time.Second, nodeQuery: 2 * time.Second, nodeCheck: 10 * time.Second,
-}
 
 // Open connects to the database at a postgres:// URL and migrates its schema.
 //
 // It refuses a server whose settings can lose confirmed data, and tables with changes that can lose or change it. Its
 // errors are sentences for an operator and never contain the password.
 func Open(ctx context.Context, address string, opts Options) (*Store, error) {
-	config, err := parseURL(address)
+	config, err := ParseURL(address)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	s := newStore(opts)
 	if err := s.open(ctx, config); err != nil {
-		return nil, fmt.Errorf("open the database %s: %w", displayURL(config.ConnConfig), err)
+		return nil, fmt.Errorf("open the database %s: %w", DisplayURL(config.ConnConfig), err)
 	}
 	return s, nil
 }
 
 func newStore(opts Options) *Store {
-	s := &Store{opts: opts, timeouts: defaultTimeouts, opened: time.Now()}
-	s.lastDuplicate.Store(int64(-onConflictPeriod))
-	return s
+	return &Store{opts: opts, timeouts: cmp.Or(opts.Timeouts, defaultTimeouts)}
 }
 
-func (s *Store) open(ctx context.Context, config *pgxpool.Config) error {
+func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 	if err := s.prepare(ctx, config.ConnConfig); err != nil {
 		return err
 	}
-	s.conns = s.divideConns(int(config.MaxConns))
+	settings, servers := takeSettings(config.ConnConfig), 0
+	if s.cluster != nil {
+		maps.Copy(settings, s.cluster.Settings())
+		servers = s.cluster.Servers()
+	}
+	s.divideConns(int(config.MaxConns), servers)
 	// A connection that is being closed counts for the pool, and on a network that hangs closing takes
 	// seconds. So the pool may have twice as many, and the semaphores bound those in use.
 	config.MaxConns = int32(2 * s.conns)
 	config.PingTimeout = pingTimeout
-	settings := takeSettings(config.ConnConfig)
-	if s.citus {
-		maps.Copy(settings, citusSettings)
-	}
-	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
-		if s.pooled.Load() {
-			config.DefaultQueryExecMode = pooledMode
-		}
-		return nil
-	}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		err := initConn(ctx, conn, settings, s.opts)
-		if err != nil {
-			return err
-		}
-		sessionOf(conn).citus = s.citus
-		pooled := sessionOf(conn).pooled
-		s.pooled.Store(pooled)
-		if pooled && conn.Config().DefaultQueryExecMode != pooledMode {
-			return errPooled
-		}
-		return nil
+		session := sessionOf(conn)
+		session.settings, session.cluster = settings, s.cluster
+		return checkSettings(ctx, conn, s.opts)
 	}
 	config.BeforeClose = func(conn *pgx.Conn) {
 		if conn.IsClosed() {
 			s.pool.Reset() // the connection was lost, so the others to the same server are probably lost too
 		}
 	}
-	var err error
 	s.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
-		return translate(err)
+		return Translate(err)
 	}
-	if !s.opts.readOnly {
-		err = s.Check(ctx)
+	if s.opts.ReadOnly {
+		return nil
 	}
-	if err == nil && s.citus {
-		s.nodes, err = s.monitorNodes(ctx, config.ConnConfig)
-	}
-	if err != nil {
+	if err = s.Check(ctx); err != nil {
 		s.pool.Close()
 	}
 	return err
 }
 
-// divideConns divides the connections between creates and everything else, and returns how many there are.
-func (s *Store) divideConns(conns int) int {
-	servers, tokens := 1, 0
-	if l := s.layout.Load(); l != nil {
-		servers, tokens = l.servers, tokenConns
+// divideConns divides the connections between creates, which have lanes on each server, and everything else. If conns
+// is 0, the number follows from that of the servers, which is 0 unless plants are distributed.
+func (s *Store) divideConns(conns, servers int) {
+	tokens := 0
+	if servers > 0 {
+		tokens = tokenConns
 	}
+	servers = max(1, servers)
 	s.lanes = max(minLanes, maxLanes/servers)
 	creates := s.lanes * servers
-	if conns == 0 { // the URL does not set pool_max_conns
+	if conns == 0 {
 		conns = creates + defaultConns - maxLanes + tokens
 	} else {
 		creates = max(1, min(creates, conns/2))
 		s.lanes = min(s.lanes, creates)
 	}
+	s.conns = conns
 	s.createSlots = make(chan struct{}, creates)
 	s.otherSlots = s.createSlots
 	if conns-creates <= tokens {
@@ -189,29 +168,38 @@ func (s *Store) divideConns(conns int) int {
 	if tokens > 0 {
 		s.tokenSlots = make(chan struct{}, tokens)
 	}
-	return conns
 }
 
 // Lanes implements store.Store.
 func (s *Store) Lanes() int { return s.lanes }
 
-// Check implements store.Store.
+// Stats implements store.Store.
+func (s *Store) Stats() store.Stats {
+	pool := s.pool.Stat()
+	return store.Stats{
+		Engine: "postgresql", Schema: s.to, Bytes: s.bytes.Load(), WALBytes: -1, Free: -1,
+		UsedConns: int(pool.AcquiredConns()), IdleConns: int(pool.IdleConns()), MaxConns: s.conns,
+	}
+}
+
+var errSource = fmt.Errorf("%w: the database was opened for reading only", store.ErrUnavailable)
+
+const databaseSize = "SELECT pg_database_size(current_database())"
+
+// Check implements store.Store. It also reads the size of the database.
 func (s *Store) Check(ctx context.Context) error {
-	if s.opts.readOnly {
+	if s.opts.ReadOnly {
 		return errSource
 	}
 	if err := s.damage.Err(); err != nil {
 		return err
 	}
-	if err := s.nodes.err(); err != nil {
-		return err
-	}
 	// As in read, the end of the caller's context must not close a connection.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeouts.attempt)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeouts.Attempt)
 	defer cancel()
 	conn, err := s.acquire(ctx)
 	if err != nil {
-		return translate(err)
+		return Translate(err)
 	}
 	defer conn.Release()
 	if err := checkSettings(ctx, conn.Conn(), s.opts); err != nil {
@@ -219,12 +207,14 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	// An insert of no rows needs the same locks and privileges as a create, and fails in read-only mode.
-	empty := newBatch(nil)
-	defer empty.free()
-	if _, err := empty.insertAbsent(ctx, conn.Conn(), nil); err != nil {
-		return translate(err)
+	if _, _, err := newBatch(nil).insertAbsent(ctx, conn.Conn(), nil); err != nil {
+		return Translate(err)
 	}
-	return translate(waitForStandby(ctx, conn.Conn()))
+	var bytes int64
+	if err := queryRow(ctx, conn.Conn(), databaseSize).Scan(&bytes); err == nil {
+		s.bytes.Store(bytes)
+	}
+	return Translate(waitForStandby(ctx, conn.Conn()))
 }
 
 // Close implements store.Store.
@@ -234,13 +224,12 @@ func (s *Store) Close() error {
 	}
 	closed := make(chan struct{})
 	go func() {
-		s.nodes.close()
 		s.pool.Close()
 		close(closed)
 	}()
 	select {
 	case <-closed:
-	case <-time.After(s.timeouts.write + time.Second): // only connections on a network that hangs are left
+	case <-time.After(s.timeouts.Write + time.Second): // only connections on a network that hangs are left
 	}
 	return nil
 }
@@ -251,13 +240,12 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if s.closed.Load() {
 		return nil, errClosed
 	}
-	if err := s.nodes.unsafe(); err != nil {
-		return nil, err
+	if s.cluster != nil {
+		if err := s.cluster.Unsafe(); err != nil {
+			return nil, err
+		}
 	}
 	conn, err := s.pool.Acquire(ctx)
-	if errors.Is(err, errPooled) {
-		conn, err = s.pool.Acquire(ctx)
-	}
 	s.resetIfUnsafe(err)
 	return conn, err
 }

@@ -20,6 +20,7 @@ import (
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
+	"plantstore/internal/token"
 )
 
 func TestMain(m *testing.M) {
@@ -53,12 +54,10 @@ func runStoretest(t *testing.T, database func(t *testing.T) (first, again string
 
 // patient are timeouts that a slow machine does not reach, and quick are those for faults that last longer. They leave
 // such a machine enough time for a round trip.
-var patient, quick = func() (timeouts, timeouts) {
-	p, q := defaultTimeouts, defaultTimeouts
-	p.write, p.attempt, p.read = 2*time.Minute, time.Minute, time.Minute
-	q.write, q.attempt, q.read, q.nodeQuery = 3*time.Second, 1500*time.Millisecond, 1500*time.Millisecond, time.Second/2
-	return p, q
-}()
+var (
+	patient = Timeouts{Write: 2 * time.Minute, Attempt: time.Minute, Read: time.Minute}
+	quick   = Timeouts{Write: 3 * time.Second, Attempt: 1500 * time.Millisecond, Read: 1500 * time.Millisecond}
+)
 
 // openStore opens a database with the timeouts patient, and closes it when the test ends.
 func openStore(t testing.TB, address string) *Store {
@@ -69,16 +68,15 @@ func openStore(t testing.TB, address string) *Store {
 // openConfig is openStore after a change of the configuration of the pool.
 func openConfig(t testing.TB, address string, change func(config *pgxpool.Config)) *Store {
 	t.Helper()
-	config, err := parseURL(address)
+	config, err := ParseURL(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.ConnConfig.ConnectTimeout == connectTimeout {
-		config.ConnConfig.ConnectTimeout = patient.attempt
+	if config.ConnConfig.ConnectTimeout == ConnectTimeout {
+		config.ConnConfig.ConnectTimeout = patient.Attempt
 	}
 	change(config)
-	s := newStore(Options{})
-	s.timeouts = patient
+	s := newStore(Options{Timeouts: patient})
 	if err := s.open(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -149,27 +147,6 @@ func withParam(t *testing.T, address, name, value string) string {
 	return editURL(t, address, func(_ *url.URL, params url.Values) { params.Set(name, value) })
 }
 
-// databaseOf returns the name of the database in a URL.
-func databaseOf(t testing.TB, address string) string {
-	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimPrefix(u.Path, "/")
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, condition string, holds func() bool) {
-	t.Helper()
-	const timeout = time.Minute
-	for deadline := time.Now().Add(timeout); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not true after %v: %s", timeout, condition)
-		}
-	}
-}
-
 // beginTx begins a transaction with a statement, in another session on the same database.
 func beginTx(t *testing.T, s *Store, sql string) pgx.Tx {
 	t.Helper()
@@ -192,7 +169,7 @@ func beginTx(t *testing.T, s *Store, sql string) pgx.Tx {
 func waitForLock(t *testing.T, database string) {
 	t.Helper()
 	const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = '%s'"
-	eventually(t, "a session waits for a lock", func() bool {
+	pgtest.Eventually(t, "a session waits for a lock", func() bool {
 		return len(pgtest.Shared(t).Query(t, "postgres", fmt.Sprintf(waiting, database))) > 0
 	})
 }
@@ -212,14 +189,11 @@ func TestDivideConns(t *testing.T) {
 		{10, 2, 2, 1, 1, 1},
 	} {
 		s := newStore(Options{})
-		if test.servers > 0 {
-			s.layout.Store(&layout{servers: test.servers})
-		}
-		conns := s.divideConns(test.param)
-		if conns != test.conns || cap(s.createSlots) != test.creates || cap(s.otherSlots) != test.others ||
-			s.Lanes() != test.lanes || (s.createSlots == s.otherSlots) != (conns == 1) {
+		s.divideConns(test.param, test.servers)
+		if s.conns != test.conns || cap(s.createSlots) != test.creates || cap(s.otherSlots) != test.others ||
+			s.Lanes() != test.lanes || (s.createSlots == s.otherSlots) != (s.conns == 1) {
 			t.Errorf("%+v: %d connections, %d for creates, %d for others, %d lanes",
-				test, conns, cap(s.createSlots), cap(s.otherSlots), s.Lanes())
+				test, s.conns, cap(s.createSlots), cap(s.otherSlots), s.Lanes())
 		}
 	}
 }
@@ -279,6 +253,19 @@ func TestSlotsAreSeparate(t *testing.T) {
 	}
 }
 
+// In a cluster a lookup of a token does not wait for reads of plants, which may hang with a node.
+func TestTokensHaveTheirOwnSlots(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, pgtest.Database(t))
+	s.divideConns(0, 2)
+	for range cap(s.otherSlots) {
+		s.otherSlots <- struct{}{}
+	}
+	if _, err := s.TokenByHash(t.Context(), [32]byte{}); !errors.Is(err, token.ErrUnknown) {
+		t.Errorf("TokenByHash() while plants are read = %v, want %v", err, token.ErrUnknown)
+	}
+}
+
 // After Close every call fails at once with an error that means that nothing was stored.
 func TestClosed(t *testing.T) {
 	s := openStore(t, pgtest.Database(t))
@@ -313,7 +300,7 @@ func TestCloseWaits(t *testing.T) {
 		defer close(closed)
 		s.Close()
 	}()
-	eventually(t, "the store is closed", s.closed.Load)
+	pgtest.Eventually(t, "the store is closed", s.closed.Load)
 	select {
 	case <-closed:
 		t.Error("Close() returned while a connection was in use")
@@ -330,7 +317,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 	server := pgtest.Shared(t)
 	address := pgtest.Database(t)
 	s := openStore(t, address)
-	alter := "ALTER DATABASE " + databaseOf(t, address)
+	alter := "ALTER DATABASE " + pgtest.Name(address)
 	server.Exec(t, alter+" SET default_transaction_read_only = on")
 	s.pool.Reset()
 	err := s.Check(t.Context())

@@ -20,7 +20,7 @@ func databaseBehindProxy(t *testing.T) (address string, p *proxy.Proxy) {
 	t.Helper()
 	server := pgtest.Shared(t)
 	p = proxy.New(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(server.Port)))
-	return server.Through(p.Address, databaseOf(t, server.Database(t))), p
+	return server.Through(p.Address, pgtest.Name(server.Database(t))), p
 }
 
 // openBehindProxy opens a database through a proxy, with one connection that has been used. Idle connections

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"plantstore/internal/store"
 )
@@ -23,8 +21,8 @@ import (
 // trip. Reads need no settings.
 type session struct {
 	settings map[string]string
-	warned   bool // the server has sent a warning, see recordWarning
-	citus    bool // the database has the extension
+	cluster  Cluster // nil: the connection is to one server, or not of the pool
+	warning  string  // of the server, see recordWarning
 
 	pooled   bool   // set by readSettings, like the following
 	commit   string // synchronous_commit of every transaction, if pooled
@@ -57,40 +55,55 @@ func takeSettings(config *pgx.ConnConfig) map[string]string {
 	return settings
 }
 
-// connect opens a connection outside of the pool. It has no prepared statements.
-func connect(ctx context.Context, config *pgx.ConnConfig, opts Options) (*pgx.Conn, error) {
+// Connect opens a connection outside of the pool. It has no prepared statements.
+func Connect(ctx context.Context, config *pgx.ConnConfig, opts Options) (*pgx.Conn, error) {
 	config = config.Copy()
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	settings := takeSettings(config)
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, translate(err)
+		return nil, Translate(err)
 	}
-	if err := initConn(ctx, conn, settings, opts); err != nil {
+	sessionOf(conn).settings = settings
+	if err = checkSettings(ctx, conn, opts); err == nil && sessionOf(conn).pooled {
+		err = checkPooled(settings)
+	}
+	if err != nil {
 		conn.Close(context.WithoutCancel(ctx))
 		return nil, err
 	}
 	return conn, nil
 }
 
-// initConn applies the settings to a new connection, and refuses it if the server is unsafe.
-func initConn(ctx context.Context, conn *pgx.Conn, settings map[string]string, opts Options) error {
-	s := sessionOf(conn)
-	s.settings = settings
-	if err := checkSettings(ctx, conn, opts); err != nil {
-		return err
-	}
+// checkPooled refuses settings of the URL that reads would not have behind a pooler.
+func checkPooled(settings map[string]string) error {
 	for name := range settings {
 		_, isDefault := defaultSettings[name]
 		_, isFixed := fixedSettings[name]
-		_, isCitus := citusSettings[name]
-		if s.pooled && !isDefault && !isFixed && !isCitus && name != "synchronous_commit" {
+		if !isDefault && !isFixed && name != "synchronous_commit" {
 			return fmt.Errorf("%w: the URL sets %s, which a connection pooler does not support; "+
 				"remove it from the URL and set it with ALTER ROLE … SET, or connect to the server directly",
 				store.ErrUnavailable, name)
 		}
 	}
 	return nil
+}
+
+// query runs a read. Behind a pooler, its statement is not prepared.
+func query(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (pgx.Rows, error) {
+	return conn.Query(ctx, sql, withMode(conn, args)...)
+}
+
+// queryRow is query for at most one row.
+func queryRow(ctx context.Context, conn *pgx.Conn, sql string, args ...any) pgx.Row {
+	return conn.QueryRow(ctx, sql, withMode(conn, args)...)
+}
+
+func withMode(conn *pgx.Conn, args []any) []any {
+	if !sessionOf(conn).pooled {
+		return args
+	}
+	return append([]any{pgx.QueryExecModeExec}, args...)
 }
 
 // The process number that a server sends when a connection is opened is that of the session; a pooler sends a
@@ -110,7 +123,7 @@ const selectSettings = `
 			ELSE (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') END`
 
 // readSettings applies the settings of a session, and returns those of the server that concern its safety.
-func (s *session) readSettings(ctx context.Context, conn *pgx.Conn) (server settings, err error) {
+func (s *session) readSettings(ctx context.Context, conn *pgx.Conn) (server ServerSettings, err error) {
 	names := slices.Sorted(maps.Keys(s.settings))
 	values := make([]string, len(names))
 	for i, name := range names {
@@ -130,10 +143,6 @@ func (s *session) readSettings(ctx context.Context, conn *pgx.Conn) (server sett
 	return server, nil
 }
 
-// errPooled is the error of a connection that was opened with the wrong mode for a pooler. The next one has the right
-// mode.
-var errPooled = fmt.Errorf("%w: it is behind a connection pooler", store.ErrUnavailable)
-
 // poolerHint says what to do about an error of PgBouncer. All its errors have the same code, so it reads the message.
 func poolerHint(message string) string {
 	switch {
@@ -145,71 +154,3 @@ func poolerHint(message string) string {
 	}
 	return ""
 }
-
-// pooledMode sends each statement with its text, and describes it once for each connection. It never uses a prepared
-// statement in another transaction than the one that prepared it.
-const pooledMode = pgx.QueryExecModeCacheDescribe
-
-// setIsolation must be the first statement of a transaction. It is not SET LOCAL, which warns if the transaction has
-// no BEGIN; the effect is the same.
-const setIsolation = "SET transaction_isolation = 'read committed'"
-
-// execPooled runs a statement in a transaction with the settings.
-func (s *session) execPooled(ctx context.Context, conn *pgx.Conn, sql string, args []any) (pgconn.CommandTag, error) {
-	var query pgx.ExtendedQueryBuilder
-	if err := query.Build(conn.TypeMap(), nil, args); err != nil {
-		return pgconn.CommandTag{}, err
-	}
-	return s.sendPooled(ctx, conn, sql, query.ParamValues, query.ParamFormats).Close()
-}
-
-// sendPooled is execPooled with encoded parameters. The results are in the binary format.
-//
-// Everything is sent at once: describing the statement first would wait for locks without the settings.
-func (s *session) sendPooled(
-	ctx context.Context, conn *pgx.Conn, sql string, params [][]byte, formats []int16,
-) insertResult {
-	var b pgconn.Batch
-	b.ExecParams(setIsolation, nil, nil, nil, nil)
-	b.ExecParams(s.setLocal, nil, nil, nil, nil)
-	b.ExecParams(sql, params, nil, formats, binaryFormat)
-	all := conn.PgConn().ExecBatch(ctx, &b)
-	for range 2 {
-		if all.NextResult() {
-			all.ResultReader().Close()
-		}
-	}
-	if !all.NextResult() {
-		return insertResult{all: all}
-	}
-	return insertResult{all.ResultReader(), all}
-}
-
-// insertResult is the result of a statement, which may follow others in its transaction.
-type insertResult struct {
-	*pgconn.ResultReader                           // nil if an earlier statement failed
-	all                  *pgconn.MultiResultReader // nil if there is only one statement
-}
-
-func (r insertResult) NextRow() bool { return r.ResultReader != nil && r.ResultReader.NextRow() }
-
-// Close returns when the transaction has ended. It returns the error of the commit too.
-func (r insertResult) Close() (tag pgconn.CommandTag, err error) {
-	if r.ResultReader != nil {
-		tag, err = r.ResultReader.Close()
-	}
-	if r.all != nil {
-		err = cmp.Or(err, r.all.Close())
-	}
-	if r.all != nil && pgconn.SafeToRetry(err) {
-		err = lostError{err}
-	}
-	return tag, err
-}
-
-// lostError is the error of a connection that was lost after a batch was sent. pgconn.MultiResultReader reports that
-// as an error that is safe to retry, because it reads again from the connection that it has closed.
-type lostError struct{ error }
-
-func (e lostError) SafeToRetry() bool { return false }
-func (e lostError) Unwrap() error     { return io.ErrUnexpectedEOF }

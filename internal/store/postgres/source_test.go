@@ -13,21 +13,21 @@ import (
 )
 
 // A source is not created and not migrated.
-func TestOpenSource(t *testing.T) {
+func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
 	address := server.Database(t)
-	database := databaseOf(t, address)
+	database := pgtest.Name(address)
 	refused := func(want string) {
 		t.Helper()
-		if s, err := OpenSource(t.Context(), address); err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), pgtest.Password) {
-			t.Errorf("OpenSource() = %v, %v, want %q", s, err, want)
+		s, err := Open(t.Context(), address, Options{ReadOnly: true})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), pgtest.Password) {
+			t.Errorf("Open() = %v, %v, want %q", s, err, want)
 		}
 	}
 	refused("it has no tables of Plant Store")
 	if rows := server.Query(t, database, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"); len(rows) > 0 {
-		t.Errorf("OpenSource created the tables %v", rows)
+		t.Errorf("Open created the tables %v", rows)
 	}
 	s := openStore(t, address)
 	if _, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 1, "Fern", "-")}); err != nil {
@@ -36,7 +36,7 @@ func TestOpenSource(t *testing.T) {
 	server.Query(t, database, "INSERT INTO plantstore_schema (version) VALUES (99)")
 	refused("its schema has version 99")
 	server.Query(t, database, "DELETE FROM plantstore_schema WHERE version = 99")
-	source, err := OpenSource(t.Context(), address)
+	source, err := Open(t.Context(), address, Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +57,6 @@ func TestOpenSource(t *testing.T) {
 	server.Query(t, database, "DELETE FROM plantstore_schema WHERE version > 1")
 	refused("its schema has version 1 and this program needs version 3; make a backup, and run plantstore db migrate ")
 	if rows := server.Query(t, database, "SELECT max(version) FROM plantstore_schema"); rows[0][0] != "1" {
-		t.Errorf("OpenSource migrated the schema to version %v", rows)
+		t.Errorf("Open migrated the schema to version %v", rows)
 	}
 }

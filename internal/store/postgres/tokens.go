@@ -85,8 +85,8 @@ func (s *Store) changeToken(repeatable bool, errNone error, sql string, args ...
 
 // TokenByHash implements store.Tokens.
 func (s *Store) TokenByHash(ctx context.Context, hash token.Hash) (t token.Token, err error) {
-	err = s.readIn(ctx, s.tokenSlots, s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		t, err = scanToken(conn.QueryRow(ctx, tokenByHash, hash[:]))
+	err = s.readIn(ctx, s.tokenSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		t, err = scanToken(queryRow(ctx, conn, tokenByHash, hash[:]))
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -97,8 +97,8 @@ func (s *Store) TokenByHash(ctx context.Context, hash token.Hash) (t token.Token
 
 // Tokens implements store.Tokens.
 func (s *Store) Tokens(ctx context.Context) (all []token.Token, err error) {
-	err = s.read(ctx, s.timeouts.read, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, allTokens)
+	err = s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := query(ctx, conn, allTokens)
 		if err != nil {
 			return err
 		}

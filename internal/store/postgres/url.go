@@ -24,7 +24,7 @@ var fixedSettings = map[string]string{
 	"client_encoding":               "UTF8",
 	"client_min_messages":           "warning", // see recordWarning
 	"default_transaction_isolation": "read committed",
-	"standard_conforming_strings":   "on", // see appendLiteral
+	"standard_conforming_strings":   "on", // so that only the quote is special in a literal
 }
 
 // IsURL reports whether a --db value is the URL of a PostgreSQL server.
@@ -32,9 +32,9 @@ func IsURL(db string) bool {
 	return strings.HasPrefix(db, "postgres://") || strings.HasPrefix(db, "postgresql://")
 }
 
-// parseURL returns the configuration of a URL. The errors of pgx may quote the URL with its password, so
+// ParseURL returns the configuration of a URL. The errors of pgx may quote the URL with its password, so
 // they are not passed on.
-func parseURL(address string) (*pgxpool.Config, error) {
+func ParseURL(address string) (*pgxpool.Config, error) {
 	if !IsURL(address) {
 		return nil, errors.New("the address is not a PostgreSQL URL; " +
 			"use postgres://user:password@host:port/database")
@@ -55,7 +55,7 @@ func parseURL(address string) (*pgxpool.Config, error) {
 		params[name] = value
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = connectTimeout
+		config.ConnConfig.ConnectTimeout = ConnectTimeout
 	}
 	if !strings.Contains(address, "pool_max_conns=") {
 		config.MaxConns = 0 // see divideConns
@@ -75,8 +75,8 @@ func hasStrayAt(address string) bool {
 	return strings.Count(rest[:end], "@") > 1 || strings.Contains(rest[end:], "@")
 }
 
-// displayURL is the URL of a database without the password.
-func displayURL(config *pgx.ConnConfig) string {
+// DisplayURL is the URL of a database without the password.
+func DisplayURL(config *pgx.ConnConfig) string {
 	host := net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))
 	u := url.URL{Scheme: "postgres", User: url.User(config.User), Host: host, Path: "/" + config.Database}
 	return u.String()

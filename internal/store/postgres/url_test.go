@@ -14,8 +14,8 @@ import (
 // A lock must be waited for for less time than an attempt has: otherwise the outcome would be unknown.
 func TestLockTimeoutIsShorterThanAnAttempt(t *testing.T) {
 	timeout, err := time.ParseDuration(defaultSettings["lock_timeout"])
-	if err != nil || timeout >= defaultTimeouts.attempt {
-		t.Errorf("lock_timeout = %v, %v, want less than %v", timeout, err, defaultTimeouts.attempt)
+	if err != nil || timeout >= defaultTimeouts.Attempt {
+		t.Errorf("lock_timeout = %v, %v, want less than %v", timeout, err, defaultTimeouts.Attempt)
 	}
 }
 

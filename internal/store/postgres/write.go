@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"plantstore/internal/store"
 )
@@ -30,10 +29,10 @@ type transaction func(ctx context.Context, conn *pgx.Conn) (stored bool, err err
 // transaction is repeatable: then write repeats it to determine the outcome. After one attempt that may
 // have stored data, only a success makes the outcome known.
 func (s *Store) write(slots chan struct{}, repeatable bool, run transaction) error {
-	if s.opts.readOnly {
+	if s.opts.ReadOnly {
 		return errSource
 	}
-	deadline := time.Now().Add(s.timeouts.write)
+	deadline := time.Now().Add(s.timeouts.Write)
 	unknown := false
 	for attempt := 1; ; attempt++ {
 		stored, err := s.attempt(slots, deadline, run)
@@ -49,7 +48,7 @@ func (s *Store) write(slots chan struct{}, repeatable bool, run transaction) err
 			again = repeatable
 		}
 		wait := backoff(attempt)
-		translated := s.damage.Record(translate(err))
+		translated := s.damage.Record(Translate(err))
 		switch {
 		case again && time.Until(deadline) > wait && !s.closed.Load():
 			time.Sleep(wait)
@@ -62,7 +61,7 @@ func (s *Store) write(slots chan struct{}, repeatable bool, run transaction) err
 }
 
 func (s *Store) attempt(slots chan struct{}, deadline time.Time, run transaction) (stored bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), min(s.timeouts.attempt, time.Until(deadline)))
+	ctx, cancel := context.WithTimeout(context.Background(), min(s.timeouts.Attempt, time.Until(deadline)))
 	defer cancel()
 	if err := acquireSlot(ctx, slots); err != nil {
 		return false, err
@@ -100,36 +99,21 @@ func backoff(attempt int) time.Duration {
 // nothing was stored.
 func messageOnly(err error) error { return errors.New(err.Error()) }
 
-// exec runs one statement as a transaction and returns the number of rows that it changed.
-func exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (rows int64, stored bool, err error) {
-	clearWarning(conn)
-	var tag pgconn.CommandTag
-	if s := sessionOf(conn); s.pooled {
-		tag, err = s.execPooled(ctx, conn, sql, args)
-	} else {
-		tag, err = conn.Exec(ctx, sql, args...)
-	}
-	if err != nil {
-		return 0, mayBeStored(err, sessionOf(conn).citus), err
-	}
-	return tag.RowsAffected(), true, checkWarning(conn)
-}
-
-type query func(ctx context.Context, conn *pgx.Conn) error
+type reading func(ctx context.Context, conn *pgx.Conn) error
 
 // read runs a query, and once more if the connection was lost.
 //
 // When ctx ends, read stops waiting for a slot, but a query that has started continues until its timeout: pgx
 // can only cancel it by closing the connection, and a new connection costs more than the rest of a query.
-func (s *Store) read(ctx context.Context, timeout time.Duration, run query) error {
+func (s *Store) read(ctx context.Context, timeout time.Duration, run reading) error {
 	return s.readIn(ctx, s.otherSlots, timeout, run)
 }
 
-func (s *Store) readIn(ctx context.Context, slots chan struct{}, timeout time.Duration, run query) error {
+func (s *Store) readIn(ctx context.Context, slots chan struct{}, timeout time.Duration, run reading) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := acquireSlot(ctx, slots); err != nil {
-		return translate(err)
+		return Translate(err)
 	}
 	defer releaseSlot(slots)
 	deadline, _ := ctx.Deadline()
@@ -139,10 +123,10 @@ func (s *Store) readIn(ctx context.Context, slots chan struct{}, timeout time.Du
 	if err != nil && isLost(err) && ctx.Err() == nil {
 		err = s.readOnce(ctx, run)
 	}
-	return s.damage.Record(translate(err))
+	return s.damage.Record(Translate(err))
 }
 
-func (s *Store) readOnce(ctx context.Context, run query) error {
+func (s *Store) readOnce(ctx context.Context, run reading) error {
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return err

@@ -94,15 +94,15 @@ func TestWriteTimeout(t *testing.T) {
 	err := s.write(s.otherSlots, true, func(ctx context.Context, _ *pgx.Conn) (bool, error) {
 		attempts++
 		deadline, ok := ctx.Deadline()
-		if !ok || time.Until(deadline) > quick.attempt || deadline.After(start.Add(quick.write+time.Second)) {
-			t.Errorf("attempt %d ends %v, want at most %v from now", attempts, deadline, quick.attempt)
+		if !ok || time.Until(deadline) > quick.Attempt || deadline.After(start.Add(quick.Write+time.Second)) {
+			t.Errorf("attempt %d ends %v, want at most %v from now", attempts, deadline, quick.Attempt)
 		}
 		return true, io.ErrUnexpectedEOF
 	})
 	took := time.Since(start)
-	if !errors.Is(err, store.ErrUnknown) || attempts < 2 || took < quick.write-maxBackoff {
+	if !errors.Is(err, store.ErrUnknown) || attempts < 2 || took < quick.Write-maxBackoff {
 		t.Errorf("write() = %v after %d attempts and %v, want %v after %v",
-			err, attempts, took, store.ErrUnknown, quick.write)
+			err, attempts, took, store.ErrUnknown, quick.Write)
 	}
 }
 

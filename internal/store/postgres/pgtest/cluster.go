@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -234,7 +233,7 @@ func (c *Cluster) Prepared(t testing.TB, name string, prepare func(address strin
 		prepare(address)
 	}
 	t.Cleanup(func() {
-		if _, err := c.Attempt(nameOf(address), "TRUNCATE plants, tokens"); err != nil {
+		if _, err := c.Attempt(Name(address), "TRUNCATE plants, tokens"); err != nil {
 			t.Error(err)
 			return
 		}
@@ -243,14 +242,6 @@ func (c *Cluster) Prepared(t testing.TB, name string, prepare func(address strin
 		c.free[name] = append(c.free[name], address)
 	})
 	return address
-}
-
-func nameOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		panic(err)
-	}
-	return strings.TrimPrefix(u.Path, "/")
 }
 
 // Worker returns the URL on a worker of a database of the coordinator.

@@ -32,7 +32,7 @@ func TestDatabases(t *testing.T) {
 	if one == two || s != again {
 		t.Errorf("Database() = %s and %s, want different databases of one server", one, two)
 	}
-	name := nameOf(one)
+	name := Name(one)
 	for kind, address := range map[string]string{
 		"SocketURL": s.SocketURL(name),
 		"Through":   s.Through(fmt.Sprintf("127.0.0.1:%d", s.Port), name),
@@ -56,7 +56,7 @@ func TestDatabases(t *testing.T) {
 	if got := s.Query(t, name, "SELECT 1, 'a'; SELECT 2, NULL"); fmt.Sprint(got) != "[[1 a] [2 ]]" {
 		t.Errorf("Query() = %v", got)
 	}
-	t.Run("dropped", func(t *testing.T) { name = nameOf(Database(t)) })
+	t.Run("dropped", func(t *testing.T) { name = Name(Database(t)) })
 	if _, err := s.Attempt(name, "SELECT 1"); err == nil {
 		t.Errorf("the database %s outlives its test", name)
 	}
@@ -66,7 +66,7 @@ func TestCluster(t *testing.T) { testCluster(t, SharedCluster(t)) }
 
 // testCluster tests that a database of a cluster has all its nodes: a table is distributed over them and read on each.
 func testCluster(t *testing.T, c *Cluster) {
-	database := nameOf(c.Database(t))
+	database := Name(c.Database(t))
 	c.Query(t, database, "CREATE TABLE numbers (n bigint PRIMARY KEY)")
 	c.Query(t, database, "SELECT create_distributed_table('numbers', 'n', shard_count => 4)")
 	c.Query(t, database, "INSERT INTO numbers SELECT generate_series(1, 100)")
@@ -112,7 +112,7 @@ func TestStartForRun(t *testing.T) {
 			t.Run("cluster", func(t *testing.T) { testCluster(t, newCluster(servers)) })
 		}
 	}
-	t.Run("database", func(t *testing.T) { all[0].Query(t, nameOf(all[0].Database(t)), "SELECT 1") })
+	t.Run("database", func(t *testing.T) { all[0].Query(t, Name(all[0].Database(t)), "SELECT 1") })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,14 +7,60 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
 // URL returns the URL of a database over TCP, with the password.
 func (s *Server) URL(database string) string { return s.urlAt("127.0.0.1", s.Port, database) }
+
+// Name returns the name of the database in a URL.
+func Name(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimPrefix(u.Path, "/")
+}
+
+// As returns the URL of a database for another user with the same password.
+func As(address, user string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		panic(err)
+	}
+	u.User = url.UserPassword(user, Password)
+	return u.String()
+}
+
+// Eventually waits until a condition holds.
+func Eventually(t testing.TB, condition string, holds func() bool) {
+	t.Helper()
+	const timeout = time.Minute
+	for deadline := time.Now().Add(timeout); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not true after %v: %s", timeout, condition)
+		}
+	}
+}
+
+// Reload changes a setting of a running server, or resets it if the value is "", and returns when a new
+// session has it. Sessions that are open apply it before their next statement.
+func (s *Server) Reload(t testing.TB, setting, value string) {
+	t.Helper()
+	change := "RESET " + setting
+	if value != "" {
+		change = "SET " + setting + " = '" + value + "'"
+	}
+	before := s.Query(t, "postgres", "SHOW "+setting)[0][0]
+	s.Exec(t, "ALTER SYSTEM "+change)
+	s.Exec(t, "SELECT pg_reload_conf()")
+	Eventually(t, setting+" is changed", func() bool { return s.Query(t, "postgres", "SHOW "+setting)[0][0] != before })
+}
 
 // Through returns the URL of a database at another address of the server, such as that of a proxy.
 func (s *Server) Through(address, database string) string {

@@ -1,4 +1,4 @@
-package postgres
+package citus
 
 import (
 	"math"
@@ -8,9 +8,6 @@ import (
 )
 
 // spacing records how far apart the ids of each store are on average.
-//
-// A page of plants that are distributed by id is in all shards, and Citus reads a whole page from each. With an
-// upper bound for the ids of the page, each shard returns only its part: a third of the time with 8 shards.
 type spacing struct {
 	mu      sync.Mutex
 	byStore map[string]float64
@@ -32,18 +29,17 @@ func (s *spacing) record(storeName string, page []plant.New) {
 	s.byStore[storeName] = average
 }
 
-// last returns an upper bound that a number of plants from first on probably do not exceed, or the highest id if the
-// spacing is unknown.
-func (s *spacing) last(storeName string, first int64, plants int) int64 {
+// last returns an id that a number of plants after another probably do not exceed, or the highest id if the spacing or
+// the first id is unknown.
+func (s *spacing) last(storeName string, after *int64, plants int) int64 {
 	s.mu.Lock()
-	average := s.byStore[storeName]
+	distance := 1.25 * s.byStore[storeName] * float64(plants)
 	s.mu.Unlock()
-	distance := 1.25 * average * float64(plants)
-	if average == 0 || distance >= math.MaxInt64 {
+	if after == nil || distance == 0 || distance >= math.MaxInt64 {
 		return math.MaxInt64
 	}
-	last := first + int64(distance) // as integers: a float64 has too few bits for an id
-	if last < first {               // overflow
+	last := *after + int64(distance) // as integers: a float64 has too few bits for an id
+	if last < *after {               // overflow
 		return math.MaxInt64
 	}
 	return last

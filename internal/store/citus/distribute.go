@@ -1,17 +1,20 @@
-package postgres
+package citus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"plantstore/internal/store/postgres"
 )
 
-// Distribution is how plants are distributed over the nodes of a Citus cluster.
+// Distribution is how plants are distributed over the nodes of a cluster.
 type Distribution struct {
 	By     string `json:"by"`     // the column, id or store; empty: unchanged, or id
 	Shards int    `json:"shards"` // 0: unchanged, or a default for the number of nodes
@@ -34,29 +37,32 @@ const distributePatience = 10
 // every node, in one transaction that locks them. It creates them if they are missing, moves existing rows and
 // changes a distribution that differs from want. It calls report with sentences for the operator.
 func Distribute(ctx context.Context, address string, want Distribution, report func(string)) error {
-	config, err := parseURL(address)
+	config, err := postgres.ParseURL(address)
 	if err != nil {
 		return err
 	}
-	if config.ConnConfig.ConnectTimeout == connectTimeout {
+	if config.ConnConfig.ConnectTimeout == postgres.ConnectTimeout {
 		config.ConnConfig.ConnectTimeout *= distributePatience
 	}
-	err = distribute(ctx, config.ConnConfig, want, report)
+	for name, value := range map[string]string{
+		"lock_timeout": "120s", "statement_timeout": "0", "idle_in_transaction_session_timeout": "0",
+	} {
+		config.ConnConfig.RuntimeParams[name] = value
+	}
+	err = distribute(ctx, address, config.ConnConfig, want, report)
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted; run the command again to complete it")
 	}
 	if err != nil {
-		return fmt.Errorf("distribute the database %s: %w", displayURL(config.ConnConfig), translate(err))
+		return fmt.Errorf("distribute the database %s: %w", postgres.DisplayURL(config.ConnConfig), postgres.Translate(err))
 	}
 	return nil
 }
 
-func distribute(ctx context.Context, config *pgx.ConnConfig, want Distribution, report func(string)) error {
-	config = config.Copy()
-	config.RuntimeParams["lock_timeout"] = migrationLockTimeout
-	config.RuntimeParams["statement_timeout"] = "0"
-	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
-	conn, err := connect(ctx, config, Options{UnsafeDurability: true})
+func distribute(
+	ctx context.Context, address string, config *pgx.ConnConfig, want Distribution, report func(string),
+) error {
+	conn, err := postgres.Connect(ctx, config, postgres.Options{UnsafeDurability: true})
 	if err != nil {
 		return err
 	}
@@ -65,7 +71,11 @@ func distribute(ctx context.Context, config *pgx.ConnConfig, want Distribution, 
 	if err != nil {
 		return err
 	}
-	if err := newStore(Options{UnsafeDurability: true, KeepSchema: true}).prepare(ctx, config); err != nil {
+	s, err := postgres.Open(ctx, address, postgres.Options{UnsafeDurability: true, KeepSchema: true}) // creates the tables
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	if err := s.Close(); err != nil {
 		return err
 	}
 	current, err := readDistribution(ctx, conn)
@@ -88,82 +98,53 @@ func distribute(ctx context.Context, config *pgx.ConnConfig, want Distribution, 
 	return err
 }
 
-const (
-	availableCitus = "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'citus')"
-	localGroup     = "SELECT groupid FROM pg_dist_local_group"
-)
-
-// checkCluster returns the nodes of the cluster that get shards, or what the operator has to do first.
-func checkCluster(ctx context.Context, conn *pgx.Conn) (nodes []node, err error) {
-	var installed, created bool
-	if err := conn.QueryRow(ctx, availableCitus).Scan(&installed); err != nil {
-		return nil, err
-	}
+// checkCluster returns how many nodes of the cluster get shards, or what the operator has to do first.
+func checkCluster(ctx context.Context, conn *pgx.Conn) (withShards int, err error) {
+	var created, coordinator bool
 	if err := conn.QueryRow(ctx, hasCitus).Scan(&created); err != nil {
-		return nil, err
+		return 0, err
 	}
-	switch {
-	case created:
-	case installed:
-		return nil, errors.New("the extension citus is not created in this database; " +
-			"run CREATE EXTENSION citus in the database of this name on every node")
-	default:
-		return nil, errors.New("the server does not have Citus; install it on every node, set " +
-			"shared_preload_libraries = 'citus', restart the servers and run CREATE EXTENSION citus in each database")
+	if !created {
+		return 0, errors.New("the database does not have the extension citus; install Citus on every node, set " +
+			"shared_preload_libraries = 'citus', restart the servers and run CREATE EXTENSION citus in the database of " +
+			"this name on every node")
 	}
-	nodesConn := newNodeConn(conn.Config(), defaultTimeouts)
-	nodesConn.patience = distributePatience
-	defer nodesConn.close()
-	all, err := nodesConn.nodes(ctx)
+	if err := conn.QueryRow(ctx, isCoordinator).Scan(&coordinator); err != nil {
+		return 0, err
+	}
+	nodes, err := readNodes(ctx, conn, distributePatience)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	var group int
-	if err := conn.QueryRow(ctx, localGroup).Scan(&group); err != nil {
-		return nil, err
-	}
-	var coordinator *node
-	for i, n := range all {
-		if n.coordinator {
-			coordinator = &all[i]
-		}
+	known := false
+	for _, n := range nodes {
+		known = known || n.coordinator
 		if n.hasShards {
-			nodes = append(nodes, n)
+			withShards++
 		}
 	}
-	host, port := conn.Config().Host, conn.Config().Port
 	switch {
-	case group != 0 && coordinator != nil:
-		return nil, fmt.Errorf("this node is a worker; use the URL of the %s", coordinator.name())
-	case group != 0:
-		return nil, errors.New("this node is a worker; use the URL of the coordinator")
-	case len(nodes) == 0:
-		return nil, errors.New("the cluster has no workers; add each one, on the coordinator, with " +
+	case !coordinator:
+		return 0, errors.New("this node is a worker; use the URL of the coordinator")
+	case withShards == 0:
+		return 0, errors.New("the cluster has no workers; add each one, on the coordinator, with " +
 			"SELECT citus_add_node('10.0.0.2', 5432)")
-	case coordinator == nil:
-		return nil, fmt.Errorf("the workers do not have the address of the coordinator; run "+
-			"SELECT citus_set_coordinator_host('%s', %d) there, with an address that the workers can reach", hostOf(host), port)
+	case !known:
+		return 0, errors.New("the workers do not have the address of the coordinator; run " +
+			"SELECT citus_set_coordinator_host('10.0.0.1', 5432) there, with an address that the workers can reach")
 	}
-	if err := nodesError(all, Options{UnsafeDurability: true}); err != nil {
-		return nil, err
-	}
-	return nodes, nil
-}
-
-// hostOf returns an example of the address of the coordinator: the host of the URL if it is one on a network.
-func hostOf(host string) string {
-	if ip := net.ParseIP(host); host == "" || host[0] == '/' || host == "localhost" || ip != nil && ip.IsLoopback() {
-		return "10.0.0.1"
-	}
-	return host
+	return withShards, healthOf(nodes, postgres.Options{UnsafeDurability: true}).err
 }
 
 const selectDistribution = `
 	SELECT name, coalesce(partmethod::text || repmodel::text, ''),
 		coalesce(column_to_column_name(logicalrelid, partkey), ''),
 		(SELECT count(*) FROM pg_dist_shard s WHERE s.logicalrelid = p.logicalrelid)
-	FROM unnest(ARRAY['plants', 'tokens', 'plantstore_schema']) AS name
+	FROM unnest($1::text[]) AS name
 	LEFT JOIN pg_dist_partition p ON logicalrelid = to_regclass(name)`
+
+// copied are the tables that Citus copies to every node.
+var copied = postgres.Tables[1:]
 
 // Kinds of tables in Citus: partmethod and repmodel of pg_dist_partition.
 const (
@@ -182,7 +163,7 @@ func readDistribution(ctx context.Context, conn interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }) (distribution, error) {
 	d := distribution{kind: map[string]string{}}
-	rows, err := conn.Query(ctx, selectDistribution)
+	rows, err := conn.Query(ctx, selectDistribution, postgres.Tables)
 	if err != nil {
 		return d, err
 	}
@@ -199,9 +180,12 @@ func readDistribution(ctx context.Context, conn interface {
 }
 
 func (d distribution) done(want Distribution) bool {
-	return d.kind["tokens"] == kindReference && d.kind["plantstore_schema"] == kindReference &&
-		d.kind["plants"] == kindDistributed &&
-		(want.By == "" || want.By == d.By) && (want.Shards == 0 || want.Shards == d.Shards)
+	for _, table := range copied {
+		if d.kind[table] != kindReference {
+			return false
+		}
+	}
+	return d.kind["plants"] == kindDistributed && want.or(d.Distribution) == d.Distribution
 }
 
 const (
@@ -209,11 +193,7 @@ const (
 		SET LOCAL client_connection_check_interval = '2s'; -- release the locks if the command is killed
 		SET LOCAL citus.shard_replication_factor = 1; -- replicas of shards would not use two-phase commit
 		SET LOCAL citus.multi_shard_modify_mode = sequential` // several tables change in one transaction
-	lockAll = "LOCK TABLE plants, tokens, plantstore_schema IN ACCESS EXCLUSIVE MODE"
-
-	countAll = `
-		SELECT 'plants', count(*) FROM plants UNION ALL SELECT 'tokens', count(*) FROM tokens
-		UNION ALL SELECT 'plantstore_schema', count(*) FROM plantstore_schema`
+	lockAll = "LOCK TABLE %s IN ACCESS EXCLUSIVE MODE"
 
 	createReference   = "SELECT create_reference_table($1::text::regclass)"
 	createDistributed = `
@@ -230,11 +210,11 @@ const (
 
 // change makes the distribution what want says, and returns a sentence about the result. An error means that nothing
 // changes. It is an error if a row would be missing afterwards.
-func change(ctx context.Context, tx pgx.Tx, nodes []node, want Distribution, report func(string)) (string, error) {
+func change(ctx context.Context, tx pgx.Tx, nodes int, want Distribution, report func(string)) (string, error) {
 	if _, err := tx.Exec(ctx, distributeSettings, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return "", err
 	}
-	if _, err := tx.Exec(ctx, lockAll); err != nil {
+	if _, err := tx.Exec(ctx, fmt.Sprintf(lockAll, strings.Join(postgres.Tables, ", "))); err != nil {
 		return "", err
 	}
 	current, err := readDistribution(ctx, tx)
@@ -245,12 +225,16 @@ func change(ctx context.Context, tx pgx.Tx, nodes []node, want Distribution, rep
 	if err != nil {
 		return "", err
 	}
-	for _, table := range []string{"tokens", "plantstore_schema"} {
+	for _, table := range copied {
 		if current.kind[table] == kindReference {
 			continue
 		}
 		report(fmt.Sprintf("Copying %s to every node.", table))
-		if err := execAll(ctx, tx, table, createReference, removeLocal); err != nil {
+		_, err := tx.Exec(ctx, createReference, table)
+		if err == nil {
+			_, err = tx.Exec(ctx, removeLocal, table)
+		}
+		if err != nil {
 			return "", fmt.Errorf("copy %s to every node: %w", table, explainDistribute(err))
 		}
 	}
@@ -272,23 +256,17 @@ func change(ctx context.Context, tx pgx.Tx, nodes []node, want Distribution, rep
 		plural(after["tokens"], "token")), err
 }
 
-func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes []node, want Distribution,
+// or returns d with the values of other where it has none.
+func (d Distribution) or(other Distribution) Distribution {
+	return Distribution{cmp.Or(d.By, other.By), cmp.Or(d.Shards, other.Shards)}
+}
+
+func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes int, want Distribution,
 	rows int64, report func(string)) error {
-	to := want
-	if to.By == "" {
-		to.By = current.By
-	}
-	if to.Shards == 0 {
-		to.Shards = current.Shards
-	}
+	to := want.or(current.Distribution)
 	switch kind := current.kind["plants"]; kind {
 	case kindLocal, kindManaged:
-		if to.By == "" {
-			to.By = "id"
-		}
-		if to.Shards == 0 {
-			to.Shards = defaultShards(len(nodes))
-		}
+		to = to.or(Distribution{"id", defaultShards(nodes)})
 	case kindDistributed:
 		if to == current.Distribution {
 			return nil
@@ -298,7 +276,7 @@ func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes []
 			"stop every plantstore serve, run " + undistribute + " and repeat this command")
 	}
 	report(fmt.Sprintf("Distributing %s by %s over %s on %s. Requests wait or return 503 meanwhile.",
-		plural(rows, "plant"), to.By, plural(to.Shards, "shard"), plural(len(nodes), "node")))
+		plural(rows, "plant"), to.By, plural(to.Shards, "shard"), plural(nodes, "node")))
 	var err error
 	if current.kind["plants"] == kindDistributed {
 		var by *string
@@ -326,35 +304,25 @@ func plural[N int | int64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+const duplicateTable = "42P07"
+
 // explainDistribute explains the error of a worker that has a table of the same name already.
 func explainDistribute(err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == duplicateTable {
 		return fmt.Errorf("%s (%s); drop the table there: serve was started on that worker before the tables "+
 			"were distributed, or it is one of another program", e.Message, e.Where)
 	}
-	return translate(err)
-}
-
-func execAll(ctx context.Context, tx pgx.Tx, table string, statements ...string) error {
-	for _, sql := range statements {
-		if _, err := tx.Exec(ctx, sql, table); err != nil {
-			return err
-		}
-	}
-	return nil
+	return postgres.Translate(err)
 }
 
 func countRows(ctx context.Context, tx pgx.Tx) (map[string]int64, error) {
-	rows, err := tx.Query(ctx, countAll, pgx.QueryExecModeExec)
-	if err != nil {
-		return nil, err
-	}
 	counts := map[string]int64{}
-	var table string
-	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&table, &n}, func() error {
+	for _, table := range postgres.Tables {
+		var n int64
+		if err := tx.QueryRow(ctx, "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+			return nil, err
+		}
 		counts[table] = n
-		return nil
-	})
-	return counts, err
+	}
+	return counts, nil
 }

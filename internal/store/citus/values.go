@@ -1,6 +1,10 @@
-package postgres
+package citus
 
-import "strconv"
+import (
+	"strconv"
+
+	"plantstore/internal/plant"
+)
 
 // Citus sends the rows of INSERT … VALUES to the shards that they belong to. If all belong to one shard, the insert is
 // one statement there with a commit of one phase. The rows of INSERT … SELECT unnest are collected on the node that
@@ -10,13 +14,13 @@ import "strconv"
 // a fifth more time.
 
 // insertValues returns an insert of plants that ends with a suffix.
-func (b *batch) insertValues(firsts []int, suffix string) string {
-	text := append(b.columns[0][:0], insertInto+"VALUES "...)
-	for n, first := range firsts {
-		if n > 0 {
+func insertValues(plants []plant.Record, suffix string) string {
+	text := []byte("INSERT INTO plants (store, id, name, tag) VALUES ")
+	for i := range plants {
+		r := &plants[i]
+		if i > 0 {
 			text = append(text, ',')
 		}
-		r := &b.records[first]
 		text = appendLiteral(append(text, '('), r.Store)
 		text = strconv.AppendInt(append(text, ",'"...), r.ID, 10)
 		text = appendLiteral(append(text, "',"...), r.Name)
@@ -26,12 +30,11 @@ func (b *batch) insertValues(firsts []int, suffix string) string {
 			text = append(appendLiteral(append(text, ','), *r.Tag), ')')
 		}
 	}
-	b.columns[0] = append(text, suffix...)
-	return string(b.columns[0])
+	return string(append(text, suffix...))
 }
 
-// appendLiteral appends a text as an SQL literal. It depends on standard_conforming_strings, which fixedSettings
-// contain: then only the quote is special.
+// appendLiteral appends a text as an SQL literal. It depends on standard_conforming_strings, which every session
+// sets: then only the quote is special.
 func appendLiteral(to []byte, text string) []byte {
 	to = append(to, '\'')
 	for i := range len(text) {

@@ -1,4 +1,4 @@
-package postgres
+package citus
 
 import (
 	"bytes"
@@ -7,30 +7,31 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
+	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/testkit/proxy"
 )
 
-var safe = settings{"on", "on", "on", "UTF8"}
+var safe = postgres.ServerSettings{Fsync: "on", FullPageWrites: "on", SynchronousCommit: "on", Encoding: "UTF8"}
 
-// readNodes returns the state of the nodes of the cluster at a URL.
-func readNodes(t *testing.T, address string) (nodes []node, err error) {
+// nodesAt returns the state of the nodes of the cluster at a URL.
+func nodesAt(t *testing.T, address string) ([]node, error) {
 	t.Helper()
-	config, err := parseURL(address)
+	conn, err := pgx.Connect(t.Context(), address+"&default_query_exec_mode=exec")
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := newNodeConn(config.ConnConfig, quick)
-	defer conn.close()
-	return conn.nodes(t.Context())
+	defer conn.Close(t.Context())
+	return readNodes(t.Context(), conn, 1)
 }
 
 func workerName(w *pgtest.Server) string { return fmt.Sprintf("worker 127.0.0.1:%d", w.Port) }
@@ -40,31 +41,27 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	c := pgtest.SharedCluster(t)
 	address := c.Database(t)
-	user := "asker_" + databaseOf(t, address)
-	c.Query(t, databaseOf(t, address), fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", user, pgtest.Password))
+	user := "asker_" + pgtest.Name(address)
+	c.Query(t, pgtest.Name(address), fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", user, pgtest.Password))
 	for _, address := range []string{address, c.Worker(0, address), c.Worker(1, address)} {
-		as := editURL(t, address, func(u *url.URL, _ url.Values) { u.User = url.UserPassword(user, pgtest.Password) })
-		for _, address := range []string{address, as} {
-			eventually(t, "all nodes respond", func() bool { // on a slow machine, perhaps not the first time
-				nodes, err := readNodes(t, address)
-				return err == nil && len(nodes) == 3 && nodes[0].coordinator && nodesError(nodes, Options{}) == nil &&
+		for _, address := range []string{address, pgtest.As(address, user)} {
+			pgtest.Eventually(t, "all nodes respond", func() bool { // on a slow machine, perhaps not the first time
+				nodes, err := nodesAt(t, address)
+				return err == nil && len(nodes) == 3 && nodes[0].coordinator && healthOf(nodes, postgres.Options{}).err == nil &&
 					nodes[0].settings == safe && nodes[1].settings == safe && nodes[2].settings == safe
 			})
 		}
 	}
-	if nodes, err := readNodes(t, pgtest.Database(t)); err != nil || nodes != nil {
-		t.Errorf("nodes of a plain server = %v, %v", nodes, err)
-	}
 }
 
-// A worker can hang after it has accepted a connection. Then the nodes are queried one after the other.
+// A worker can hang after it has accepted a connection. Then only this one is named.
 func TestWorkerHangsAfterConnect(t *testing.T) {
 	t.Parallel()
 	c := pgtest.SharedCluster(t)
 	address := c.Database(t)
 	p := proxy.New(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Workers[0].Port)))
 	_, port, _ := net.SplitHostPort(p.Address)
-	c.Query(t, databaseOf(t, address), fmt.Sprintf(
+	c.Query(t, pgtest.Name(address), fmt.Sprintf(
 		"SELECT citus_update_node(nodeid, nodename, %s) FROM pg_dist_node WHERE nodeport = %d", port, c.Workers[0].Port))
 	p.Set(func(chunk *proxy.Chunk) ([]byte, bool) {
 		if chunk.Direction == proxy.Requests && bytes.Contains(chunk.Data, []byte("full_page_writes")) {
@@ -75,15 +72,15 @@ func TestWorkerHangsAfterConnect(t *testing.T) {
 		}
 		return chunk.Data, true
 	})
-	eventually(t, "one worker does not respond", func() bool { // on a slow machine, others may not respond either
-		nodes, err := readNodes(t, address)
+	pgtest.Eventually(t, "one worker does not respond", func() bool { // on a slow machine, others may not respond either
+		nodes, err := nodesAt(t, address)
 		reasons := map[string]string{}
 		for _, n := range nodes {
 			reasons[n.name()] = n.reason
 		}
 		return err == nil && maps.Equal(reasons, map[string]string{
 			"coordinator " + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)): "",
-			workerName(c.Workers[1]): "", "worker " + p.Address: "no response within 500ms",
+			workerName(c.Workers[1]): "", "worker " + p.Address: "no response within 2s",
 		})
 	})
 }
@@ -109,33 +106,33 @@ func TestFaultsOfWorkers(t *testing.T) {
 func testUnsafeWorkers(t *testing.T, c *pgtest.Cluster, address string) {
 	distributeBy(t, address, "id")
 	worker := c.Workers[1]
-	s := openStore(t, address)
+	s := openStore(t, address, patient)
 	for i, test := range []struct{ setting, value, risk string }{
 		{"fsync", "off", "a power loss can destroy the database"},
 		{"synchronous_commit", "local", "plants can be lost after they were confirmed"},
 	} {
-		create(t, s, record(10*i))
-		reload(t, worker, test.setting, test.value)
+		create(t, s, 10*i)
+		worker.Reload(t, test.setting, test.value)
 		text := fmt.Sprintf("%s runs with %s=%s, so %s; set it to on or, if that loss is acceptable, "+
 			"start with --unsafe-durability", workerName(worker), test.setting, test.value, test.risk)
 		wantOpenError(t, address, text)
 		wantOpenError(t, c.Worker(0, address), text)
-		accepted, err := Open(t.Context(), address, Options{UnsafeDurability: true})
+		accepted, err := Open(t.Context(), address, postgres.Options{UnsafeDurability: true})
 		if err != nil {
 			t.Fatalf("Open() with UnsafeDurability = %v", err)
 		}
-		create(t, accepted, record(10*i+1))
+		create(t, accepted, 10*i+1)
 		accepted.Close()
-		eventually(t, "creates are refused although nothing calls Check", func() bool {
+		pgtest.Eventually(t, "creates are refused although nothing calls Check", func() bool {
 			_, err := s.CreateBatch(t.Context(), []plant.Record{record(10*i + 2)})
 			return errors.Is(err, store.ErrUnavailable) && strings.Contains(err.Error(), text)
 		})
 		if err := s.Check(t.Context()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), text) {
 			t.Errorf("Check() = %v, want %q", err, text)
 		}
-		reload(t, worker, test.setting, "")
-		eventually(t, "Check returns nil again", func() bool { return s.Check(t.Context()) == nil })
-		create(t, s, record(10*i+2))
+		worker.Reload(t, test.setting, "")
+		pgtest.Eventually(t, "Check returns nil again", func() bool { return s.Check(t.Context()) == nil })
+		create(t, s, 10*i+2)
 	}
 }
 
@@ -143,12 +140,11 @@ func testUnsafeWorkers(t *testing.T, c *pgtest.Cluster, address string) {
 // that created it, nor to one that repeats the create.
 func testWorkersWithoutStandby(t *testing.T, c *pgtest.Cluster, address string) {
 	distributeBy(t, address, "id")
-	s := openStore(t, address)
-	create(t, s, record(1), record(2), record(3), record(4)) // opens the connections to the workers
+	s := openStore(t, address, quick)
+	create(t, s, 1, 2, 3, 4) // opens the connections to the workers
 	for _, w := range c.Workers {
-		reload(t, w, "synchronous_standby_names", "nobody")
+		w.Reload(t, "synchronous_standby_names", "nobody")
 	}
-	s.timeouts = quick
 	const cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity " +
 		"WHERE wait_event = 'SyncRep' AND query LIKE '%plants%'"
 	for _, attempt := range []string{"create", "repeat"} {
@@ -166,85 +162,94 @@ func testWorkersWithoutStandby(t *testing.T, c *pgtest.Cluster, address string) 
 				end = true
 			case <-time.After(20 * time.Millisecond):
 				for _, w := range c.Workers {
-					w.Query(t, databaseOf(t, address), cancel)
+					w.Query(t, pgtest.Name(address), cancel)
 				}
 			}
 		}
 	}
 	for _, w := range c.Workers {
-		reload(t, w, "synchronous_standby_names", "")
+		w.Reload(t, "synchronous_standby_names", "")
 	}
-	s.timeouts = patient
-	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(9)})
-	wantOutcomes(t, outcomes, err, plant.Same)
+	outcomes, err := openStore(t, address, patient).CreateBatch(t.Context(), []plant.Record{record(9)})
+	if err != nil || outcomes[0] != plant.Same {
+		t.Errorf("CreateBatch() with the standbys again = %v, %v, want %v", outcomes, err, plant.Same)
+	}
 }
 
 func testDiagnosisOfCluster(t *testing.T, c *pgtest.Cluster, address string) {
-	wantFindings(t, diagnose(t, address), "server ok: PostgreSQL ", ", Citus ")
-	create(t, openStore(t, address), plantRecords(100)...)
-	wantFindings(t, diagnose(t, address), "distribution warning: all plants are on the coordinator; ")
+	wantFindings(t, address, "server ok: PostgreSQL ", "server ok: Citus ")
+	create(t, openStore(t, address, patient), upTo(100)...)
+	wantFindings(t, address, "distribution warning: all plants are on the coordinator; ")
 	distributeTo(t, address, Distribution{Shards: 4})
 	for _, address := range []string{address, c.Worker(0, address)} {
-		lines := diagnose(t, address)
-		wantFindings(t, lines, "distribution ok: by id, 4 shards", "contents ok: 100 plants in ", "tables ok: ")
+		lines := wantFindings(t, address,
+			"distribution ok: by id, 4 shards", "contents ok: 100 plants in ", "tables ok: ")
 		if n := strings.Count(lines, "durability ok: "); n != 3 || strings.Contains(lines, "problem") {
 			t.Errorf("Diagnose() = %s", lines)
 		}
 	}
 	worker := c.Workers[1]
-	worker.Exec(t, "ALTER DATABASE "+databaseOf(t, address)+" SET synchronous_commit = off")
-	wantFindings(t, diagnose(t, address), "durability problem: "+workerName(worker)+" runs with synchronous_commit=off",
+	worker.Exec(t, "ALTER DATABASE "+pgtest.Name(address)+" SET synchronous_commit = off")
+	wantFindings(t, address, "durability problem: "+workerName(worker)+" runs with synchronous_commit=off",
 		"contents ok: ")
 	if err := worker.Suspend(); err != nil {
 		t.Fatal(err)
 	}
 	defer worker.Resume()
-	wantFindings(t, diagnose(t, address), "durability problem: "+workerName(worker)+" does not respond: ",
+	wantFindings(t, address, "durability problem: "+workerName(worker)+" does not respond: ",
 		"durability ok: coordinator ", "schema ok: ")
 }
 
 // A worker that is down is named, and prevents a distribution but not a start. The database is complete afterwards.
 func testWorkerIsDown(t *testing.T, c *pgtest.Cluster, address string) {
-	s := openStore(t, address)
+	s := openStore(t, address, patient)
 	worker := c.Workers[0]
 	if err := worker.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	text := workerName(worker) + " does not respond: connection refused"
+	text := workerName(worker) + " does not respond: Connection refused"
 	wantDistributeError(t, address, text)
-	eventually(t, "Check names the worker", func() bool {
+	pgtest.Eventually(t, "Check names the worker", func() bool {
 		err := s.Check(t.Context())
 		return errors.Is(err, store.ErrUnavailable) && strings.Contains(err.Error(), text)
 	})
-	other := openStore(t, address)
-	if err := other.nodes.err(); err == nil || !strings.Contains(err.Error(), text) {
+	other := openStore(t, address, patient)
+	if err := other.cluster.health.Load().err; err == nil || !strings.Contains(err.Error(), text) {
 		t.Errorf("a store that has just been opened reports %v, want %q", err, text)
 	}
-	create(t, other, record(1)) // plants is a local table of the coordinator
+	create(t, other, 1) // plants is a local table of the coordinator
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "Check returns nil", func() bool { return s.Check(t.Context()) == nil })
+	pgtest.Eventually(t, "Check returns nil", func() bool { return s.Check(t.Context()) == nil })
 	distributeTo(t, address, Distribution{})
 }
 
-func TestCountNodes(t *testing.T) {
+func TestHealth(t *testing.T) {
 	nodes := []node{
-		{host: "a", settings: safe}, {host: "b", settings: safe}, {host: "c", reason: "connection refused"},
-		{host: "d", settings: settings{"off", "on", "on", "UTF8"}},
+		{host: "a", settings: safe}, {host: "b", settings: safe}, {host: "c", reason: "Connection refused"},
+		{host: "d", settings: postgres.ServerSettings{Fsync: "off", Encoding: "UTF8"}},
 	}
-	m := new(nodeMonitor)
+	down := errors.New("the coordinator is down")
 	for _, step := range []struct {
-		nodes []node
-		err   error
-		want  map[string]int64
+		health *health
+		err    string
+		unsafe bool
+		want   map[string]int64
 	}{
-		{nodes, nil, map[string]int64{"ok": 2, "down": 1, "unsafe": 1, "unknown": 0}},
-		{nil, errors.New("the coordinator is down"), map[string]int64{"ok": 0, "down": 0, "unsafe": 0, "unknown": 4}},
-		{nodes[:2], nil, map[string]int64{"ok": 2, "down": 0, "unsafe": 0, "unknown": 0}},
+		{healthOf(nodes, postgres.Options{}),
+			"worker c:0 does not respond: Connection refused; worker d:0 runs with fsync=off", true,
+			map[string]int64{"ok": 2, "down": 1, "unsafe": 1, "unknown": 0}},
+		{healthOf(nodes, postgres.Options{}).unknown(down), "fsync=off", true,
+			map[string]int64{"ok": 0, "down": 0, "unsafe": 0, "unknown": 4}},
+		{healthOf(nodes[:3], postgres.Options{}).unknown(down), "the coordinator is down", false,
+			map[string]int64{"ok": 0, "down": 0, "unsafe": 0, "unknown": 3}},
+		{healthOf(nodes[:2], postgres.Options{}), "<nil>", false,
+			map[string]int64{"ok": 2, "down": 0, "unsafe": 0, "unknown": 0}},
 	} {
-		if m.count(step.nodes, step.err); !maps.Equal(m.states(), step.want) {
-			t.Errorf("states() = %v, want %v", m.states(), step.want)
+		h := step.health
+		if !strings.Contains(fmt.Sprint(h.err), step.err) || h.unsafe != step.unsafe || !maps.Equal(h.counts, step.want) {
+			t.Errorf("%+v, want %+v", h, step)
 		}
 	}
 }

@@ -1,13 +1,13 @@
-package postgres
+package citus
 
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"plantstore/internal/store/postgres"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
 	"plantstore/internal/token"
@@ -31,6 +31,14 @@ func wantDistributeError(t *testing.T, address, text string) {
 	}
 }
 
+// upTo returns the ids from 0 up to n.
+func upTo(n int) (ids []int) {
+	for id := range n {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
 const tables = `
 	SELECT table_name, citus_table_type, distribution_column, shard_count FROM citus_tables ORDER BY table_name::text`
 
@@ -38,9 +46,9 @@ func TestDistribute(t *testing.T) {
 	t.Parallel()
 	c := pgtest.SharedCluster(t)
 	address := c.Database(t)
-	name := databaseOf(t, address)
-	s := openStore(t, address)
-	create(t, s, plantRecords(500)...)
+	name := pgtest.Name(address)
+	s := openStore(t, address, patient)
+	create(t, s, upTo(500)...)
 	issued, _ := token.New("issued", "main", token.Create, time.Now(), time.Time{})
 	if err := s.AddToken(t.Context(), issued); err != nil {
 		t.Fatal(err)
@@ -74,7 +82,7 @@ func TestDistribute(t *testing.T) {
 		if got := fmt.Sprint(c.Query(t, name, tables)); got != want {
 			t.Errorf("Distribute(%v): tables = %s, want %s", test.want, got, want)
 		}
-		for _, table := range []string{"plants", "tokens", "plantstore_schema"} {
+		for _, table := range postgres.Tables {
 			if n := c.Query(t, name, "SELECT pg_relation_size('"+table+"')")[0][0]; n != "0" {
 				t.Errorf("Distribute(%v) leaves %s bytes in the local table %s", test.want, n, table)
 			}
@@ -97,8 +105,8 @@ func TestDistributeFails(t *testing.T) {
 	t.Parallel()
 	c := pgtest.SharedCluster(t)
 	address := c.Database(t)
-	name := databaseOf(t, address)
-	create(t, openStore(t, address), record(1), record(2), record(3))
+	name := pgtest.Name(address)
+	create(t, openStore(t, address, patient), 1, 2, 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	err := Distribute(ctx, address, Distribution{}, func(report string) {
 		if strings.HasPrefix(report, "Distributing ") {
@@ -121,38 +129,29 @@ func TestDistributeFails(t *testing.T) {
 
 func TestDistributeRefuses(t *testing.T) {
 	t.Parallel()
-	plain := pgtest.Database(t)
-	text := "the extension citus is not created in this database; " +
-		"run CREATE EXTENSION citus in the database of this name on every node"
-	if sqlQuery(t, plain, availableCitus)[0][0] == "f" {
-		text = "the server does not have Citus; install it on every node"
-	}
-	wantDistributeError(t, plain, text)
+	wantDistributeError(t, pgtest.Database(t), "the database does not have the extension citus; install Citus on every ")
 	wantDistributeError(t, "file.db", "the address is not a PostgreSQL URL")
 
 	c := pgtest.SharedCluster(t)
 	address := c.Database(t)
-	name := databaseOf(t, address)
+	name := pgtest.Name(address)
 	c.Query(t, name, "SELECT citus_remove_node(nodename, nodeport) FROM pg_dist_node ORDER BY groupid DESC")
 	wantDistributeError(t, address, "the cluster has no workers; add each one, on the coordinator, with "+
 		"SELECT citus_add_node('10.0.0.2', 5432)")
 	addNode := fmt.Sprintf("SELECT citus_add_node('127.0.0.1', %d)", c.Workers[0].Port)
-	eventually(t, "the worker is added", func() bool { // another test may do so at the same time
+	pgtest.Eventually(t, "the worker is added", func() bool { // another test may do so at the same time
 		_, err := c.Attempt(name, addNode)
 		return err == nil
 	})
 	wantDistributeError(t, c.Worker(0, address), "this node is a worker; use the URL of the coordinator")
-	wantDistributeError(t, address, fmt.Sprintf("the workers do not have the address of the coordinator; run "+
-		"SELECT citus_set_coordinator_host('10.0.0.1', %d) there, with an address that the workers can reach", c.Port))
+	wantDistributeError(t, address, "the workers do not have the address of the coordinator; run "+
+		"SELECT citus_set_coordinator_host('10.0.0.1', 5432) there, with an address that the workers can reach")
 	c.Query(t, name, fmt.Sprintf("SELECT citus_set_coordinator_host('127.0.0.1', %d)", c.Port))
-	wantDistributeError(t, c.Worker(0, address),
-		fmt.Sprintf("this node is a worker; use the URL of the coordinator 127.0.0.1:%d", c.Port))
 
-	openStore(t, address).Close()
+	openStore(t, address, patient).Close()
 	c.Query(t, name, fmt.Sprintf("CREATE ROLE other LOGIN PASSWORD '%s'", pgtest.Password))
 	c.Query(t, name, "GRANT SELECT ON plants, tokens, plantstore_schema TO other")
-	other := editURL(t, address, func(u *url.URL, _ url.Values) { u.User = url.UserPassword("other", pgtest.Password) })
-	wantDistributeError(t, other, "the user lacks a privilege: ERROR: permission denied for table plants")
+	wantDistributeError(t, pgtest.As(address, "other"), "lacks a privilege: ERROR: permission denied for table plants")
 	c.Workers[0].Query(t, name, "CREATE TABLE tokens (name text)")
 	wantDistributeError(t, address, fmt.Sprintf("copy tokens to every node: relation \"tokens\" already exists "+
 		"(while executing command on 127.0.0.1:%d); drop the table there", c.Workers[0].Port))
@@ -168,18 +167,16 @@ func TestUserWithFewPrivilegesOnCluster(t *testing.T) {
 	t.Parallel()
 	c := pgtest.SharedCluster(t)
 	address := c.Database(t)
-	name := databaseOf(t, address)
+	name := pgtest.Name(address)
 	distributeTo(t, address, Distribution{})
 	user := "gardener_" + name
 	c.Query(t, name, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", user, pgtest.Password))
 	c.Query(t, name, "GRANT SELECT, INSERT, UPDATE, DELETE ON plants, tokens TO "+user)
 	c.Query(t, name, "GRANT SELECT ON plantstore_schema TO "+user)
 	for i, address := range []string{address, c.Worker(0, address), c.Worker(1, address)} {
-		s := openStore(t, editURL(t, address, func(u *url.URL, _ url.Values) {
-			u.User = url.UserPassword(user, pgtest.Password)
-		}))
-		create(t, s, record(i), record(i+10), record(i+20))
-		create(t, s, record(i))
+		s := openStore(t, pgtest.As(address, user), patient)
+		create(t, s, i, i+10, i+20)
+		create(t, s, i)
 		issued, _ := token.New(fmt.Sprint("token ", i), "main", token.Create, time.Now(), time.Time{})
 		if err := s.AddToken(t.Context(), issued); err != nil {
 			t.Errorf("AddToken() = %v", err)

@@ -1,0 +1,135 @@
+// Package citus stores plants and tokens in a PostgreSQL database whose tables Citus distributes over several servers.
+//
+// It adds to package postgres what such a cluster needs: which server keeps a plant, inserts that Citus can send
+// to one server, and a check of the durability of every server.
+package citus
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/store"
+	"plantstore/internal/store/postgres"
+)
+
+// Store is an open database of a cluster. Its tables may be distributed, or all on the coordinator.
+type Store struct {
+	*postgres.Store
+	cluster *cluster
+	spacing spacing
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens a database as postgres.Open does. If it has the extension citus, the result is a Store of this package.
+//
+// It refuses a cluster with a node that can lose what it confirms. A node that does not respond is not refused: the
+// plants on the others can be served.
+func Open(ctx context.Context, address string, opts postgres.Options) (store.Store, error) {
+	var c *cluster
+	opts.Find = func(ctx context.Context, conn *pgx.Conn, migrates bool) (_ postgres.Cluster, err error) {
+		if c, err = find(ctx, conn, opts, migrates); c == nil || err != nil {
+			return nil, err
+		}
+		return c, c.admit(ctx, conn)
+	}
+	s, err := postgres.Open(ctx, address, opts)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		return s, nil
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	cs := &Store{Store: s, cluster: c, stop: stop, stopped: make(chan struct{})}
+	go func() {
+		defer close(cs.stopped)
+		c.monitor(ctx)
+	}()
+	return cs, nil
+}
+
+// Diagnose is postgres.Diagnose for every server of a cluster.
+func Diagnose(ctx context.Context, address string) store.Findings {
+	return postgres.Diagnose(ctx, address,
+		func(ctx context.Context, conn *pgx.Conn, migrates bool) (postgres.Cluster, error) {
+			c, err := find(ctx, conn, postgres.Options{}, migrates)
+			if c == nil || err != nil {
+				return nil, err
+			}
+			return c, nil
+		})
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.stop()
+	<-s.stopped
+	return s.Store.Close()
+}
+
+// Check implements store.Store. It fails while any node does not respond.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.cluster.health.Load().err; err != nil {
+		return err
+	}
+	return s.Store.Check(ctx)
+}
+
+// Stats implements store.Store.
+func (s *Store) Stats() store.Stats {
+	stats := s.Store.Stats()
+	stats.Nodes = s.cluster.health.Load().counts
+	return stats
+}
+
+// Shard implements store.Plants.
+func (s *Store) Shard(key plant.Key) (server, shard int) {
+	l := s.cluster.layout.Load()
+	if l == nil {
+		return 0, 0
+	}
+	shard = l.find(key)
+	return l.shards[shard].server, shard
+}
+
+// List implements store.Plants.
+//
+// A page of plants that are distributed by id is in all shards, and Citus reads a whole page from each. With an
+// upper bound for the ids of the page, each shard returns only its part. The bound is an estimate: if it was too low,
+// the page is read again without one.
+func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.New, error) {
+	l := s.cluster.layout.Load()
+	if l == nil || l.byStore {
+		return s.Store.List(ctx, storeName, after, limit)
+	}
+	last := s.spacing.last(storeName, after, limit)
+	page, err := s.ListUpTo(ctx, storeName, after, last, limit)
+	if err == nil && last < math.MaxInt64 && isShort(page, limit) {
+		page, err = s.Store.List(ctx, storeName, after, limit)
+	}
+	s.spacing.record(storeName, page)
+	return page, err
+}
+
+// isShort reports whether a page ends before its limit.
+func isShort(page []plant.New, limit int) bool {
+	size := 0
+	for _, p := range page {
+		size += p.Size()
+	}
+	return len(page) < limit && size < store.PageBytes
+}
+
+const (
+	period         = time.Second      // between two checks of the nodes
+	checkTimeout   = 10 * time.Second // of a check of all nodes
+	connectTimeout = time.Second      // of a connection from one node to another, for a check
+	queryTimeout   = 2 * time.Second  // of a query of one node
+)

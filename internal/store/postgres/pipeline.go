@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// pipeline is the statements of one transaction, which are sent at once. Every write is one.
+//
+// Behind a pooler, the first statements apply the settings to the transaction. Sending everything at once also means
+// that no statement waits for a lock without them.
+type pipeline struct {
+	conn  *pgx.Conn
+	batch pgconn.Batch
+	sent  int // statements
+	first int // statements before the first one that changes or reads data
+	begun bool
+
+	each func(pgx.Rows) error // called for each row that a statement returns; nil: rows are only counted
+}
+
+// setIsolation must be the first statement of a transaction. It is not SET LOCAL, which warns if the transaction has
+// no BEGIN; the effect is the same.
+const setIsolation = "SET transaction_isolation = 'read committed'"
+
+// newPipeline starts a transaction. It needs a BEGIN if it has several statements, because a cluster commits each
+// statement by itself otherwise.
+func newPipeline(conn *pgx.Conn, begin bool) *pipeline {
+	s := sessionOf(conn)
+	TakeWarning(conn)
+	p := &pipeline{conn: conn, begun: begin}
+	if begin {
+		p.addText("BEGIN")
+	}
+	if s.pooled {
+		p.addText(setIsolation)
+		p.addText(s.setLocal)
+	}
+	p.first = p.sent
+	return p
+}
+
+// addText adds a statement without parameters. It is not prepared.
+func (p *pipeline) addText(sql string) {
+	p.batch.ExecParams(sql, nil, nil, nil, nil)
+	p.sent++
+}
+
+// add adds a statement. It is prepared once for each connection, unless that reaches a pooler.
+func (p *pipeline) add(ctx context.Context, sql string, args ...any) (err error) {
+	var statement *pgconn.StatementDescription
+	pooled := sessionOf(p.conn).pooled
+	if !pooled {
+		if statement, err = p.conn.Prepare(ctx, sql, sql); err != nil {
+			return err
+		}
+	}
+	var query pgx.ExtendedQueryBuilder
+	if err := query.Build(p.conn.TypeMap(), statement, args); err != nil {
+		return err
+	}
+	p.sent++
+	if pooled {
+		p.batch.ExecParams(sql, query.ParamValues, nil, query.ParamFormats, nil)
+	} else {
+		p.batch.ExecStatement(statement, query.ParamValues, query.ParamFormats, query.ResultFormats)
+	}
+	return nil
+}
+
+// commit sends the statements, and returns how many rows each has changed or returned once the transaction has ended.
+// If it fails, stored reports whether data may be stored all the same.
+func (p *pipeline) commit(ctx context.Context) (rows []int64, stored bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err // nothing is sent
+	}
+	if p.begun {
+		p.addText("COMMIT")
+	}
+	all := p.conn.PgConn().ExecBatch(ctx, &p.batch)
+	var unexpected error
+	for n := 0; all.NextResult(); n++ {
+		reader := all.ResultReader()
+		if p.each != nil && n >= p.first {
+			for r := pgx.RowsFromResultReader(p.conn.TypeMap(), reader); r.Next(); {
+				unexpected = cmp.Or(unexpected, p.each(r))
+			}
+		}
+		tag, _ := reader.Close() // all has the error too
+		rows = append(rows, tag.RowsAffected())
+	}
+	// The server sends the rows before it commits: only this returns an error of the commit.
+	if err := all.Close(); err != nil {
+		if pgconn.SafeToRetry(err) {
+			err = lostError{err}
+		}
+		if p.conn.PgConn().TxStatus() == 'E' {
+			p.conn.PgConn().Exec(ctx, "ROLLBACK").Close() // or the pool closes the connection
+		}
+		return nil, mayBeStored(err, sessionOf(p.conn).cluster), err
+	}
+	switch {
+	case len(rows) != p.sent:
+		unexpected = fmt.Errorf("the server returned %d results of %d statements", len(rows), p.sent)
+	case unexpected == nil && TakeWarning(p.conn) != "":
+		unexpected = errNotReplicated
+	}
+	if unexpected != nil {
+		return nil, true, unexpected
+	}
+	return rows[p.first:], true, nil
+}
+
+// lostError is the error of a connection that was lost after a batch was sent. pgconn.MultiResultReader reports that
+// as an error that is safe to retry, because it reads again from the connection that it has closed.
+type lostError struct{ error }
+
+func (e lostError) SafeToRetry() bool { return false }
+func (e lostError) Unwrap() error     { return io.ErrUnexpectedEOF }
+
+// exec runs one statement as a transaction and returns the number of rows that it changed.
+func exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (rows int64, stored bool, err error) {
+	p := newPipeline(conn, false)
+	if err := p.add(ctx, sql, args...); err != nil {
+		return 0, false, err
+	}
+	all, stored, err := p.commit(ctx)
+	if err != nil {
+		return 0, stored, err
+	}
+	return all[0], stored, nil
+}
