@@ -6,7 +6,6 @@ package citus
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,7 +19,6 @@ import (
 type Store struct {
 	*postgres.Store
 	cluster *cluster
-	spacing spacing
 	stop    context.CancelFunc
 	stopped chan struct{}
 }
@@ -97,34 +95,6 @@ func (s *Store) Shard(key plant.Key) (server, shard int) {
 	}
 	shard = l.find(key)
 	return l.shards[shard].server, shard
-}
-
-// List implements store.Plants.
-//
-// A page of plants that are distributed by id is in all shards, and Citus reads a whole page from each. With an
-// upper bound for the ids of the page, each shard returns only its part. The bound is an estimate: if it was too low,
-// the page is read again without one.
-func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.New, error) {
-	l := s.cluster.layout.Load()
-	if l == nil || l.byStore {
-		return s.Store.List(ctx, storeName, after, limit)
-	}
-	last := s.spacing.last(storeName, after, limit)
-	page, err := s.ListUpTo(ctx, storeName, after, last, limit)
-	if err == nil && last < math.MaxInt64 && isShort(page, limit) {
-		page, err = s.Store.List(ctx, storeName, after, limit)
-	}
-	s.spacing.record(storeName, page)
-	return page, err
-}
-
-// isShort reports whether a page ends before its limit.
-func isShort(page []plant.New, limit int) bool {
-	size := 0
-	for _, p := range page {
-		size += p.Size()
-	}
-	return len(page) < limit && size < store.PageBytes
 }
 
 const (

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -172,61 +170,6 @@ func TestLayoutFollowsTheCluster(t *testing.T) {
 			want(2, d.Shards)
 		}
 	}
-}
-
-// Lists are complete and in order, whatever the distances between the ids.
-func TestListOfAllShards(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, distributed(t, "id"), patient)
-	var all []int64
-	for i := range int64(200) {
-		all = append(all, i-1000, i*i*i, 1e9+10*i, 1<<62+i) // dense, ever farther apart, regular, dense above 2^53
-	}
-	all = append(all, math.MinInt64, math.MinInt64+1, math.MaxInt64-1, math.MaxInt64)
-	slices.Sort(all)
-	all = slices.Compact(all)
-	var batch []plant.Record
-	for _, id := range all {
-		batch = append(batch, storetest.Record("main", id, "Fern", "-"))
-	}
-	if _, err := s.CreateBatch(t.Context(), batch); err != nil {
-		t.Fatal(err)
-	}
-	for _, limit := range []int{7, 100, 5000} {
-		for round := range 2 { // with the spacings of the first round
-			var read []int64
-			var after *int64
-			for {
-				page := listIDs(t, s, after, limit)
-				if len(page) == 0 || len(read) > len(all) {
-					break
-				}
-				if limit == 7 && round == 1 {
-					listIDs(t, s, nil, 50) // another client's page, with another spacing
-				}
-				if len(page) < limit && page[len(page)-1] != math.MaxInt64 {
-					t.Errorf("limit %d, round %d: a page of %d plants is not the last", limit, round, len(page))
-				}
-				read = append(read, page...)
-				after = &page[len(page)-1]
-			}
-			if !slices.Equal(read, all) {
-				t.Errorf("limit %d, round %d: %d plants, want %d in order", limit, round, len(read), len(all))
-			}
-		}
-	}
-}
-
-func listIDs(t *testing.T, s *Store, after *int64, limit int) (ids []int64) {
-	t.Helper()
-	page, err := s.List(t.Context(), "main", after, limit)
-	if err != nil {
-		t.Fatalf("List(%v, %d) = %v", after, limit, err)
-	}
-	for _, p := range page {
-		ids = append(ids, p.ID)
-	}
-	return ids
 }
 
 // Names are literals in an insert on Citus. None is executed, even if the URL makes a backslash an escape.

@@ -46,19 +46,13 @@ func find(ctx context.Context, conn *pgx.Conn, opts postgres.Options, migrates b
 	return c, c.refreshLayout(ctx, conn)
 }
 
-// refreshLayout reads the layout, and checks it if it has changed.
+// refreshLayout reads the layout.
 func (c *cluster) refreshLayout(ctx context.Context, conn *pgx.Conn) error {
 	l, err := readLayout(ctx, conn)
-	if err != nil || l.equal(c.layout.Load()) {
-		return err
+	if err == nil {
+		c.layout.Store(l)
 	}
-	if l != nil {
-		if err := l.check(ctx, conn); err != nil {
-			return err
-		}
-	}
-	c.layout.Store(l)
-	return nil
+	return err
 }
 
 // Settings implements postgres.Cluster.

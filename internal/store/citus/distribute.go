@@ -82,18 +82,24 @@ func distribute(
 	if err != nil {
 		return err
 	}
-	if current.done(want) {
+	to := want.or(current.Distribution).or(Distribution{"id", defaultShards(nodes)})
+	switch kind := current.kind["plants"]; {
+	case kind != kindLocal && kind != kindManaged && kind != kindDistributed:
+		return errors.New("plants is distributed in a way that this program does not support; " +
+			"stop every plantstore serve, run SELECT undistribute_table('plants') and repeat this command")
+	case current.done(to):
 		report(fmt.Sprintf("Nothing to do: plants are distributed by %s over %s, and the other tables are on every node.",
-			current.By, plural(current.Shards, "shard")))
+			to.By, plural(to.Shards, "shard")))
 		return nil
 	}
-	var result string
+	var rows map[string]int64
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-		result, err = change(ctx, tx, nodes, want, report)
-		return err
+		rows, err = current.change(ctx, tx, to, nodes, report)
+		return explainDistribute(err)
 	})
 	if err == nil {
-		report(result)
+		report(fmt.Sprintf("Done: distributed %s by %s over %s, and copied %s to every node.",
+			plural(rows["plants"], "plant"), to.By, plural(to.Shards, "shard"), plural(rows["tokens"], "token")))
 	}
 	return err
 }
@@ -159,9 +165,7 @@ type distribution struct {
 	kind         map[string]string
 }
 
-func readDistribution(ctx context.Context, conn interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}) (distribution, error) {
+func readDistribution(ctx context.Context, conn *pgx.Conn) (distribution, error) {
 	d := distribution{kind: map[string]string{}}
 	rows, err := conn.Query(ctx, selectDistribution, postgres.Tables)
 	if err != nil {
@@ -171,21 +175,22 @@ func readDistribution(ctx context.Context, conn interface {
 	var shards int
 	_, err = pgx.ForEachRow(rows, []any{&name, &kind, &column, &shards}, func() error {
 		d.kind[name] = kind
-		if name == "plants" && kind == kindDistributed {
-			d.By, d.Shards = column, shards
+		if kind == kindDistributed {
+			d.Distribution = Distribution{column, shards}
 		}
 		return nil
 	})
 	return d, err
 }
 
-func (d distribution) done(want Distribution) bool {
-	for _, table := range copied {
-		if d.kind[table] != kindReference {
-			return false
-		}
-	}
-	return d.kind["plants"] == kindDistributed && want.or(d.Distribution) == d.Distribution
+// or returns d with the values of other where it has none.
+func (d Distribution) or(other Distribution) Distribution {
+	return Distribution{cmp.Or(d.By, other.By), cmp.Or(d.Shards, other.Shards)}
+}
+
+func (d distribution) done(to Distribution) bool {
+	isCopied := func(table string) bool { return d.kind[table] == kindReference }
+	return d.Distribution == to && isCopied(copied[0]) && isCopied(copied[1])
 }
 
 const (
@@ -201,100 +206,57 @@ const (
 	// The rows that were there stay in the local table, invisible, until this removes them.
 	removeLocal = "SELECT truncate_local_data_after_distributing_table($1::text::regclass)"
 
-	undistribute = "SELECT undistribute_table('plants')"
-
 	// NULL leaves the column or the number of shards unchanged.
 	alterDistributed = `
-		SELECT alter_distributed_table('plants', distribution_column => $1, shard_count => $2, colocate_with => 'none')`
+		SELECT alter_distributed_table('plants', distribution_column => NULLIF($1::text, $3::text),
+			shard_count => NULLIF($2::int, $4::int), colocate_with => 'none')`
 )
 
-// change makes the distribution what want says, and returns a sentence about the result. An error means that nothing
-// changes. It is an error if a row would be missing afterwards.
-func change(ctx context.Context, tx pgx.Tx, nodes int, want Distribution, report func(string)) (string, error) {
-	if _, err := tx.Exec(ctx, distributeSettings, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return "", err
+// change changes the distribution, and returns how many rows each table has. An error means that nothing changes. It is
+// an error if a row would be missing afterwards.
+func (d distribution) change(
+	ctx context.Context, tx pgx.Tx, to Distribution, nodes int, report func(string),
+) (rows map[string]int64, err error) {
+	run := func(sql string, args ...any) {
+		if err == nil {
+			_, err = tx.Exec(ctx, sql, args...)
+		}
 	}
-	if _, err := tx.Exec(ctx, fmt.Sprintf(lockAll, strings.Join(postgres.Tables, ", "))); err != nil {
-		return "", err
-	}
-	current, err := readDistribution(ctx, tx)
+	run(distributeSettings, pgx.QueryExecModeSimpleProtocol)
+	run(fmt.Sprintf(lockAll, strings.Join(postgres.Tables, ", ")))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	before, err := countRows(ctx, tx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	for _, table := range copied {
-		if current.kind[table] == kindReference {
-			continue
-		}
-		report(fmt.Sprintf("Copying %s to every node.", table))
-		_, err := tx.Exec(ctx, createReference, table)
-		if err == nil {
-			_, err = tx.Exec(ctx, removeLocal, table)
-		}
-		if err != nil {
-			return "", fmt.Errorf("copy %s to every node: %w", table, explainDistribute(err))
+		if d.kind[table] != kindReference {
+			report(fmt.Sprintf("Copying %s to every node.", table))
+			run(createReference, table)
+			run(removeLocal, table)
 		}
 	}
-	if err := changePlants(ctx, tx, current, nodes, want, before["plants"], report); err != nil {
-		return "", err
+	if d.Distribution != to {
+		report(fmt.Sprintf("Distributing %s by %s over %s on %s. Requests wait or return 503 meanwhile.",
+			plural(before["plants"], "plant"), to.By, plural(to.Shards, "shard"), plural(nodes, "node")))
 	}
-	after, err := countRows(ctx, tx)
-	if err != nil {
-		return "", err
-	}
-	if !maps.Equal(before, after) {
-		return "", fmt.Errorf("the tables would have %v rows and had %v before; nothing was changed", after, before)
-	}
-	if current, err = readDistribution(ctx, tx); err == nil && !current.done(want) {
-		err = fmt.Errorf("the distribution would be %+v; nothing was changed", current)
-	}
-	return fmt.Sprintf("Done: distributed %s by %s over %s, and copied %s to every node.",
-		plural(after["plants"], "plant"), current.By, plural(current.Shards, "shard"),
-		plural(after["tokens"], "token")), err
-}
-
-// or returns d with the values of other where it has none.
-func (d Distribution) or(other Distribution) Distribution {
-	return Distribution{cmp.Or(d.By, other.By), cmp.Or(d.Shards, other.Shards)}
-}
-
-func changePlants(ctx context.Context, tx pgx.Tx, current distribution, nodes int, want Distribution,
-	rows int64, report func(string)) error {
-	to := want.or(current.Distribution)
-	switch kind := current.kind["plants"]; kind {
-	case kindLocal, kindManaged:
-		to = to.or(Distribution{"id", defaultShards(nodes)})
-	case kindDistributed:
-		if to == current.Distribution {
-			return nil
-		}
-	default:
-		return errors.New("plants is distributed in a way that this program does not support; " +
-			"stop every plantstore serve, run " + undistribute + " and repeat this command")
-	}
-	report(fmt.Sprintf("Distributing %s by %s over %s on %s. Requests wait or return 503 meanwhile.",
-		plural(rows, "plant"), to.By, plural(to.Shards, "shard"), plural(nodes, "node")))
-	var err error
-	if current.kind["plants"] == kindDistributed {
-		var by *string
-		var shards *int
-		if to.By != current.By {
-			by = &to.By
-		}
-		if to.Shards != current.Shards {
-			shards = &to.Shards
-		}
-		_, err = tx.Exec(ctx, alterDistributed, by, shards)
-	} else if _, err = tx.Exec(ctx, createDistributed, to.By, to.Shards); err == nil {
-		_, err = tx.Exec(ctx, removeLocal, "plants")
+	switch {
+	case d.kind["plants"] != kindDistributed:
+		run(createDistributed, to.By, to.Shards)
+		run(removeLocal, "plants")
+	case d.Distribution != to:
+		run(alterDistributed, to.By, to.Shards, d.By, d.Shards)
 	}
 	if err != nil {
-		return fmt.Errorf("distribute plants: %w", explainDistribute(err))
+		return nil, err
 	}
-	return nil
+	rows, err = countRows(ctx, tx)
+	if err == nil && !maps.Equal(before, rows) {
+		err = fmt.Errorf("the tables would have %v rows and had %v before; nothing was changed", rows, before)
+	}
+	return rows, err
 }
 
 func plural[N int | int64](n N, noun string) string {

@@ -153,7 +153,7 @@ func TestDistributeRefuses(t *testing.T) {
 	c.Query(t, name, "GRANT SELECT ON plants, tokens, plantstore_schema TO other")
 	wantDistributeError(t, pgtest.As(address, "other"), "lacks a privilege: ERROR: permission denied for table plants")
 	c.Workers[0].Query(t, name, "CREATE TABLE tokens (name text)")
-	wantDistributeError(t, address, fmt.Sprintf("copy tokens to every node: relation \"tokens\" already exists "+
+	wantDistributeError(t, address, fmt.Sprintf("relation \"tokens\" already exists "+
 		"(while executing command on 127.0.0.1:%d); drop the table there", c.Workers[0].Port))
 	c.Workers[0].Query(t, name, "DROP TABLE tokens")
 	c.Query(t, name, "SELECT create_reference_table('plants')")

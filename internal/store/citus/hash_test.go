@@ -1,7 +1,6 @@
 package citus
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -9,46 +8,53 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/plant"
 )
 
-// The hashes are those of the server.
-func TestHash(t *testing.T) {
+// Plants that Citus keeps in the same shard have the same number of a shard, and others have other ones.
+func TestShard(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
 	ids := []int64{0, 1, -1, math.MaxInt32, math.MinInt32, 1 << 32, -1 << 32, math.MaxInt64, math.MinInt64}
-	texts := []string{"Fern", "Zoë", "\U0001FAB4", "\uFFFF"}
+	names := []string{"", "main", "twelve bytes", "Zoë", "\U0001FAB4", "\uFFFF"}
 	for n := range 40 {
-		texts = append(texts, strings.Repeat("x", n), strings.Repeat("é", n))
 		ids = append(ids, rand.Int64(), -rand.Int64(), rand.Int64N(1000))
+		names = append(names, strings.Repeat("x", n), strings.Repeat("é", n))
 	}
-	check := func(sql string, values any, hashes []int32) {
-		t.Helper()
-		rows, err := conn.Query(t.Context(), sql, values)
+	for _, by := range []string{"id", "store"} {
+		address := distributed(t, by)
+		s := openStore(t, address, patient)
+		conn, err := pgx.Connect(t.Context(), address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := pgx.CollectRows(rows, pgx.RowTo[int32])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range want {
-			if hashes[i] != want[i] {
-				t.Errorf("%s: the hash of value %d is %d, want %d", sql, i, hashes[i], want[i])
+		defer conn.Close(t.Context())
+		numbers := map[int64]int{} // by the id of the shard in Citus
+		for i, id := range ids {
+			key := plant.Key{Store: names[i%len(names)], ID: id}
+			value := any(key.ID)
+			if by == "store" {
+				value = key.Store
 			}
+			sql := map[string]string{
+				"id":    "SELECT get_shard_id_for_distribution_column('plants', $1::bigint)",
+				"store": "SELECT get_shard_id_for_distribution_column('plants', $1::text)",
+			}[by]
+			var shard int64
+			if err := conn.QueryRow(t.Context(), sql, value).Scan(&shard); err != nil {
+				t.Fatal(err)
+			}
+			_, number := s.Shard(key)
+			if known, ok := numbers[shard]; ok && known != number {
+				t.Errorf("by %s: plant %v has number %d, want %d", by, key, number, known)
+			}
+			numbers[shard] = number
+		}
+		distinct := map[int]bool{}
+		for _, number := range numbers {
+			distinct[number] = true
+		}
+		if len(distinct) != 4 || len(numbers) != 4 {
+			t.Errorf("by %s: %d numbers of %d shards, want 4 of 4", by, len(distinct), len(numbers))
 		}
 	}
-	var ofIDs, ofTexts []int32
-	for _, id := range ids {
-		ofIDs = append(ofIDs, hashInt64(id))
-	}
-	for _, text := range texts {
-		ofTexts = append(ofTexts, hashText(text))
-	}
-	check("SELECT hashint8(v) FROM unnest($1::bigint[]) v", ids, ofIDs)
-	check(`SELECT hashtext(v COLLATE "C") FROM unnest($1::text[]) v`, texts, ofTexts)
 }

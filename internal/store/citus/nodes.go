@@ -218,7 +218,7 @@ func healthOf(nodes []node, opts postgres.Options) *health {
 		if n.reason != "" {
 			state = "down"
 			problems = append(problems, fmt.Sprintf("%s does not respond: %s", n.name(), n.reason))
-		} else if text, _ := n.settings.Problem(n.name(), opts); text != "" {
+		} else if text := n.settings.Problem(n.name(), opts); text != "" {
 			state, h.unsafe = "unsafe", true
 			problems = append(problems, text)
 		}

@@ -39,44 +39,39 @@ func newBatch(records []plant.Record) *batch {
 
 func (b *batch) compareKeys(i, j int) int { return b.records[i].Key().Compare(b.records[j].Key()) }
 
-// errRemoved: in each round, existing plants were removed before they could be read.
+// errRemoved: existing plants were removed before they could be read.
 var errRemoved = fmt.Errorf("%w: plants with the same ids are created and removed repeatedly", store.ErrBusy)
-
-const maxRounds = 3
 
 // create stores the plants that have no outcome yet and sets their outcomes. If it fails, stored reports
 // whether plants may be stored all the same, by this call or before it.
+// If an id exists and the suffix is not ifAbsent, it fails with a unique violation, and nothing is stored.
 //
-// Each insert is a transaction of its own, so that a batch of new plants takes one round trip.
-func (b *batch) create(ctx context.Context, conn *pgx.Conn, outcomes []plant.Outcome) (stored bool, err error) {
+// The insert is a transaction of its own, so that a batch of new plants takes one round trip.
+func (b *batch) create(
+	ctx context.Context, conn *pgx.Conn, suffix string, outcomes []plant.Outcome,
+) (stored bool, err error) {
 	undecided := withoutOutcome(b.firsts, outcomes)
-	for round := 0; len(undecided) > 0; round++ {
-		if round == maxRounds {
-			return stored, errRemoved
-		}
-		inserted, maybe, err := b.insertAbsent(ctx, conn, undecided)
-		if err != nil {
-			return stored || maybe, err
-		}
-		for _, first := range inserted {
-			outcomes[first] = plant.Created
-			stored = true
-		}
-		if len(inserted) == len(undecided) {
-			break
-		}
-		err = b.compareExisting(ctx, conn, withoutOutcome(undecided, outcomes), outcomes)
-		// A plant that is the same as an existing one is stored, whatever fails from here on.
-		stored = b.decideDuplicates(outcomes) || stored
-		if err != nil {
-			return stored, err
-		}
-		undecided = withoutOutcome(undecided, outcomes)
+	inserted, stored, err := b.insert(ctx, conn, undecided, suffix)
+	if err != nil {
+		return stored, err
 	}
-	if same := b.decideDuplicates(outcomes); same { // Same promises the durability of Created
-		return true, b.waitForStandbys(ctx, conn)
+	for _, first := range inserted {
+		outcomes[first] = plant.Created
 	}
-	return stored, nil
+	stored = len(inserted) > 0
+	if undecided = withoutOutcome(undecided, outcomes); len(undecided) > 0 {
+		err = b.compareExisting(ctx, conn, undecided, outcomes)
+	}
+	// A plant that is the same as an existing one is stored, whatever fails from here on.
+	same := b.decideDuplicates(outcomes)
+	switch {
+	case err != nil:
+	case len(withoutOutcome(undecided, outcomes)) > 0:
+		err = errRemoved
+	case same: // it promises the durability of Created
+		err = b.waitForStandbys(ctx, conn)
+	}
+	return stored || same, err
 }
 
 // withoutOutcome returns the indexes that have no outcome yet.
@@ -84,33 +79,15 @@ func withoutOutcome(indexes []int, outcomes []plant.Outcome) []int {
 	return slices.DeleteFunc(slices.Clone(indexes), func(i int) bool { return outcomes[i] != 0 })
 }
 
-// insertNew stores all plants and sets the outcomes. If an id exists it stores nothing and fails with
-// isUniqueViolation.
-func (b *batch) insertNew(ctx context.Context, conn *pgx.Conn, outcomes []plant.Outcome) (stored bool, err error) {
-	p, err := b.insert(ctx, conn, b.firsts, "")
-	if err != nil {
-		return false, err
-	}
-	rows, stored, err := p.commit(ctx)
-	if err != nil {
-		return stored, err
-	}
-	if rows[0] != int64(len(b.firsts)) {
-		return true, fmt.Errorf("the server stored %d of %d plants", rows[0], len(b.firsts))
-	}
-	for _, first := range b.firsts {
-		outcomes[first] = plant.Created
-	}
-	b.decideDuplicates(outcomes)
-	return true, nil
-}
-
-// insertAbsent sends plants and returns those whose ids did not exist. If it fails, stored reports whether plants may
-// be stored all the same.
-func (b *batch) insertAbsent(
-	ctx context.Context, conn *pgx.Conn, firsts []int,
+// insert sends plants and returns those that were stored: all, unless the suffix is ifAbsent. If it fails, stored
+// reports whether plants may be stored all the same.
+func (b *batch) insert(
+	ctx context.Context, conn *pgx.Conn, firsts []int, suffix string,
 ) (inserted []int, stored bool, err error) {
-	p, err := b.insert(ctx, conn, firsts, ifAbsent)
+	p, err := newPipeline(ctx, conn, false)
+	if err == nil {
+		err = b.addInsert(ctx, p, firsts, suffix)
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -128,21 +105,26 @@ func (b *batch) insertAbsent(
 		inserted = append(inserted, b.firsts[n])
 		return nil
 	}
-	_, stored, err = p.commit(ctx)
+	rows, stored, err := p.commit(ctx)
+	if err == nil && suffix == "" {
+		inserted = firsts
+		if rows[0] != int64(len(firsts)) {
+			err = fmt.Errorf("the server stored %d of %d plants", rows[0], len(firsts))
+		}
+	}
 	return inserted, stored, err
 }
 
-// insert returns an insert of plants that ends with a suffix.
-func (b *batch) insert(ctx context.Context, conn *pgx.Conn, firsts []int, suffix string) (*pipeline, error) {
-	p := newPipeline(conn, false)
-	if c := sessionOf(conn).cluster; c != nil && len(firsts) > 0 {
+// addInsert adds an insert of plants that ends with a suffix.
+func (b *batch) addInsert(ctx context.Context, p *pipeline, firsts []int, suffix string) error {
+	if c := sessionOf(p.conn).cluster; c != nil && len(firsts) > 0 {
 		plants := make([]plant.Record, len(firsts))
 		for i, first := range firsts {
 			plants[i] = b.records[first]
 		}
 		if sql := c.Insert(plants, suffix); sql != "" {
 			p.addText(sql)
-			return p, nil
+			return nil
 		}
 	}
 	n := len(firsts)
@@ -151,7 +133,7 @@ func (b *batch) insert(ctx context.Context, conn *pgx.Conn, firsts []int, suffix
 		r := &b.records[first]
 		stores[i], ids[i], names[i], tags[i] = r.Store, r.ID, r.Name, r.Tag
 	}
-	return p, p.add(ctx, insertPlants+suffix, stores, ids, names, tags)
+	return p.add(ctx, insertPlants+suffix, stores, ids, names, tags)
 }
 
 // compareExisting reads the plants that exist under the keys of firsts and sets the outcomes. The queries have

@@ -194,7 +194,7 @@ func TestNetworkHangs(t *testing.T) {
 	t.Parallel()
 	const slack = 30 * time.Second // for a slow machine: a call that ignores its timeout never returns
 	s, p := openBehindProxy(t)
-	fillPool(t, s)
+	fillPool(t, s).release()
 	s.timeouts = quick
 	hang(p)
 	start := time.Now()
@@ -229,19 +229,25 @@ func TestNetworkHangs(t *testing.T) {
 	}
 }
 
-// fillPool opens as many connections as may be in use.
-func fillPool(t *testing.T, s *Store) {
-	t.Helper()
-	conns := make([]*pgxpool.Conn, defaultConns)
-	for i := range conns {
-		var err error
-		if conns[i], err = s.acquire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, conn := range conns {
+type conns []*pgxpool.Conn
+
+func (c conns) release() {
+	for _, conn := range c {
 		conn.Release()
 	}
+}
+
+// fillPool opens as many connections as may be in use, and returns them.
+func fillPool(t *testing.T, s *Store) (all conns) {
+	t.Helper()
+	for range defaultConns {
+		conn, err := s.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, conn)
+	}
+	return all
 }
 
 // When the ping of one idle connection fails, the others are closed without a ping: each ping of a lost
@@ -256,7 +262,7 @@ func TestNetworkHungWhileIdle(t *testing.T) {
 			return true
 		}
 	})
-	fillPool(t, s)
+	fillPool(t, s).release()
 	p.Freeze()
 	pings.Store(0)
 	create(t, s, record(1))

@@ -118,7 +118,7 @@ func diagnoseServers(ctx context.Context, found *store.Findings, conn *pgx.Conn,
 	if cluster != nil {
 		return cluster.Diagnose(ctx, conn, found)
 	}
-	settings, err := sessionOf(conn).readSettings(ctx, conn)
+	settings, err := readSettings(ctx, conn)
 	if err != nil {
 		return "", err
 	}
@@ -128,7 +128,7 @@ func diagnoseServers(ctx context.Context, found *store.Findings, conn *pgx.Conn,
 
 // Diagnose adds a finding about the durability of a server.
 func (s ServerSettings) Diagnose(found *store.Findings, server string) {
-	if text, _ := s.Problem(server, Options{}); text != "" {
+	if text := s.Problem(server, Options{}); text != "" {
 		found.Add("durability", "problem", "%s", text)
 	} else {
 		found.Add("durability", "ok", "%s: fsync, full_page_writes and synchronous_commit are safe", server)

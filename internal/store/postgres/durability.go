@@ -10,39 +10,32 @@ import (
 	"plantstore/internal/store"
 )
 
-// unsafeServerError is the refusal of a server for a setting that applies to all its sessions.
-type unsafeServerError struct{ error }
-
-func (e unsafeServerError) Unwrap() error { return e.error }
+// errUnsafe is the refusal of a server for its settings.
+var errUnsafe = fmt.Errorf("%w", store.ErrUnavailable)
 
 // checkSettings refuses a server that can lose confirmed data, or that can't store every text.
 func checkSettings(ctx context.Context, conn *pgx.Conn, opts Options) error {
-	s, err := sessionOf(conn).readSettings(ctx, conn)
+	settings, err := readSettings(ctx, conn)
 	if err != nil {
 		return Translate(err)
 	}
-	problem, all := s.Problem("the server", opts)
-	switch {
-	case problem == "":
-		return nil
-	case all:
-		return unsafeServerError{fmt.Errorf("%w: %s", store.ErrUnavailable, problem)}
+	if problem := settings.Problem("the server", opts); problem != "" {
+		return fmt.Errorf("%w: %s", errUnsafe, problem)
 	}
-	return fmt.Errorf("%w: %s", store.ErrUnavailable, problem)
+	return nil
 }
 
 // ServerSettings are those of a session that decide whether a server keeps what it confirms.
 type ServerSettings struct{ Fsync, FullPageWrites, SynchronousCommit, Encoding string }
 
-// Problem describes why a server is refused, or is empty. allSessions reports whether the setting applies to all
-// sessions of the server.
-func (s ServerSettings) Problem(server string, opts Options) (text string, allSessions bool) {
+// Problem describes why a server is refused, or is empty.
+func (s ServerSettings) Problem(server string, opts Options) string {
 	if s.Encoding != "UTF8" {
 		return fmt.Sprintf("%s has the encoding %s, which can't represent every text; "+
-			"create a database with ENCODING 'UTF8'", server, s.Encoding), false
+			"create a database with ENCODING 'UTF8'", server, s.Encoding)
 	}
 	if opts.UnsafeDurability || opts.ReadOnly {
-		return "", false
+		return ""
 	}
 	refuse := func(setting, value, risk string) string {
 		return fmt.Sprintf("%s runs with %s=%s, so %s; set it to on or, if that loss is acceptable, "+
@@ -50,14 +43,14 @@ func (s ServerSettings) Problem(server string, opts Options) (text string, allSe
 	}
 	switch {
 	case s.Fsync != "on":
-		return refuse("fsync", s.Fsync, "a power loss can destroy the database"), true
+		return refuse("fsync", s.Fsync, "a power loss can destroy the database")
 	case s.FullPageWrites != "on":
-		return refuse("full_page_writes", s.FullPageWrites, "a power loss can destroy pages of the database"), true
+		return refuse("full_page_writes", s.FullPageWrites, "a power loss can destroy pages of the database")
 	case s.SynchronousCommit != "on" && s.SynchronousCommit != "remote_apply":
 		// remote_write and local are as safe as on without a synchronous standby, but not with one.
-		return refuse("synchronous_commit", s.SynchronousCommit, "plants can be lost after they were confirmed"), false
+		return refuse("synchronous_commit", s.SynchronousCommit, "plants can be lost after they were confirmed")
 	}
-	return "", false
+	return ""
 }
 
 func recordWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {

@@ -54,13 +54,14 @@ func TestEncodingIsRefused(t *testing.T) {
 	}
 }
 
-// A session keeps the synchronous_commit that it was checked with, and new sessions are refused.
+// A session keeps the synchronous_commit that it was checked with. A new session is refused, and then the others are
+// closed.
 func TestSynchronousCommitIsTurnedOff(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, nil)
 	s := openStore(t, server.Database(t))
 	server.Reload(t, "synchronous_commit", "off")
-	conn, err := s.acquire(t.Context())
+	conn, err := s.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,20 +69,15 @@ func TestSynchronousCommitIsTurnedOff(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&value); err != nil || value != "on" {
 		t.Errorf("synchronous_commit of a checked session = %s, %v, want on", value, err)
 	}
-	wantRefused := func() {
-		t.Helper()
+	for range 2 {
 		if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "synchronous_commit=off") {
 			t.Errorf("Check() in a new session = %v, want synchronous_commit=off", err)
 		}
+		if conn != nil {
+			conn.Release()
+			conn = nil
+		}
 	}
-	wantRefused() // the only checked session is in use
-	conn.Release()
-	if err := s.Check(t.Context()); err != nil {
-		t.Errorf("Check() in a checked session = %v", err)
-	}
-	create(t, s, record(1))
-	s.pool.Reset()
-	wantRefused()
 	if _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("CreateBatch() in a new session = %v, want %v", err, store.ErrUnavailable)
 	}
@@ -97,7 +93,7 @@ func TestFsyncIsTurnedOff(t *testing.T) {
 	address := server.Database(t)
 	s := openStore(t, address)
 	for i, setting := range []string{"fsync", "full_page_writes", "fsync"} {
-		fillPool(t, s)
+		fillPool(t, s).release()
 		id := 10 * i
 		create(t, s, record(id))
 		server.Reload(t, setting, "off")
@@ -124,26 +120,20 @@ func TestFsyncIsTurnedOff(t *testing.T) {
 	}
 }
 
-// openRefusedSession acquires connections until one is new and refused, and then releases all.
+// openRefusedSession makes a new session necessary, which is refused.
 func openRefusedSession(t *testing.T, s *Store) {
 	t.Helper()
-	for range defaultConns + 1 {
-		conn, err := s.acquire(t.Context())
-		if err != nil {
-			if !errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("acquire() = %v, want %v", err, store.ErrUnavailable)
-			}
-			return
-		}
-		defer conn.Release()
+	conns := fillPool(t, s)
+	defer conns.release()
+	if _, err := s.Get(t.Context(), "main", 1); !errors.Is(err, errUnsafe) {
+		t.Errorf("Get() in a new session = %v, want %v", err, errUnsafe)
 	}
-	t.Error("no session was new: nothing was tested")
 }
 
 // A warning after a commit is an error; a notice is not.
 func TestWarnings(t *testing.T) {
 	s := openStore(t, pgtest.Database(t))
-	conn, err := s.acquire(t.Context())
+	conn, err := s.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +165,7 @@ func TestStandbyDoesNotConfirm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, server.Database(t))
 			create(t, s, record(0), record(2))
-			fillPool(t, s)
+			fillPool(t, s).release()
 			server.Reload(t, "synchronous_standby_names", "missing")
 			waitUntilCommitsWait(t, server)
 			s.timeouts.Write, s.timeouts.Attempt = 5*time.Second, 4*time.Second // every first attempt has to reach the server

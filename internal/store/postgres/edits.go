@@ -34,7 +34,10 @@ func (s *Store) EditBatch(_ context.Context, edits []plant.Edit) ([]plant.Outcom
 func sendEdits(
 	ctx context.Context, conn *pgx.Conn, edits []plant.Edit, order []int, outcomes []plant.Outcome,
 ) (stored bool, err error) {
-	p := newPipeline(conn, len(edits) > 1 || edits[0].Seen != nil)
+	p, err := newPipeline(ctx, conn, len(edits) > 1 || edits[0].Seen != nil)
+	if err != nil {
+		return false, err
+	}
 	for _, i := range order {
 		if err := p.addEdit(ctx, &edits[i]); err != nil {
 			return false, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -102,10 +103,8 @@ func translateCode(e *pgconn.PgError) error {
 	case dataCorrupted, indexCorrupted:
 		return fmt.Errorf("%w; restore a backup: %w", store.ErrDamaged, e)
 	}
-	for _, class := range unavailableClasses {
-		if strings.HasPrefix(e.Code, class) {
-			return fmt.Errorf("%w: %w", store.ErrUnavailable, e)
-		}
+	if slices.Contains(unavailableClasses, e.Code[:min(2, len(e.Code))]) {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, e)
 	}
 	return e
 }
@@ -127,25 +126,10 @@ func mayBeStored(err error, cluster Cluster) bool {
 	return cluster != nil && !cluster.ProvesRollback(e.Code)
 }
 
-// isUniqueViolation reports whether the server rolled back because a key exists.
-func isUniqueViolation(err error) bool {
+// hasCode reports whether an error of the server has one of the codes.
+func hasCode(err error, codes ...string) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Code == uniqueViolation
-}
-
-// isDuplicate reports whether the server did not create a table because it exists. If two sessions create the
-// same table at once, the error may be about its entry in a catalog.
-func isDuplicate(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (e.Code == uniqueViolation || e.Code == duplicateTable || e.Code == duplicateObject)
-}
-
-// isConflict reports whether a write failed because of concurrent transactions, and can be tried again.
-func isConflict(err error) bool {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Code == serializationFailure || e.Code == deadlockDetected
-	}
-	return errors.Is(err, errRemoved)
+	return ok && slices.Contains(codes, e.Code)
 }
 
 // isLost reports whether the connection was lost, or can't be opened because the server is down.
@@ -162,10 +146,4 @@ func isLost(err error) bool {
 
 func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err)
-}
-
-// isReadOnly reports whether the server refuses writes, as a standby does.
-func isReadOnly(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Code == readOnlyTransaction
 }

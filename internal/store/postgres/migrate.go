@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 //go:embed schema/*.sql
@@ -69,12 +68,15 @@ func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("its schema has version %d and this program needs version %d; make a backup, and run "+
 			"plantstore db migrate --db with this database", applied, len(steps))
 	}
-	// IF NOT EXISTS does not prevent the error if several processes create the table at once.
-	if _, err := conn.Exec(ctx, createVersions); err != nil && !isDuplicate(err) {
+	// IF NOT EXISTS does not prevent the error if several processes create the table at once. It may be about the entry
+	// of the table in a catalog.
+	_, err = conn.Exec(ctx, createVersions)
+	if err != nil && !hasCode(err, uniqueViolation, duplicateTable, duplicateObject) {
 		return Translate(err)
 	}
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, sessionOf(conn).setLocal); err != nil { // nothing, unless conn is pooled
+		names, values := sessionOf(conn).namesAndValues() // again: conn may be pooled
+		if _, err := tx.Exec(ctx, applySettings, names, values, true); err != nil {
 			return Translate(err)
 		}
 		if _, err := tx.Exec(ctx, lockVersions); err != nil {
@@ -108,7 +110,7 @@ func schemaSteps() []string {
 // this program knows.
 func schemaVersion(ctx context.Context, conn *pgx.Conn, known int) (applied int, err error) {
 	err = conn.QueryRow(ctx, selectVersion, pgx.QueryExecModeSimpleProtocol).Scan(&applied)
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable {
+	if hasCode(err, undefinedTable) {
 		return 0, nil
 	}
 	if err == nil && applied > known {
@@ -131,7 +133,7 @@ func apply(ctx context.Context, tx pgx.Tx, step string, version int) error {
 			break
 		}
 	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == duplicateTable {
+	if hasCode(err, duplicateTable) {
 		return errors.New("it contains tables of another program; use another database")
 	}
 	if err == nil {

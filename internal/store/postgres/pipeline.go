@@ -30,19 +30,19 @@ const setIsolation = "SET transaction_isolation = 'read committed'"
 
 // newPipeline starts a transaction. It needs a BEGIN if it has several statements, because a cluster commits each
 // statement by itself otherwise.
-func newPipeline(conn *pgx.Conn, begin bool) *pipeline {
-	s := sessionOf(conn)
+func newPipeline(ctx context.Context, conn *pgx.Conn, begin bool) (p *pipeline, err error) {
 	TakeWarning(conn)
-	p := &pipeline{conn: conn, begun: begin}
+	p = &pipeline{conn: conn, begun: begin}
 	if begin {
 		p.addText("BEGIN")
 	}
-	if s.pooled {
+	if s := sessionOf(conn); s.pooled {
+		names, values := s.namesAndValues()
 		p.addText(setIsolation)
-		p.addText(s.setLocal)
+		err = p.add(ctx, applySettings, names, values, true)
 	}
 	p.first = p.sent
-	return p
+	return p, err
 }
 
 // addText adds a statement without parameters. It is not prepared.
@@ -125,8 +125,11 @@ func (e lostError) Unwrap() error     { return io.ErrUnexpectedEOF }
 
 // exec runs one statement as a transaction and returns the number of rows that it changed.
 func exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (rows int64, stored bool, err error) {
-	p := newPipeline(conn, false)
-	if err := p.add(ctx, sql, args...); err != nil {
+	p, err := newPipeline(ctx, conn, false)
+	if err == nil {
+		err = p.add(ctx, sql, args...)
+	}
+	if err != nil {
 		return 0, false, err
 	}
 	all, stored, err := p.commit(ctx)

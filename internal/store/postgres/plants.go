@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +28,7 @@ const (
 	listPlants = `
 		SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END,
 			CASE WHEN octet_length(tag) <= 65536 THEN tag END
-		FROM plants WHERE store = $1 AND id >= $2 AND id <= $4 ORDER BY id LIMIT $3`
+		FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3`
 
 	getPlant       = "SELECT name, tag FROM plants WHERE store = $1 AND id = $2"
 	countPlants    = "SELECT count(*) FROM plants WHERE store = $1"
@@ -70,13 +69,13 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 	err := s.write(s.createSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 		if plainInsert {
 			plainInsert = false
-			stored, err := b.insertNew(ctx, conn, outcomes)
-			if !isUniqueViolation(err) {
+			stored, err := b.create(ctx, conn, "", outcomes)
+			if !hasCode(err, uniqueViolation) {
 				return stored, err
 			}
 			s.lastDuplicate.Store(time.Now().UnixNano())
 		}
-		return b.create(ctx, conn, outcomes)
+		return b.create(ctx, conn, ifAbsent, outcomes)
 	})
 	if err != nil {
 		return nil, err
@@ -101,16 +100,9 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 }
 
 // List implements store.Plants.
-func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.New, error) {
-	return s.ListUpTo(ctx, storeName, after, math.MaxInt64, limit)
-}
-
-// ListUpTo is List without the plants whose ids are above last.
-func (s *Store) ListUpTo(
-	ctx context.Context, storeName string, after *int64, last int64, limit int,
-) (page []plant.New, err error) {
+func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.New, err error) {
 	err = s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
-		page, err = list(ctx, conn, storeName, after, last, limit)
+		page, err = list(ctx, conn, storeName, after, limit)
 		for _, p := range page {
 			err = cmp.Or(err, store.CheckText(&p.Name, p.Tag))
 		}
@@ -124,14 +116,14 @@ func (s *Store) ListUpTo(
 
 // list runs one query, and two more for each large plant.
 func list(
-	ctx context.Context, conn *pgx.Conn, storeName string, after *int64, last int64, limit int,
+	ctx context.Context, conn *pgx.Conn, storeName string, after *int64, limit int,
 ) (page []plant.New, err error) {
 	for size := 0; len(page) < limit && size < store.PageBytes; {
 		first, ok := store.FirstAfter(after)
 		if !ok {
 			break
 		}
-		rows, err := query(ctx, conn, listPlants, storeName, first, limit-len(page), last)
+		rows, err := query(ctx, conn, listPlants, storeName, first, limit-len(page))
 		if err != nil {
 			return nil, err
 		}

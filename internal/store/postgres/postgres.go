@@ -117,8 +117,10 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 	config.MaxConns = int32(2 * s.conns)
 	config.PingTimeout = pingTimeout
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		session := sessionOf(conn)
-		session.settings, session.cluster = settings, s.cluster
+		sessionOf(conn).cluster = s.cluster
+		if err := startSession(ctx, conn, settings); err != nil {
+			return err
+		}
 		return checkSettings(ctx, conn, s.opts)
 	}
 	config.BeforeClose = func(conn *pgx.Conn) {
@@ -197,24 +199,20 @@ func (s *Store) Check(ctx context.Context) error {
 	// As in read, the end of the caller's context must not close a connection.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeouts.Attempt)
 	defer cancel()
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return Translate(err)
-	}
-	defer conn.Release()
-	if err := checkSettings(ctx, conn.Conn(), s.opts); err != nil {
-		s.resetIfUnsafe(err)
-		return err
-	}
-	// An insert of no rows needs the same locks and privileges as a create, and fails in read-only mode.
-	if _, _, err := newBatch(nil).insertAbsent(ctx, conn.Conn(), nil); err != nil {
-		return Translate(err)
-	}
-	var bytes int64
-	if err := queryRow(ctx, conn.Conn(), databaseSize).Scan(&bytes); err == nil {
-		s.bytes.Store(bytes)
-	}
-	return Translate(waitForStandby(ctx, conn.Conn()))
+	return Translate(s.withConn(ctx, func(conn *pgx.Conn) error {
+		if err := checkSettings(ctx, conn, s.opts); err != nil {
+			return err
+		}
+		// An insert of no rows needs the same locks and privileges as a create, and fails in read-only mode.
+		if _, _, err := newBatch(nil).insert(ctx, conn, nil, ifAbsent); err != nil {
+			return err
+		}
+		var bytes int64
+		if err := queryRow(ctx, conn, databaseSize).Scan(&bytes); err == nil {
+			s.bytes.Store(bytes)
+		}
+		return waitForStandby(ctx, conn)
+	}))
 }
 
 // Close implements store.Store.
@@ -236,24 +234,23 @@ func (s *Store) Close() error {
 
 var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
 
-func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+// withConn calls do with a connection of the pool.
+func (s *Store) withConn(ctx context.Context, do func(conn *pgx.Conn) error) error {
 	if s.closed.Load() {
-		return nil, errClosed
+		return errClosed
 	}
 	if s.cluster != nil {
 		if err := s.cluster.Unsafe(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	conn, err := s.pool.Acquire(ctx)
-	s.resetIfUnsafe(err)
-	return conn, err
-}
-
-// resetIfUnsafe closes all connections if err is an unsafeServerError. Their settings were checked when they
-// were opened, but the setting that is now unsafe applies to all of them.
-func (s *Store) resetIfUnsafe(err error) {
-	if _, ok := errors.AsType[unsafeServerError](err); ok {
-		s.pool.Reset()
+	if err == nil {
+		defer conn.Release()
+		err = do(conn.Conn())
 	}
+	if errors.Is(err, errUnsafe) {
+		s.pool.Reset() // fsync and full_page_writes apply to all sessions, also to those that were checked before
+	}
+	return err
 }

@@ -291,7 +291,7 @@ func TestClosed(t *testing.T) {
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, pgtest.Database(t))
-	conn, err := s.acquire(t.Context())
+	conn, err := s.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

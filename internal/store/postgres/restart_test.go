@@ -15,7 +15,7 @@ func TestServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, nil)
 	s := openStore(t, server.Database(t))
-	fillPool(t, s)
+	fillPool(t, s).release()
 	create(t, s, record(1))
 	for name, stop := range map[string]func() error{"Stop": server.Stop, "Kill9": server.Kill9} {
 		if err := stop(); err != nil {

@@ -1,11 +1,9 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -20,13 +18,11 @@ import (
 // statement is prepared by name. Instead, each write sets its settings for its own transaction, in the same round
 // trip. Reads need no settings.
 type session struct {
-	settings map[string]string
-	cluster  Cluster // nil: the connection is to one server, or not of the pool
-	warning  string  // of the server, see recordWarning
+	settings map[string]string // of every transaction
+	cluster  Cluster           // nil: the connection is to one server, or not of the pool
+	warning  string            // of the server, see recordWarning
 
-	pooled   bool   // set by readSettings, like the following
-	commit   string // synchronous_commit of every transaction, if pooled
-	setLocal string // a statement that applies the settings to a transaction, if pooled
+	pooled bool // the connection is to a pooler
 }
 
 const sessionKey = "session"
@@ -64,9 +60,11 @@ func Connect(ctx context.Context, config *pgx.ConnConfig, opts Options) (*pgx.Co
 	if err != nil {
 		return nil, Translate(err)
 	}
-	sessionOf(conn).settings = settings
-	if err = checkSettings(ctx, conn, opts); err == nil && sessionOf(conn).pooled {
+	if err = startSession(ctx, conn, settings); err == nil && sessionOf(conn).pooled {
 		err = checkPooled(settings)
+	}
+	if err == nil {
+		err = checkSettings(ctx, conn, opts)
 	}
 	if err != nil {
 		conn.Close(context.WithoutCancel(ctx))
@@ -106,41 +104,57 @@ func withMode(conn *pgx.Conn, args []any) []any {
 	return append([]any{pgx.QueryExecModeExec}, args...)
 }
 
-// The process number that a server sends when a connection is opened is that of the session; a pooler sends a
-// random number. In a session of its own, a connection applies the settings; for a pooled one, the statement that
-// applies them to a transaction is returned. Another program may have changed synchronous_commit in a pooled session.
+const (
+	// The process number that a server sends when a connection is opened is that of the session; a pooler sends a
+	// random number. Another program may have changed synchronous_commit in a pooled session.
+	selectPooled = `
+		SELECT pg_backend_pid() <> $1::bigint, CASE pg_backend_pid() WHEN $1::bigint THEN setting ELSE reset_val END
+		FROM pg_settings WHERE name = 'synchronous_commit'`
+
+	applySettings = `
+		SELECT set_config(name, value, $3::boolean) FROM unnest($1::text[], $2::text[]) AS setting (name, value)`
+
+	selectSettings = `
+		SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
+			current_setting('server_encoding')`
+)
+
+// startSession finds out whether a new connection is pooled. If it is not, its session gets the settings.
 //
 // Setting synchronous_commit to its current value keeps a later reload of the server's configuration from
-// changing it for this session.
-const selectSettings = `
-	SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('server_encoding'),
-		pg_backend_pid() <> $1::bigint,
-		(SELECT coalesce(string_agg(CASE WHEN pg_backend_pid() = $1::bigint THEN set_config(name, value, false)
-			ELSE format('set_config(%L, %L, true), ', name, value) END, ''), '')
-			FROM unnest($2::text[], $3::text[]) AS setting (name, value)),
-		CASE WHEN pg_backend_pid() = $1::bigint
-			THEN set_config('synchronous_commit', current_setting('synchronous_commit'), false)
-			ELSE (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') END`
+// changing it for this connection.
+func startSession(ctx context.Context, conn *pgx.Conn, settings map[string]string) error {
+	s := sessionOf(conn)
+	var commit string
+	row := conn.QueryRow(ctx, selectPooled, pgx.QueryExecModeSimpleProtocol, int64(conn.PgConn().PID()))
+	if err := row.Scan(&s.pooled, &commit); err != nil {
+		return Translate(err)
+	}
+	s.settings = map[string]string{"synchronous_commit": commit}
+	maps.Copy(s.settings, settings)
+	if s.pooled {
+		return nil
+	}
+	names, values := s.namesAndValues()
+	_, err := conn.Exec(ctx, applySettings, pgx.QueryExecModeExec, names, values, false)
+	return Translate(err)
+}
 
-// readSettings applies the settings of a session, and returns those of the server that concern its safety.
-func (s *session) readSettings(ctx context.Context, conn *pgx.Conn) (server ServerSettings, err error) {
-	names := slices.Sorted(maps.Keys(s.settings))
-	values := make([]string, len(names))
-	for i, name := range names {
-		values[i] = s.settings[name]
+func (s *session) namesAndValues() (names, values []string) {
+	for name, value := range s.settings {
+		names, values = append(names, name), append(values, value)
 	}
-	var calls string
-	row := conn.QueryRow(ctx, selectSettings, pgx.QueryExecModeSimpleProtocol,
-		int64(conn.PgConn().PID()), names, values)
-	err = row.Scan(&server.Fsync, &server.FullPageWrites, &server.Encoding, &s.pooled, &calls, &server.SynchronousCommit)
-	if err != nil || !s.pooled {
-		return server, err
+	return names, values
+}
+
+// readSettings returns the settings of the server that concern its safety.
+func readSettings(ctx context.Context, conn *pgx.Conn) (server ServerSettings, err error) {
+	row := conn.QueryRow(ctx, selectSettings, pgx.QueryExecModeSimpleProtocol)
+	err = row.Scan(&server.Fsync, &server.FullPageWrites, &server.SynchronousCommit, &server.Encoding)
+	if s := sessionOf(conn); s.pooled {
+		server.SynchronousCommit = s.settings["synchronous_commit"]
 	}
-	// As in a session of its own, the first value stays.
-	s.commit = cmp.Or(s.commit, s.settings["synchronous_commit"], server.SynchronousCommit)
-	server.SynchronousCommit = s.commit
-	s.setLocal = "SELECT " + calls + "set_config('synchronous_commit', '" + s.commit + "', true)"
-	return server, nil
+	return server, err
 }
 
 // poolerHint says what to do about an error of PgBouncer. All its errors have the same code, so it reads the message.

@@ -55,7 +55,7 @@ func (s *Store) ChangeToken(_ context.Context, before, after token.Token, add *t
 		sql, args = rotateToken, append(args, tokenArgs(*add)...)
 	}
 	err := s.changeToken(false, token.ErrChanged, sql, args...)
-	if isUniqueViolation(err) {
+	if hasCode(err, uniqueViolation) {
 		err = token.ErrNameTaken
 	}
 	return err

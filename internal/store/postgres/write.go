@@ -39,11 +39,12 @@ func (s *Store) write(slots chan struct{}, repeatable bool, run transaction) err
 		if err == nil {
 			return nil
 		}
-		if isReadOnly(err) {
+		if hasCode(err, readOnlyTransaction) {
 			s.pool.Reset() // after a failover, a new connection may reach the new primary
 		}
 		unknown = unknown || stored
-		again := isConflict(err) && attempt < maxAttempts || isLost(err) && !isTimeout(err) && attempt == 1
+		conflict := hasCode(err, serializationFailure, deadlockDetected) || errors.Is(err, errRemoved)
+		again := conflict && attempt < maxAttempts || isLost(err) && !isTimeout(err) && attempt == 1
 		if unknown {
 			again = repeatable
 		}
@@ -66,13 +67,12 @@ func (s *Store) attempt(slots chan struct{}, deadline time.Time, run transaction
 	if err := acquireSlot(ctx, slots); err != nil {
 		return false, err
 	}
-	defer releaseSlot(slots)
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer conn.Release()
-	return run(ctx, conn.Conn())
+	defer func() { <-slots }()
+	err = s.withConn(ctx, func(conn *pgx.Conn) (err error) {
+		stored, err = run(ctx, conn)
+		return err
+	})
+	return stored, err
 }
 
 func acquireSlot(ctx context.Context, slots chan struct{}) error {
@@ -87,8 +87,6 @@ func acquireSlot(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-func releaseSlot(slots chan struct{}) { <-slots }
-
 // backoff doubles with each attempt. It is random, so that transactions in conflict do not collide again.
 func backoff(attempt int) time.Duration {
 	d := min(minBackoff<<min(attempt-1, 10), maxBackoff)
@@ -99,38 +97,30 @@ func backoff(attempt int) time.Duration {
 // nothing was stored.
 func messageOnly(err error) error { return errors.New(err.Error()) }
 
-type reading func(ctx context.Context, conn *pgx.Conn) error
-
 // read runs a query, and once more if the connection was lost.
 //
 // When ctx ends, read stops waiting for a slot, but a query that has started continues until its timeout: pgx
 // can only cancel it by closing the connection, and a new connection costs more than the rest of a query.
-func (s *Store) read(ctx context.Context, timeout time.Duration, run reading) error {
+func (s *Store) read(ctx context.Context, timeout time.Duration, run func(context.Context, *pgx.Conn) error) error {
 	return s.readIn(ctx, s.otherSlots, timeout, run)
 }
 
-func (s *Store) readIn(ctx context.Context, slots chan struct{}, timeout time.Duration, run reading) error {
+func (s *Store) readIn(
+	ctx context.Context, slots chan struct{}, timeout time.Duration, run func(context.Context, *pgx.Conn) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := acquireSlot(ctx, slots); err != nil {
 		return Translate(err)
 	}
-	defer releaseSlot(slots)
+	defer func() { <-slots }()
 	deadline, _ := ctx.Deadline()
 	ctx, cancelQuery := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancelQuery()
-	err := s.readOnce(ctx, run)
+	once := func(conn *pgx.Conn) error { return run(ctx, conn) }
+	err := s.withConn(ctx, once)
 	if err != nil && isLost(err) && ctx.Err() == nil {
-		err = s.readOnce(ctx, run)
+		err = s.withConn(ctx, once)
 	}
 	return s.damage.Record(Translate(err))
-}
-
-func (s *Store) readOnce(ctx context.Context, run reading) error {
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	return run(ctx, conn.Conn())
 }
