@@ -43,7 +43,7 @@ func TestNodesOfCluster(t *testing.T) {
 		reason       string
 		fail, repair func() error
 	}{
-		{"connection refused", worker.Stop, worker.Start},
+		{"Connection refused", worker.Stop, worker.Start},
 		{"could not establish connection after 1000 ms", worker.Suspend, worker.Resume},
 	} {
 		if err := test.fail(); err != nil {

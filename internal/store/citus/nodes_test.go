@@ -36,24 +36,6 @@ func nodesAt(t *testing.T, address string) ([]node, error) {
 
 func workerName(w *pgtest.Server) string { return fmt.Sprintf("worker 127.0.0.1:%d", w.Port) }
 
-// Every user can read the settings of all nodes, on every node.
-func TestNodes(t *testing.T) {
-	t.Parallel()
-	c := pgtest.SharedCluster(t)
-	address := c.Database(t)
-	user := "asker_" + pgtest.Name(address)
-	c.Query(t, pgtest.Name(address), fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", user, pgtest.Password))
-	for _, address := range []string{address, c.Worker(0, address), c.Worker(1, address)} {
-		for _, address := range []string{address, pgtest.As(address, user)} {
-			pgtest.Eventually(t, "all nodes respond", func() bool { // on a slow machine, perhaps not the first time
-				nodes, err := nodesAt(t, address)
-				return err == nil && len(nodes) == 3 && nodes[0].coordinator && healthOf(nodes, postgres.Options{}).err == nil &&
-					nodes[0].settings == safe && nodes[1].settings == safe && nodes[2].settings == safe
-			})
-		}
-	}
-}
-
 // A worker can hang after it has accepted a connection. Then only this one is named.
 func TestWorkerHangsAfterConnect(t *testing.T) {
 	t.Parallel()
@@ -96,7 +78,6 @@ func TestFaultsOfWorkers(t *testing.T) {
 		{"unsafe settings", testUnsafeWorkers},
 		{"no standby", testWorkersWithoutStandby},
 		{"status", testDiagnosisOfCluster},
-		{"down", testWorkerIsDown},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.test(t, c, c.Database(t)) })
 	}
@@ -198,31 +179,6 @@ func testDiagnosisOfCluster(t *testing.T, c *pgtest.Cluster, address string) {
 	defer worker.Resume()
 	wantFindings(t, address, "durability problem: "+workerName(worker)+" does not respond: ",
 		"durability ok: coordinator ", "schema ok: ")
-}
-
-// A worker that is down is named, and prevents a distribution but not a start. The database is complete afterwards.
-func testWorkerIsDown(t *testing.T, c *pgtest.Cluster, address string) {
-	s := openStore(t, address, patient)
-	worker := c.Workers[0]
-	if err := worker.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	text := workerName(worker) + " does not respond: Connection refused"
-	wantDistributeError(t, address, text)
-	pgtest.Eventually(t, "Check names the worker", func() bool {
-		err := s.Check(t.Context())
-		return errors.Is(err, store.ErrUnavailable) && strings.Contains(err.Error(), text)
-	})
-	other := openStore(t, address, patient)
-	if err := other.cluster.health.Load().err; err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("a store that has just been opened reports %v, want %q", err, text)
-	}
-	create(t, other, 1) // plants is a local table of the coordinator
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pgtest.Eventually(t, "Check returns nil", func() bool { return s.Check(t.Context()) == nil })
-	distributeTo(t, address, Distribution{})
 }
 
 func TestHealth(t *testing.T) {

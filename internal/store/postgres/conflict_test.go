@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -73,37 +72,6 @@ func TestTableIsLocked(t *testing.T) {
 		if err := s.Check(t.Context()); err != nil {
 			t.Errorf("Check() after the lock = %v", err)
 		}
-	}
-}
-
-// The server aborts our transaction in a deadlock, and it is tried again.
-func TestDeadlock(t *testing.T) {
-	t.Parallel()
-	// A session checks for a deadlock once, deadlock_timeout after it started to wait. Ours checks late enough
-	// for the other to wait by then on a slow machine, and the other never checks.
-	s := openStore(t, editURL(t, pgtest.Database(t), func(_ *url.URL, params url.Values) {
-		params.Set("deadlock_timeout", "2s")
-		params.Set("lock_timeout", "0")
-	}))
-	other := beginTx(t, s, "SET deadlock_timeout = '1min'")
-	insert := func(id int) {
-		const insert = "INSERT INTO plants (store, id, name) VALUES ('main', $1, 'other')"
-		if _, err := other.Exec(t.Context(), insert, id); err != nil {
-			t.Error(err)
-		}
-	}
-	insert(2)
-	created := make(chan struct{})
-	go func() {
-		defer close(created)
-		outcomes, err := s.CreateBatch(context.Background(), []plant.Record{record(1), record(2), record(3)})
-		wantOutcomes(t, outcomes, err, plant.Taken, plant.Taken, plant.Created)
-	}()
-	defer func() { <-created }()
-	waitForLock(t, s.pool.Config().ConnConfig.Database)
-	insert(1) // waits for the batch, which waits for plant 2
-	if err := other.Commit(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

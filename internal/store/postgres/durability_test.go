@@ -3,14 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -104,7 +100,11 @@ func TestFsyncIsTurnedOff(t *testing.T) {
 				t.Errorf("Check() = %v, want %s=off", err, setting)
 			}
 		} else {
-			openRefusedSession(t, s)
+			conns := fillPool(t, s) // so that a read needs a new session
+			if _, err := s.Get(t.Context(), "main", 1); !errors.Is(err, errUnsafe) {
+				t.Errorf("Get() in a new session = %v, want %v", err, errUnsafe)
+			}
+			conns.release()
 		}
 		for i := range defaultConns + 1 { // more than there were sessions
 			_, err := s.CreateBatch(t.Context(), []plant.Record{record(id + 1)})
@@ -117,42 +117,6 @@ func TestFsyncIsTurnedOff(t *testing.T) {
 			t.Errorf("Check() with %s=on again = %v", setting, err)
 		}
 		create(t, s, record(id+1))
-	}
-}
-
-// openRefusedSession makes a new session necessary, which is refused.
-func openRefusedSession(t *testing.T, s *Store) {
-	t.Helper()
-	conns := fillPool(t, s)
-	defer conns.release()
-	if _, err := s.Get(t.Context(), "main", 1); !errors.Is(err, errUnsafe) {
-		t.Errorf("Get() in a new session = %v, want %v", err, errUnsafe)
-	}
-}
-
-// A warning after a commit is an error; a notice is not.
-func TestWarnings(t *testing.T) {
-	s := openStore(t, pgtest.Database(t))
-	conn, err := s.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	if _, err := conn.Exec(t.Context(), "SET client_min_messages = notice"); err != nil {
-		t.Fatal(err)
-	}
-	const raise = "DO $$ BEGIN RAISE %s 'raised'; END $$"
-	for _, test := range []struct {
-		level string
-		want  error
-	}{{"NOTICE", nil}, {"WARNING", errNotReplicated}, {"INFO", nil}} {
-		_, stored, err := exec(t.Context(), conn.Conn(), fmt.Sprintf(raise, test.level))
-		if !stored || err != test.want {
-			t.Errorf("exec() with a %s = %v, %v, want true, %v", test.level, stored, err, test.want)
-		}
-	}
-	if _, stored, err := exec(t.Context(), conn.Conn(), fmt.Sprintf(raise, "EXCEPTION")); stored || err == nil {
-		t.Errorf("exec() with an exception = %v, %v, want false and an error", stored, err)
 	}
 }
 
@@ -189,17 +153,25 @@ const (
 // writeWithoutStandby runs writes that wait for a missing standby and checks their errors.
 func writeWithoutStandby(t *testing.T, s *Store, server *pgtest.Server, cancel bool) {
 	t.Helper()
-	stop := func() {}
-	if cancel {
-		stop = cancelRepeatedly(t, server)
-	}
+	ended := make(chan struct{})
+	cancelled := 0
+	var wg, operator sync.WaitGroup
+	operator.Go(func() {
+		for cancel {
+			cancelled += len(server.Query(t, "postgres", cancelWaits))
+			select {
+			case <-ended:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
 	createOne := func(id int) func() error {
 		return func() error {
 			_, err := s.CreateBatch(t.Context(), []plant.Record{record(id)})
 			return err
 		}
 	}
-	var wg sync.WaitGroup
 	for name, test := range map[string]struct {
 		write func() error
 		want  error
@@ -227,30 +199,9 @@ func writeWithoutStandby(t *testing.T, s *Store, server *pgtest.Server, cancel b
 		})
 	}
 	wg.Wait()
-	stop()
-}
-
-// cancelRepeatedly cancels all waits for a standby until stop is called.
-func cancelRepeatedly(t *testing.T, server *pgtest.Server) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	var cancelled atomic.Int64
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			rows, err := server.Attempt("postgres", cancelWaits)
-			if err != nil {
-				t.Error(err)
-			}
-			cancelled.Add(int64(len(rows)))
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
-		if cancelled.Load() == 0 {
-			t.Error("no wait was cancelled: nothing was tested")
-		}
+	close(ended)
+	if operator.Wait(); cancel && cancelled == 0 {
+		t.Error("no wait was cancelled: nothing was tested")
 	}
 }
 
@@ -258,30 +209,17 @@ func cancelRepeatedly(t *testing.T, server *pgtest.Server) (stop func()) {
 // a background process has to apply the setting too. It leaves no session that waits.
 func waitUntilCommitsWait(t *testing.T, server *pgtest.Server) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), server.SocketURL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	cancelOurs := fmt.Sprintf("%s AND pid = %d", cancelWaits, conn.PgConn().PID())
-	pgtest.Eventually(t, "a commit waits for a standby", func() (waited bool) {
-		committed := make(chan error, 1)
-		go func() {
-			_, err := conn.Exec(t.Context(), "SELECT pg_logical_emit_message(true, 'test', '')")
-			committed <- err
-		}()
-		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-			select {
-			case err := <-committed:
-				if err != nil {
-					t.Fatal(err)
-				}
-				return waited
-			case <-time.After(5 * time.Millisecond):
-				waited = len(server.Query(t, "postgres", cancelOurs)) > 0 || waited
-			}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			server.Attempt("postgres", "SELECT pg_logical_emit_message(true, 'test', '')")
 		}
-		t.Fatal("the commit did not end after its wait was cancelled")
-		return false
 	})
+	pgtest.Eventually(t, "a commit waits for a standby", func() bool {
+		return len(server.Query(t, "postgres", waitingForStandby)) > 0
+	})
+	stop()
+	server.Exec(t, cancelWaits)
+	wg.Wait()
 }

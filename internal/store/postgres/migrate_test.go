@@ -42,21 +42,6 @@ func sqlQuery(t *testing.T, address, sql string) [][]string {
 	return pgtest.Shared(t).Query(t, pgtest.Name(address), sql)
 }
 
-func TestNewerSchemaIsRefused(t *testing.T) {
-	address := pgtest.Database(t)
-	openStore(t, address).Close()
-	sqlQuery(t, address, "INSERT INTO plantstore_schema (version) VALUES (4)")
-	wantOpenError(t, address,
-		"its schema has version 4 and this program supports versions up to 3; start the newer program")
-}
-
-// A database of version 0 has only the table of versions.
-func TestVersion0IsMigrated(t *testing.T) {
-	address := pgtest.Database(t)
-	sqlQuery(t, address, createVersions)
-	create(t, openStore(t, address), record(1))
-}
-
 // A migration waits longer for locks than other statements do: another process may be migrating.
 func TestMigrationWaitsForAnother(t *testing.T) {
 	t.Parallel()

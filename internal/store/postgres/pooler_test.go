@@ -1,19 +1,16 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
-	"plantstore/internal/testkit/proxy"
 )
 
 func TestStoreBehindPooler(t *testing.T) {
@@ -124,30 +121,6 @@ func TestCommitFailsBehindPooler(t *testing.T) {
 			} else if !errors.Is(err, test.want) {
 				t.Errorf("CreateBatch() with %s = %v, want %v", test.raise, err, test.want)
 			}
-		}
-	})
-}
-
-// If the reply to a write is lost, the write may have been stored.
-func TestReplyIsLostBehindPooler(t *testing.T) {
-	t.Parallel()
-	onEachPooler(t, func(t *testing.T, pooler *pgtest.Pooler) {
-		network := proxy.New(t, pooler.Address)
-		database := pgtest.Name(pgtest.Database(t))
-		s := openConfig(t, pgtest.Shared(t).Through(network.Address, database), func(config *pgxpool.Config) {
-			config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-		})
-		create(t, s, record(1))
-		network.Set(loseReply())
-		changed := record(1)
-		changed.Name = "changed"
-		if err := storetest.Replace(t.Context(), s, "main", 1, changed.Plant, nil); !errors.Is(err, store.ErrUnknown) {
-			t.Errorf("Replace() = %v, want %v", err, store.ErrUnknown)
-		}
-		wantStored(t, s, changed)
-		network.Set(loseReply())
-		if _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); err != nil {
-			t.Errorf("CreateBatch() = %v, want that it is repeated", err)
 		}
 	})
 }

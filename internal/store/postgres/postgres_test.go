@@ -230,16 +230,8 @@ func TestSlotsAreSeparate(t *testing.T) {
 	create(t, s, record(1))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, read := range map[string]func() error{
-		"Get":         func() error { _, err := s.Get(ctx, "main", 1); return err },
-		"List":        func() error { _, err := s.List(ctx, "main", nil, 1); return err },
-		"Count":       func() error { _, err := s.Count(ctx, "main"); return err },
-		"Tokens":      func() error { _, err := s.Tokens(ctx); return err },
-		"TokenByHash": func() error { _, err := s.TokenByHash(ctx, [32]byte{}); return err },
-	} {
-		if err := read(); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s() without a free slot = %v, want %v", name, err, context.Canceled)
-		}
+	if _, err := s.Get(ctx, "main", 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("Get() without a free slot = %v, want %v", err, context.Canceled)
 	}
 	for range cap(s.otherSlots) {
 		<-s.otherSlots
@@ -329,22 +321,4 @@ func TestReadOnlyDatabase(t *testing.T) {
 	}
 	server.Exec(t, alter+" RESET default_transaction_read_only")
 	create(t, s, record(1)) // in a new session: write has closed the read-only ones, as a failover requires
-}
-
-func TestServerAcceptsNoMoreConnections(t *testing.T) {
-	t.Parallel()
-	address := pgtest.Database(t)
-	openStore(t, address).Close()
-	as, user := grant(t, address, "GRANT ALL ON ALL TABLES IN SCHEMA public TO USER")
-	s := openStore(t, as)
-	sqlQuery(t, address, "ALTER ROLE "+user+" CONNECTION LIMIT 0")
-	s.pool.Reset()
-	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
-	for _, err := range []error{err, s.Check(t.Context())} {
-		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "no more connections") {
-			t.Errorf("CreateBatch() or Check() = %v, want %v because of connections", err, store.ErrUnavailable)
-		}
-	}
-	sqlQuery(t, address, "ALTER ROLE "+user+" CONNECTION LIMIT -1")
-	create(t, s, record(1))
 }

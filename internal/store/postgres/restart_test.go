@@ -10,27 +10,6 @@ import (
 	"plantstore/internal/store/postgres/pgtest"
 )
 
-// Connections that were lost while they were idle are replaced when they are used, and nothing is lost.
-func TestServerIsRestarted(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t, nil)
-	s := openStore(t, server.Database(t))
-	fillPool(t, s).release()
-	create(t, s, record(1))
-	for name, stop := range map[string]func() error{"Stop": server.Stop, "Kill9": server.Kill9} {
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Start(); err != nil {
-			t.Fatal(err)
-		}
-		outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
-		if wantOutcomes(t, outcomes, err, plant.Same); err != nil {
-			t.Logf("after %s", name)
-		}
-	}
-}
-
 // A client whose session an operator terminates tries again in another one, whatever the session was doing.
 func TestSessionsAreTerminated(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -85,67 +84,6 @@ func TestWriteEndsWithClose(t *testing.T) {
 	}
 }
 
-// The attempts of a write end with its timeout.
-func TestWriteTimeout(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, pgtest.Database(t))
-	s.timeouts = quick
-	start, attempts := time.Now(), 0
-	err := s.write(s.otherSlots, true, func(ctx context.Context, _ *pgx.Conn) (bool, error) {
-		attempts++
-		deadline, ok := ctx.Deadline()
-		if !ok || time.Until(deadline) > quick.Attempt || deadline.After(start.Add(quick.Write+time.Second)) {
-			t.Errorf("attempt %d ends %v, want at most %v from now", attempts, deadline, quick.Attempt)
-		}
-		return true, io.ErrUnexpectedEOF
-	})
-	took := time.Since(start)
-	if !errors.Is(err, store.ErrUnknown) || attempts < 2 || took < quick.Write-maxBackoff {
-		t.Errorf("write() = %v after %d attempts and %v, want %v after %v",
-			err, attempts, took, store.ErrUnknown, quick.Write)
-	}
-}
-
-// A read is tried twice if the connection was lost, and once otherwise.
-func TestReadAttempts(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, pgtest.Database(t))
-	for _, test := range []struct {
-		name     string
-		errs     []error
-		attempts int
-		want     error
-	}{
-		{"success", []error{nil}, 1, nil},
-		{"lost connection", []error{io.ErrUnexpectedEOF, io.EOF, nil}, 2, store.ErrUnavailable},
-		{"lost connection, then success", []error{io.ErrUnexpectedEOF, nil}, 2, nil},
-		{"no rows", []error{pgx.ErrNoRows}, 1, pgx.ErrNoRows},
-		{"lock", []error{&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: lockNotAvailable}}, 1, store.ErrUnavailable},
-	} {
-		attempts := 0
-		err := s.read(t.Context(), time.Minute, func(ctx context.Context, _ *pgx.Conn) error {
-			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > time.Minute {
-				t.Errorf("%s: the query has no deadline within a minute", test.name)
-			}
-			attempts++
-			return test.errs[attempts-1]
-		})
-		if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) || attempts != test.attempts {
-			t.Errorf("%s: read() = %v after %d attempts, want %v after %d",
-				test.name, err, attempts, test.want, test.attempts)
-		}
-	}
-	attempts := 0
-	err := s.read(t.Context(), 50*time.Millisecond, func(ctx context.Context, _ *pgx.Conn) error {
-		attempts++
-		<-ctx.Done()
-		return io.ErrUnexpectedEOF
-	})
-	if !errors.Is(err, store.ErrUnavailable) || attempts != 1 {
-		t.Errorf("read() past its timeout = %v after %d attempts, want %v after 1", err, attempts, store.ErrUnavailable)
-	}
-}
-
 // The server does not check text that it reads from the disk. A cast without a function stores any bytes as text.
 func TestDamagedText(t *testing.T) {
 	t.Parallel()
@@ -174,33 +112,17 @@ func TestDamagedText(t *testing.T) {
 	}
 }
 
-// After a read or a write has found damage, the database is not ready, even if other statements succeed.
+// After a write has found damage, the database is not ready, even if other statements succeed.
 func TestDamageIsReported(t *testing.T) {
 	t.Parallel()
-	damaged := serverError("ERROR", dataCorrupted)
-	for name, run := range map[string]func(*Store) error{
-		"a read": func(s *Store) error {
-			return s.read(t.Context(), time.Minute, func(context.Context, *pgx.Conn) error { return damaged })
-		},
-		"a write": func(s *Store) error {
-			return s.write(s.otherSlots, false, func(context.Context, *pgx.Conn) (bool, error) { return false, damaged })
-		},
-		"a write with an unknown outcome": func(s *Store) error {
-			return s.write(s.otherSlots, false, func(context.Context, *pgx.Conn) (bool, error) { return true, damaged })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := openStore(t, pgtest.Database(t))
-			if err := run(s); err == nil {
-				t.Fatal("no error")
-			}
-			if _, err := s.Get(t.Context(), "main", 1); !errors.Is(err, plant.ErrNotFound) {
-				t.Errorf("Get() = %v, want %v", err, plant.ErrNotFound)
-			}
-			if err := s.Check(t.Context()); !errors.Is(err, store.ErrDamaged) {
-				t.Errorf("Check() = %v, want %v", err, store.ErrDamaged)
-			}
-		})
+	s := openStore(t, pgtest.Database(t))
+	err := s.write(s.otherSlots, false, func(context.Context, *pgx.Conn) (bool, error) {
+		return true, serverError("ERROR", dataCorrupted)
+	})
+	if !errors.Is(err, store.ErrUnknown) {
+		t.Errorf("write() = %v, want %v", err, store.ErrUnknown)
+	}
+	if err := s.Check(t.Context()); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("Check() = %v, want %v", err, store.ErrDamaged)
 	}
 }
