@@ -17,38 +17,40 @@ import (
 
 // Error codes of PostgreSQL, see appendix A of its manual.
 const (
-	uniqueViolation       = "23505"
-	protocolViolation     = "08P01" // also every error of PgBouncer itself
-	readOnlyTransaction   = "25006"
-	invalidAuthorization  = "28000"
-	invalidPassword       = "28P01"
-	invalidCatalogName    = "3D000"
-	serializationFailure  = "40001"
-	deadlockDetected      = "40P01"
-	insufficientPrivilege = "42501"
-	undefinedTable        = "42P01"
-	duplicateObject       = "42710"
-	duplicateTable        = "42P07"
-	diskFull              = "53100"
-	tooManyConnections    = "53300"
-	lockNotAvailable      = "55P03"
-	queryCanceled         = "57014"
-	cannotConnectNow      = "57P03"
-	dataCorrupted         = "XX001"
-	indexCorrupted        = "XX002"
+	uniqueViolation      = "23505"
+	readOnlyTransaction  = "25006"
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	undefinedTable       = "42P01"
+	duplicateObject      = "42710"
+	duplicateTable       = "42P07"
+	diskFull             = "53100"
+	queryCanceled        = "57014"
+	dataCorrupted        = "XX001"
+	indexCorrupted       = "XX002"
 )
 
-// unavailableClasses are the classes of error codes (their first two characters) that mean that the server
-// can't process a statement now.
-var unavailableClasses = []string{
-	"08", // connection exception
-	"25", // invalid transaction state
-	"40", // transaction rollback, after all attempts
-	"53", // insufficient resources
-	"55", // object not in prerequisite state
-	"57", // operator intervention
-	"58", // system error, such as I/O
-	"XX", // internal error
+// reasons say why the server can't process a statement now, by the code of its error or by the class of the code: its
+// first two characters.
+var reasons = map[string]string{
+	"28000":             "the server rejected the user or the password: ",
+	"28P01":             "the server rejected the user or the password: ",
+	"3D000":             "the server has no database of this name; create the database: ",
+	"42501":             "the user lacks a privilege: ",
+	undefinedTable:      "a table is missing; restart the service: ",
+	"53300":             "the server accepts no more connections: ",
+	"55P03":             "another session held a lock for too long: ",
+	readOnlyTransaction: "the server is a standby or read-only; connect to the primary: ",
+	"57P03":             "the server is starting or stopping: ",
+
+	"08": "", // connection exception; 08P01 is also every error of PgBouncer itself
+	"25": "", // invalid transaction state
+	"40": "", // transaction rollback, after all attempts
+	"53": "", // insufficient resources
+	"55": "", // object not in prerequisite state
+	"57": "", // operator intervention
+	"58": "", // system error, such as I/O
+	"XX": "", // internal error
 }
 
 // Translate turns an error of pgx into one of package store, by its code, and returns other errors unchanged.
@@ -79,32 +81,17 @@ func Translate(err error) error {
 }
 
 func translateCode(e *pgconn.PgError) error {
-	switch e.Code {
-	case diskFull:
-		return fmt.Errorf("%w: %w", store.ErrFull, e)
-	case invalidPassword, invalidAuthorization:
-		return fmt.Errorf("%w: the server rejected the user or the password", store.ErrUnavailable)
-	case invalidCatalogName:
-		return fmt.Errorf("%w: the server has no database of this name; create the database", store.ErrUnavailable)
-	case insufficientPrivilege:
-		return fmt.Errorf("%w: the user lacks a privilege: %w", store.ErrUnavailable, e)
-	case undefinedTable:
-		return fmt.Errorf("%w: a table is missing; restart the service: %w", store.ErrUnavailable, e)
-	case protocolViolation:
-		return fmt.Errorf("%w: %w%s", store.ErrUnavailable, e, poolerHint(e.Message))
-	case tooManyConnections:
-		return fmt.Errorf("%w: the server accepts no more connections: %w", store.ErrUnavailable, e)
-	case lockNotAvailable:
-		return fmt.Errorf("%w: another session held a lock for too long: %w", store.ErrUnavailable, e)
-	case readOnlyTransaction:
-		return fmt.Errorf("%w: the server is a standby or read-only; connect to the primary: %w", store.ErrUnavailable, e)
-	case cannotConnectNow:
-		return fmt.Errorf("%w: the server is starting or stopping: %w", store.ErrUnavailable, e)
-	case dataCorrupted, indexCorrupted:
-		return fmt.Errorf("%w; restore a backup: %w", store.ErrDamaged, e)
+	reason, ok := reasons[e.Code]
+	if !ok {
+		reason, ok = reasons[e.Code[:min(2, len(e.Code))]]
 	}
-	if slices.Contains(unavailableClasses, e.Code[:min(2, len(e.Code))]) {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, e)
+	switch {
+	case e.Code == diskFull:
+		return fmt.Errorf("%w: %w", store.ErrFull, e)
+	case e.Code == dataCorrupted || e.Code == indexCorrupted:
+		return fmt.Errorf("%w; restore a backup: %w", store.ErrDamaged, e)
+	case ok:
+		return fmt.Errorf("%w: %s%w%s", store.ErrUnavailable, reason, e, poolerHint(e.Message))
 	}
 	return e
 }
