@@ -83,7 +83,7 @@ func (c *cluster) Unsafe() error {
 }
 
 // Insert implements postgres.Cluster.
-func (c *cluster) Insert(plants []plant.Record, suffix string) string {
+func (c *cluster) Insert(plants []*plant.Record, suffix string) string {
 	if c.layout.Load() == nil {
 		return ""
 	}

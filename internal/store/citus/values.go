@@ -14,10 +14,9 @@ import (
 // a fifth more time.
 
 // insertValues returns an insert of plants that ends with a suffix.
-func insertValues(plants []plant.Record, suffix string) string {
+func insertValues(plants []*plant.Record, suffix string) string {
 	text := []byte("INSERT INTO plants (store, id, name, tag) VALUES ")
-	for i := range plants {
-		r := &plants[i]
+	for i, r := range plants {
 		if i > 0 {
 			text = append(text, ',')
 		}

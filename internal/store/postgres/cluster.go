@@ -22,7 +22,7 @@ type Cluster interface {
 	Unsafe() error
 
 	// Insert returns a statement that stores plants and ends with a suffix, or "" if they must be sent as arrays.
-	Insert(plants []plant.Record, suffix string) string
+	Insert(plants []*plant.Record, suffix string) string
 
 	// ProvesRollback reports whether an ERROR with this code means that no server commits.
 	ProvesRollback(code string) bool

@@ -64,21 +64,24 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 		return nil, nil
 	}
 	b := newBatch(plants)
-	outcomes := make([]plant.Outcome, len(plants))
 	plainInsert := time.Since(time.Unix(0, s.lastDuplicate.Load())) > onConflictPeriod
 	err := s.write(s.createSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 		if plainInsert {
 			plainInsert = false
-			stored, err := b.create(ctx, conn, "", outcomes)
+			stored, err := b.create(ctx, conn, "")
 			if !hasCode(err, uniqueViolation) {
 				return stored, err
 			}
 			s.lastDuplicate.Store(time.Now().UnixNano())
 		}
-		return b.create(ctx, conn, ifAbsent, outcomes)
+		return b.create(ctx, conn, ifAbsent)
 	})
 	if err != nil {
 		return nil, err
+	}
+	outcomes := make([]plant.Outcome, len(plants))
+	for i := range outcomes {
+		outcomes[i] = b.outcome(i)
 	}
 	return outcomes, nil
 }

@@ -204,7 +204,7 @@ func (s *Store) Check(ctx context.Context) error {
 			return err
 		}
 		// An insert of no rows needs the same locks and privileges as a create, and fails in read-only mode.
-		if _, _, err := newBatch(nil).insert(ctx, conn, nil, ifAbsent); err != nil {
+		if _, err := newBatch(nil).insert(ctx, conn, nil, ifAbsent); err != nil {
 			return err
 		}
 		var bytes int64
