@@ -46,11 +46,11 @@ func TestTableIsLocked(t *testing.T) {
 	t.Parallel()
 	name := pgtest.Name(pgtest.Database(t))
 	for _, address := range []string{
-		pgtest.Shared(t).URL(name), pgtest.StartPooler(t, pgtest.Shared(t), "transaction").URL(name),
+		pgtest.Shared(t).URL(name), startPooler(t).URL(name),
 	} {
 		// A short lock_timeout leaves enough of an attempt to connect on a slow machine.
 		s := openStore(t, withParam(t, address, "lock_timeout", "200ms"))
-		other := beginTx(t, s, "LOCK TABLE plants IN ACCESS EXCLUSIVE MODE")
+		other := beginTx(t, s.database(), "LOCK TABLE plants IN ACCESS EXCLUSIVE MODE")
 		var wg sync.WaitGroup
 		for name, call := range map[string]func() error{
 			"CreateBatch": func() error { _, err := s.CreateBatch(t.Context(), []plant.Record{record(1)}); return err },

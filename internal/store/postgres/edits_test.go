@@ -30,7 +30,7 @@ func TestEditsAreAtomic(t *testing.T) {
 	for name, database := range map[string]func(*testing.T) string{
 		"one server": func(t *testing.T) string { return pgtest.Database(t) },
 		"a pooler": func(t *testing.T) string {
-			return pgtest.StartPooler(t, pgtest.Shared(t), "transaction").URL(pgtest.Name(pgtest.Database(t)))
+			return startPooler(t).URL(pgtest.Name(pgtest.Database(t)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,14 +105,14 @@ func TestEditWaitsForAnother(t *testing.T) {
 	} {
 		s := openStore(t, pgtest.Database(t))
 		create(t, s, record(1), record(2))
-		other := beginTx(t, s, "SELECT FROM plants WHERE id = 1 FOR UPDATE; "+sql)
+		other := beginTx(t, s.database(), "SELECT FROM plants WHERE id = 1 FOR UPDATE; "+sql)
 		edited := make(chan struct{})
 		go func() {
 			defer close(edited)
 			outcomes, err := s.EditBatch(context.Background(), []plant.Edit{rename(1, "new", true), rename(2, "new", true)})
 			wantOutcomes(t, outcomes, err, want, plant.Replaced)
 		}()
-		waitForLock(t, s.pool.Config().ConnConfig.Database)
+		waitForLock(t, s.database())
 		if err := other.Commit(t.Context()); err != nil {
 			t.Error(err)
 		}

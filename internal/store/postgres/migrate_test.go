@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,27 +12,6 @@ import (
 	"plantstore/internal/store/postgres/pgtest"
 	"plantstore/internal/store/storetest"
 )
-
-func TestConcurrentMigrations(t *testing.T) {
-	t.Parallel()
-	address := pgtest.Database(t) + "&pool_max_conns=1"
-	var wg sync.WaitGroup
-	for range 10 {
-		wg.Go(func() {
-			s, err := Open(t.Context(), address, Options{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			s.Close()
-		})
-	}
-	wg.Wait()
-	rows := sqlQuery(t, address, "SELECT version FROM plantstore_schema ORDER BY version")
-	if fmt.Sprint(rows) != "[[1] [2] [3]]" {
-		t.Errorf("plantstore_schema = %v, want the versions 1 to 3", rows)
-	}
-}
 
 // sqlQuery runs a statement as the superuser in the database of a URL.
 func sqlQuery(t *testing.T, address, sql string) [][]string {
@@ -47,18 +24,7 @@ func TestMigrationWaitsForAnother(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
 	sqlQuery(t, address, createVersions)
-	other, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close(context.Background())
-	tx, err := other.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), lockVersions); err != nil {
-		t.Fatal(err)
-	}
+	tx := beginTx(t, pgtest.Name(address), lockVersions)
 	config, err := ParseURL(address + "&lock_timeout=10ms&statement_timeout=10ms")
 	if err != nil {
 		t.Fatal(err)

@@ -147,10 +147,13 @@ func withParam(t *testing.T, address, name, value string) string {
 	return editURL(t, address, func(_ *url.URL, params url.Values) { params.Set(name, value) })
 }
 
-// beginTx begins a transaction with a statement, in another session on the same database.
-func beginTx(t *testing.T, s *Store, sql string) pgx.Tx {
+// database returns the name of the database of a store.
+func (s *Store) database() string { return s.pool.Config().ConnConfig.Database }
+
+// beginTx begins a transaction with a statement, in another session on a database.
+func beginTx(t *testing.T, database, sql string) pgx.Tx {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), pgtest.Shared(t).URL(s.pool.Config().ConnConfig.Database))
+	conn, err := pgx.Connect(t.Context(), pgtest.Shared(t).URL(database))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,10 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -52,22 +50,6 @@ func loseServer(p *proxy.Proxy, all bool) proxy.Fault {
 		}
 		return c.Data[:len(c.Data)-readyForQueryLen], false
 	})
-}
-
-// delayRequest closes the connection at the next request, which reaches the server when deliver is closed.
-// The server's reply is sent to reply.
-func delayRequest(deliver <-chan struct{}, reply chan<- []byte) proxy.Fault {
-	var delayed atomic.Pointer[net.TCPConn]
-	return func(c *proxy.Chunk) ([]byte, bool) {
-		switch {
-		case c.Direction == proxy.Requests && delayed.CompareAndSwap(nil, c.Client):
-			c.Client.Close()
-			<-deliver
-		case c.Direction == proxy.Replies && delayed.Load() == c.Client:
-			reply <- bytes.Clone(c.Data)
-		}
-		return c.Data, true
-	}
 }
 
 // hang makes the network pass nothing, without closing a connection. The connections that are open now
