@@ -23,12 +23,6 @@ type Distribution struct {
 // MaxShards is the largest number of shards. Each is a table with an index on its node.
 const MaxShards = 1024
 
-const minShards = 2
-
-// defaultShards is the number of shards of a new distribution. A batch of creates has plants of one shard,
-// so many shards make small batches; with fewer shards than nodes, some nodes have no plants.
-func defaultShards(nodes int) int { return max(minShards, nodes) }
-
 // distributePatience is the factor of the timeouts of connections: no client waits for this command, and a node that
 // is busy with moving shards may take seconds to accept a connection.
 const distributePatience = 10
@@ -82,7 +76,9 @@ func distribute(
 	if err != nil {
 		return err
 	}
-	to := want.or(current.Distribution).or(Distribution{"id", defaultShards(nodes)})
+	// A batch of creates has plants of one shard, so many shards make small batches; with fewer shards than nodes, some
+	// nodes have no plants.
+	to := want.or(current.Distribution).or(Distribution{"id", max(2, nodes)})
 	switch kind := current.kind["plants"]; {
 	case kind != kindLocal && kind != kindManaged && kind != kindDistributed:
 		return errors.New("plants is distributed in a way that this program does not support; " +
