@@ -64,22 +64,14 @@ func (x *trial) verify(what string) {
 // wantNothingPrepared waits until no node has a prepared transaction, whose locks would block others.
 func (x *trial) wantNothingPrepared() {
 	x.t.Helper()
-	var last string
-	for deadline := time.Now().Add(testkit.Deadline); ; time.Sleep(100 * time.Millisecond) {
-		last = ""
+	testkit.WaitFor(x.t, "no node to have a prepared transaction", func() bool {
 		for _, node := range x.cluster.Nodes() {
-			rows := node.Query(x.t, "postgres", "SELECT gid FROM pg_prepared_xacts WHERE database = '"+x.name+"'")
-			for _, row := range rows {
-				last = fmt.Sprintf("%s on the node at port %d", row[0], node.Port)
+			if len(node.Query(x.t, "postgres", "SELECT 1 FROM pg_prepared_xacts WHERE database = '"+x.name+"'")) > 0 {
+				return false
 			}
 		}
-		if last == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			x.t.Fatalf("a transaction is still prepared after %v: %s", testkit.Deadline, last)
-		}
-	}
+		return true
+	})
 }
 
 // probe creates plants whose shards are all on one worker, with a token that is looked up in the database.

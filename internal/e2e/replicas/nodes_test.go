@@ -2,7 +2,6 @@ package replicas
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"plantstore/internal/testkit"
 )
 
-// serve refuses a cluster with an unsafe worker, and starts while a worker is down or hangs. /readyz names the worker.
+// serve starts while a worker is down or hangs. /readyz names the worker, and plants on the other one are created.
 func TestNodesOfCluster(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -22,23 +21,7 @@ func TestNodesOfCluster(t *testing.T) {
 	}
 	worker := c.Workers[1]
 	name := fmt.Sprintf("worker 127.0.0.1:%d", worker.Port)
-	database := testkit.DatabaseName(t, db)
-
-	worker.Exec(t, "ALTER DATABASE "+database+" SET synchronous_commit = off")
-	text := name + " runs with synchronous_commit=off, so plants can be lost after they were confirmed; " +
-		"set it to on or, if that loss is acceptable, start with --unsafe-durability\n"
-	_, errs, code := testkit.Run(t, nil, "serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off")
-	if code != 1 || !strings.HasSuffix(errs, text) {
-		t.Errorf("serve: exit %d, %s\nwant 1, %s", code, errs, text)
-	}
-	out, errs, code := testkit.Run(t, nil, "doctor", "--db", db)
-	if code != 1 || !strings.Contains(out, text) {
-		t.Errorf("doctor: exit %d, %s%s\nwant 1, %s", code, out, errs, text)
-	}
-	p := testkit.Start(t, db, "--unsafe-durability")
-	p.WaitReady(t, true)
-	worker.Exec(t, "ALTER DATABASE "+database+" RESET synchronous_commit")
-
+	p := testkit.Start(t, db)
 	for i, test := range []struct {
 		reason       string
 		fail, repair func() error

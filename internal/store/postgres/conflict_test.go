@@ -49,7 +49,7 @@ func TestTableIsLocked(t *testing.T) {
 		pgtest.Shared(t).URL(name), startPooler(t).URL(name),
 	} {
 		// A short lock_timeout leaves enough of an attempt to connect on a slow machine.
-		s := openStore(t, withParam(t, address, "lock_timeout", "200ms"))
+		s := openStore(t, address+"&lock_timeout=200ms")
 		other := beginTx(t, s.database(), "LOCK TABLE plants IN ACCESS EXCLUSIVE MODE")
 		var wg sync.WaitGroup
 		for name, call := range map[string]func() error{

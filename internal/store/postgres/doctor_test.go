@@ -43,7 +43,7 @@ func TestDiagnose(t *testing.T) {
 	if strings.Contains(lines, "problem") || strings.Contains(lines, "warning") {
 		t.Errorf("Diagnose() = %s", lines)
 	}
-	wantFindings(t, findings(t, withParam(t, address, "synchronous_commit", "off")),
+	wantFindings(t, findings(t, address+"&synchronous_commit=off"),
 		"durability problem: the server runs with synchronous_commit=off", "set it to on")
 	reader, _ := grant(t, address, "GRANT SELECT ON plants, tokens, plantstore_schema TO USER")
 	wantFindings(t, findings(t, reader),

@@ -19,9 +19,9 @@ func TestUnsafeSessionsAreRefused(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
 	for _, value := range []string{"off", "local", "remote_write"} {
-		wantUnsafe(t, withParam(t, address, "synchronous_commit", value), "synchronous_commit="+value, "plants can be lost")
+		wantUnsafe(t, address+"&synchronous_commit="+value, "synchronous_commit="+value, "plants can be lost")
 	}
-	openStore(t, withParam(t, address, "synchronous_commit", "remote_apply"))
+	openStore(t, address+"&synchronous_commit=remote_apply")
 }
 
 func wantUnsafe(t *testing.T, address, setting, risk string) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -128,25 +127,6 @@ func wantStored(t *testing.T, s *Store, want plant.Record) {
 	}
 }
 
-// editURL returns address after a change of its parts or its parameters.
-func editURL(t *testing.T, address string, edit func(u *url.URL, params url.Values)) string {
-	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	params := u.Query()
-	edit(u, params)
-	u.RawQuery = strings.ReplaceAll(params.Encode(), "+", "%20") // PostgreSQL does not decode + as a space
-	return u.String()
-}
-
-// withParam returns address with one parameter changed.
-func withParam(t *testing.T, address, name, value string) string {
-	t.Helper()
-	return editURL(t, address, func(_ *url.URL, params url.Values) { params.Set(name, value) })
-}
-
 // database returns the name of the database of a store.
 func (s *Store) database() string { return s.pool.Config().ConnConfig.Database }
 
@@ -205,7 +185,7 @@ func TestDivideConns(t *testing.T) {
 func TestPool(t *testing.T) {
 	t.Parallel()
 	for _, conns := range []int{1, 3} {
-		s := openStore(t, withParam(t, pgtest.Database(t), "pool_max_conns", fmt.Sprint(conns)))
+		s := openStore(t, pgtest.Database(t)+"&pool_max_conns="+fmt.Sprint(conns))
 		var wg sync.WaitGroup
 		for i := range 20 {
 			wg.Go(func() {

@@ -21,13 +21,15 @@ func TestLockTimeoutIsShorterThanAnAttempt(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	address := pgtest.Database(t)
-	edit := func(edit func(u *url.URL)) string {
-		return editURL(t, address, func(u *url.URL, _ url.Values) { edit(u) })
+	edit := func(change func(u *url.URL)) string {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(u)
+		return u.String()
 	}
-	as := func(user, password string) string {
-		return edit(func(u *url.URL) { u.User = url.UserPassword(user, password) })
-	}
-	param := func(name, value string) string { return withParam(t, address, name, value) }
+	wrongPassword := edit(func(u *url.URL) { u.User = url.UserPassword(pgtest.User, "not-to-be-seen-either") })
 	tests := []struct{ name, address, want string }{
 		{"a path", "plants.db", "use postgres://"},
 		{"another engine", "mysql://root:not-to-be-seen@127.0.0.1/plants", "use postgres://"},
@@ -38,18 +40,18 @@ func TestOpenErrors(t *testing.T) {
 		{"an at sign in the password", "postgres://user:x@not-to-be-seen@127.0.0.1/plants", "URL is invalid"},
 		{"an at sign in a value", "postgres://user:not-to-be-seen@127.0.0.1/plants?a=b@c", "URL is invalid"},
 		{"a number sign in the password", "postgres://user:x#not-to-be-seen@127.0.0.1/plants", "URL is invalid"},
-		{"an invalid number", param("pool_max_conns", "many"), "URL is invalid"},
-		{"an invalid sslmode", param("sslmode", "maybe"), "URL is invalid"},
-		{"a missing file", param("sslmode", "verify-full") + "&sslrootcert=/not/there", "URL is invalid"},
-		{"a server without TLS", param("sslmode", "require"), "refused TLS"},
+		{"an invalid number", address + "&pool_max_conns=many", "URL is invalid"},
+		{"an invalid sslmode", address + "&sslmode=maybe", "URL is invalid"},
+		{"a missing file", address + "&sslmode=verify-full&sslrootcert=/not/there", "URL is invalid"},
+		{"a server without TLS", address + "&sslmode=require", "refused TLS"},
 		{"a wrong port", edit(func(u *url.URL) { u.Host = proxy.ClosedAddress(t) }), "no server listens"},
 		{"a wrong socket", "postgres://postgres:not-to-be-seen@/plants?host=/not/there", "no server listens"},
 		// The name is invalid, so that no name server is asked.
 		{"an unknown host", "postgres://postgres:not-to-be-seen@host..invalid/plants", "can't be resolved"},
-		{"a wrong password", as(pgtest.User, "not-to-be-seen-either"), "rejected the user or the password"},
-		{"an unknown user", as("unknown", pgtest.Password), "rejected the user or the password"},
+		{"a wrong password", wrongPassword, "rejected the user or the password"},
+		{"an unknown user", pgtest.As(address, "unknown"), "rejected the user or the password"},
 		{"an unknown database", edit(func(u *url.URL) { u.Path = "/nowhere" }), "no database of this name"},
-		{"an unknown setting", param("no_such_setting", "1"), "no_such_setting"},
+		{"an unknown setting", address + "&no_such_setting=1", "no_such_setting"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -69,10 +71,7 @@ func TestOpenErrors(t *testing.T) {
 // The settings of the URL replace the default ones, but not the fixed ones.
 func TestSessionSettings(t *testing.T) {
 	address := pgtest.Database(t)
-	changed := editURL(t, address, func(_ *url.URL, params url.Values) {
-		params.Set("options", "-c lock_timeout=700 -c client_min_messages=error")
-		params.Set("statement_timeout", "11s")
-	})
+	changed := address + "&statement_timeout=11s&options=-c%20lock_timeout%3D700%20-c%20client_min_messages%3Derror"
 	const show = "SELECT array_agg(current_setting(name) ORDER BY name) FROM unnest(ARRAY['application_name', " +
 		"'client_encoding', 'client_min_messages', 'default_transaction_isolation', " +
 		"'idle_in_transaction_session_timeout', 'lock_timeout', 'statement_timeout']) name"
