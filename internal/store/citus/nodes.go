@@ -107,8 +107,12 @@ func (n *node) run(ctx context.Context, conn *pgx.Conn, query string, patience t
 			_, err := tx.Exec(ctx, connectToNode, n.host, n.port)
 			return err
 		})
-		if _, reason, ok := strings.Cut(postgres.TakeWarning(conn), "with the following error: "); ok {
-			n.reason, _, _ = strings.Cut(reason, "\n")
+		if line, _, _ := strings.Cut(postgres.TakeWarning(conn), "\n"); line != "" {
+			before, after, found := strings.Cut(line, "with the following error: ")
+			n.reason = before
+			if found {
+				n.reason = after
+			}
 		}
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == queryCanceled {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -55,11 +56,11 @@ func (s ServerSettings) Problem(server string, opts Options) string {
 
 func recordWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if s, ok := conn.CustomData()[sessionKey].(*session); ok && notice.SeverityUnlocalized == "WARNING" {
-		s.warning = notice.Message
+		s.warning = cmp.Or(s.warning, notice.Message)
 	}
 }
 
-// TakeWarning returns the last warning that the server has sent since the previous call, or "".
+// TakeWarning returns the first warning that the server has sent since the previous call, or "".
 func TakeWarning(conn *pgx.Conn) string {
 	s := sessionOf(conn)
 	warning := s.warning
