@@ -24,7 +24,8 @@ type shard struct {
 }
 
 const selectShards = `
-	SELECT column_to_column_name(t.logicalrelid, t.partkey) = 'store', s.shardminvalue::int, min(p.groupid)
+	SELECT column_to_column_name(t.logicalrelid, t.partkey) = 'store', s.shardminvalue::int,
+		dense_rank() OVER (ORDER BY min(p.groupid)) - 1
 	FROM pg_dist_partition t JOIN pg_dist_shard s USING (logicalrelid) JOIN pg_dist_placement p USING (shardid)
 	WHERE t.logicalrelid = to_regclass('plants') AND t.partmethod = 'h'
 	GROUP BY 1, 2 ORDER BY 2`
@@ -36,21 +37,15 @@ func readLayout(ctx context.Context, conn *pgx.Conn) (*layout, error) {
 		return nil, err
 	}
 	l := &layout{}
-	var groups []int32
 	var sh shard
-	var group int32
-	_, err = pgx.ForEachRow(rows, []any{&l.byStore, &sh.min, &group}, func() error {
-		if sh.server = slices.Index(groups, group); sh.server < 0 {
-			sh.server = len(groups)
-			groups = append(groups, group)
-		}
+	_, err = pgx.ForEachRow(rows, []any{&l.byStore, &sh.min, &sh.server}, func() error {
 		l.shards = append(l.shards, sh)
+		l.servers = max(l.servers, sh.server+1)
 		return nil
 	})
 	if err != nil || len(l.shards) == 0 {
 		return nil, err
 	}
-	l.servers = len(groups)
 	return l, nil
 }
 

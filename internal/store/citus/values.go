@@ -1,46 +1,33 @@
 package citus
 
 import (
-	"strconv"
+	"fmt"
+	"strings"
 
 	"plantstore/internal/plant"
 )
 
+// insertValues returns an insert of plants that ends with a suffix.
+//
 // Citus sends the rows of INSERT … VALUES to the shards that they belong to. If all belong to one shard, the insert is
 // one statement there with a commit of one phase. The rows of INSERT … SELECT unnest are collected on the node that
 // received them, and a key that exists is reported as an internal error.
 //
-// The values are literals. Citus writes a new statement for the shard anyway, and with parameters the nodes take
-// a fifth more time.
-
-// insertValues returns an insert of plants that ends with a suffix.
+// The values are literals: Citus writes a new statement for the shard anyway, and with parameters it takes longer.
 func insertValues(plants []*plant.Record, suffix string) string {
-	text := []byte("INSERT INTO plants (store, id, name, tag) VALUES ")
-	for i, r := range plants {
-		if i > 0 {
-			text = append(text, ',')
+	var sql strings.Builder
+	separator := "INSERT INTO plants (store, id, name, tag) VALUES "
+	for _, r := range plants {
+		tag := "NULL"
+		if r.Tag != nil {
+			tag = literal(*r.Tag)
 		}
-		text = appendLiteral(append(text, '('), r.Store)
-		text = strconv.AppendInt(append(text, ",'"...), r.ID, 10)
-		text = appendLiteral(append(text, "',"...), r.Name)
-		if r.Tag == nil {
-			text = append(text, ",NULL)"...)
-		} else {
-			text = append(appendLiteral(append(text, ','), *r.Tag), ')')
-		}
+		fmt.Fprintf(&sql, "%s(%s,'%d',%s,%s)", separator, literal(r.Store), r.ID, literal(r.Name), tag)
+		separator = ","
 	}
-	return string(append(text, suffix...))
+	return sql.String() + suffix
 }
 
-// appendLiteral appends a text as an SQL literal. It depends on standard_conforming_strings, which every session
-// sets: then only the quote is special.
-func appendLiteral(to []byte, text string) []byte {
-	to = append(to, '\'')
-	for i := range len(text) {
-		if text[i] == '\'' {
-			to = append(to, '\'')
-		}
-		to = append(to, text[i])
-	}
-	return append(to, '\'')
-}
+// literal returns a text as an SQL literal. It depends on standard_conforming_strings, which every session sets: then
+// only the quote is special.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -144,27 +144,23 @@ func (s *Store) open(ctx context.Context, config *pgxpool.Config) (err error) {
 // divideConns divides the connections between creates, which have lanes on each server, and everything else. If conns
 // is 0, the number follows from that of the servers, which is 0 unless plants are distributed.
 func (s *Store) divideConns(conns, servers int) {
-	tokens := 0
+	s.lanes = max(minLanes, maxLanes/max(1, servers))
+	creates, others, tokens := s.lanes*max(1, servers), defaultConns-maxLanes, 0
 	if servers > 0 {
 		tokens = tokenConns
 	}
-	servers = max(1, servers)
-	s.lanes = max(minLanes, maxLanes/servers)
-	creates := s.lanes * servers
-	if conns == 0 {
-		conns = creates + defaultConns - maxLanes + tokens
-	} else {
+	if conns > 0 {
 		creates = max(1, min(creates, conns/2))
 		s.lanes = min(s.lanes, creates)
+		if others = conns - creates - tokens; others <= 0 {
+			others, tokens = conns-creates, 0 // there are too few for tokens
+		}
 	}
-	s.conns = conns
+	s.conns = creates + others + tokens
 	s.createSlots = make(chan struct{}, creates)
 	s.otherSlots = s.createSlots
-	if conns-creates <= tokens {
-		tokens = 0 // there are too few connections
-	}
-	if conns > creates {
-		s.otherSlots = make(chan struct{}, conns-creates-tokens)
+	if others > 0 {
+		s.otherSlots = make(chan struct{}, others)
 	}
 	s.tokenSlots = s.otherSlots
 	if tokens > 0 {
