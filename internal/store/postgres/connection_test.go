@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,29 +223,6 @@ func fillPool(t *testing.T, s *Store) (all conns) {
 		all = append(all, conn)
 	}
 	return all
-}
-
-// When the ping of one idle connection fails, the others are closed without a ping: each ping of a lost
-// connection costs a second.
-func TestNetworkHungWhileIdle(t *testing.T) {
-	t.Parallel()
-	address, p := databaseBehindProxy(t)
-	var pings atomic.Int64
-	s := openConfig(t, address, func(config *pgxpool.Config) {
-		config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool {
-			pings.Add(1)
-			return true
-		}
-	})
-	fillPool(t, s).release()
-	p.Freeze()
-	pings.Store(0)
-	create(t, s, record(1))
-	s.timeouts = quick // Close does not wait for the lost connections
-	// Another connection may be pinged before the pool is reset.
-	if n := pings.Load(); n > defaultConns/2 {
-		t.Errorf("%d of %d lost connections were pinged, want only the first few", n, defaultConns)
-	}
 }
 
 // The end of a read's context does not close its connection: the contexts of many requests may end at once,

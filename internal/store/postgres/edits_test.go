@@ -27,17 +27,8 @@ func remove(id int) plant.Edit { return plant.Edit{Key: plant.Key{Store: "main",
 // If one statement of a batch of edits fails, none is made, and the connection can be used again.
 func TestEditsAreAtomic(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]func(*testing.T) string{
-		"one server": func(t *testing.T) string { return pgtest.Database(t) },
-		"a pooler": func(t *testing.T) string {
-			return startPooler(t).URL(pgtest.Name(pgtest.Database(t)))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testEditsAreAtomic(t, database(t))
-		})
-	}
+	testEditsAreAtomic(t, pgtest.Database(t))
+	testEditsAreAtomic(t, startPooler(t).URL(pgtest.Name(pgtest.Database(t))))
 }
 
 func testEditsAreAtomic(t *testing.T, address string) {

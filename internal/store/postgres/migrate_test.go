@@ -140,17 +140,3 @@ func TestUserWithFewPrivileges(t *testing.T) {
 		return len(sqlQuery(t, address, "SELECT 1 FROM pg_stat_activity WHERE usename = '"+user+"'")) == 0
 	})
 }
-
-func TestUserMayNotMigrate(t *testing.T) {
-	address := pgtest.Database(t)
-	sqlQuery(t, address, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-	as, user := grant(t, address, "")
-	wantOpenError(t, as, "lacks a privilege: ", "permission denied for schema public")
-	sqlQuery(t, address, createVersions+"; GRANT CREATE ON SCHEMA public TO "+user)
-	wantOpenError(t, as, "lacks a privilege: ", "permission denied for table plantstore_schema")
-	sqlQuery(t, address, "GRANT SELECT, UPDATE ON plantstore_schema TO "+user)
-	wantOpenError(t, as, "apply schema/0001_plants_and_tokens.sql: ", "lacks a privilege: ")
-	if n := sqlQuery(t, address, "SELECT 1 FROM pg_tables WHERE tablename = 'plants'"); len(n) != 0 {
-		t.Error("a migration that failed has left tables")
-	}
-}
