@@ -27,7 +27,8 @@ type Store struct {
 	cluster  Cluster // nil: one server
 	closed   atomic.Bool
 	damage   store.Damage
-	bytes    atomic.Int64 // size of the database at the last Check
+	bytes    atomic.Int64 // size of the database, as Check read it
+	sized    atomic.Int64 // when Check read it, a Unix time
 
 	from, to int // see Migrated
 
@@ -182,9 +183,12 @@ func (s *Store) Stats() store.Stats {
 
 var errSource = fmt.Errorf("%w: the database was opened for reading only", store.ErrUnavailable)
 
-const databaseSize = "SELECT pg_database_size(current_database())"
+const (
+	databaseSize = "SELECT pg_database_size(current_database())"
+	sizePeriod   = 60 // seconds; the server reads the sizes of all files
+)
 
-// Check implements store.Store. It also reads the size of the database.
+// Check implements store.Store. It also reads the size of the database, at most once a minute.
 func (s *Store) Check(ctx context.Context) error {
 	if s.opts.ReadOnly {
 		return errSource
@@ -204,8 +208,11 @@ func (s *Store) Check(ctx context.Context) error {
 			return err
 		}
 		var bytes int64
-		if err := queryRow(ctx, conn, databaseSize).Scan(&bytes); err == nil {
-			s.bytes.Store(bytes)
+		if now := time.Now().Unix(); now-s.sized.Load() >= sizePeriod {
+			if err := queryRow(ctx, conn, databaseSize).Scan(&bytes); err == nil {
+				s.bytes.Store(bytes)
+				s.sized.Store(now)
+			}
 		}
 		return waitForStandby(ctx, conn)
 	}))

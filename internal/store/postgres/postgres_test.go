@@ -196,6 +196,9 @@ func TestPool(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		if stats := s.Stats(); stats.Bytes < 1<<20 || stats.MaxConns != conns {
+			t.Errorf("Stats() = %+v, want the size of the database and %d connections", stats, conns)
+		}
 		if n := int(s.pool.Stat().TotalConns()); n > conns || len(s.createSlots) != 0 || len(s.otherSlots) != 0 {
 			t.Errorf("pool_max_conns=%d: %d connections, %d and %d slots are still in use",
 				conns, n, len(s.createSlots), len(s.otherSlots))
