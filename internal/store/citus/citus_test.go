@@ -4,11 +4,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/store"
@@ -83,9 +87,7 @@ func distributed(t testing.TB, by string) string {
 
 func distributeBy(t testing.TB, address, by string) {
 	t.Helper()
-	if err := Distribute(t.Context(), address, Distribution{By: by, Shards: 4}, func(string) {}); err != nil {
-		t.Fatal(err)
-	}
+	distributeTo(t, address, Distribution{By: by, Shards: 4})
 }
 
 // A cluster keeps the promises of a store, on the coordinator, on a worker, and behind a pooler.
@@ -127,19 +129,6 @@ func runStoretest(t *testing.T, database func(t *testing.T) (first, again string
 	})
 }
 
-// A database without the extension is opened by package postgres.
-func TestOneServer(t *testing.T) {
-	t.Parallel()
-	s, err := Open(t.Context(), pgtest.Database(t), postgres.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if _, ok := s.(*postgres.Store); !ok {
-		t.Errorf("Open() of a database on one server = %T", s)
-	}
-}
-
 // The layout follows the cluster while the store is open, and results are correct before it does.
 func TestLayoutFollowsTheCluster(t *testing.T) {
 	t.Parallel()
@@ -161,9 +150,7 @@ func TestLayoutFollowsTheCluster(t *testing.T) {
 	}
 	want(1, 1)
 	for _, d := range []Distribution{{"id", 4}, {"store", 6}} {
-		if err := Distribute(t.Context(), address, d, func(string) {}); err != nil {
-			t.Fatal(err)
-		}
+		distributeTo(t, address, d)
 		if d.By == "store" {
 			want(1, 1) // all plants of the store are in one shard
 		} else {
@@ -269,6 +256,45 @@ func TestProvesRollback(t *testing.T) {
 	} {
 		if got := new(cluster).ProvesRollback(code); got != want {
 			t.Errorf("ProvesRollback(%q) = %v, want %v", code, got, want)
+		}
+	}
+}
+
+// Plants that Citus keeps in the same shard have the same number of a shard, and others have other ones.
+func TestShard(t *testing.T) {
+	t.Parallel()
+	ids := []int64{0, 1, -1, math.MaxInt32, math.MinInt32, 1 << 32, -1 << 32, math.MaxInt64, math.MinInt64}
+	names := []string{"", "main", "twelve bytes", "Zoë", "\U0001FAB4", "\uFFFF"}
+	for n := range 40 {
+		ids = append(ids, rand.Int64(), -rand.Int64(), rand.Int64N(1000))
+		names = append(names, strings.Repeat("x", n), strings.Repeat("é", n))
+	}
+	for by, sql := range map[string]string{
+		"id":    "SELECT get_shard_id_for_distribution_column('plants', $1::bigint) FROM (SELECT $2::text) unused",
+		"store": "SELECT get_shard_id_for_distribution_column('plants', $2::text) FROM (SELECT $1::bigint) unused",
+	} {
+		address := distributed(t, by)
+		s := openStore(t, address, patient)
+		conn, err := pgx.Connect(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		numbers, shards := map[int64]int{}, map[int]int64{} // of shards, by their ids in Citus and the other way round
+		for i, id := range ids {
+			key := plant.Key{Store: names[i%len(names)], ID: id}
+			var shard int64
+			if err := conn.QueryRow(t.Context(), sql, key.ID, key.Store).Scan(&shard); err != nil {
+				t.Fatal(err)
+			}
+			_, number := s.Shard(key)
+			if known, ok := numbers[shard]; ok && (known != number || shards[number] != shard) {
+				t.Errorf("by %s: plant %v is in shard %d, want %d", by, key, number, known)
+			}
+			numbers[shard], shards[number] = number, shard
+		}
+		if len(shards) != 4 {
+			t.Errorf("by %s: %d shards, want 4", by, len(shards))
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // distributeTo distributes a database and returns what was reported.
-func distributeTo(t *testing.T, address string, want Distribution) string {
+func distributeTo(t testing.TB, address string, want Distribution) string {
 	t.Helper()
 	var reports []string
 	if err := Distribute(t.Context(), address, want, func(s string) { reports = append(reports, s) }); err != nil {

@@ -162,12 +162,10 @@ func TestDivideConns(t *testing.T) {
 	for _, test := range []struct{ servers, param, conns, creates, others, lanes int }{
 		{0, 0, defaultConns, 4, 4, 4},
 		{0, 1, 1, 1, 1, 1}, // one semaphore for all
-		{0, 2, 2, 1, 1, 1},
 		{0, 7, 7, 3, 4, 3},
 		{0, 100, 100, 4, 96, 4},
 		{1, 0, 10, 4, 4, 4},
 		{3, 0, 12, 6, 4, 2},
-		{10, 0, 26, 20, 4, 2},
 		{10, 24, 24, 12, 10, 2},
 		{10, 2, 2, 1, 1, 1},
 	} {
