@@ -45,14 +45,14 @@ RACED   := ./internal/e2e/api ./internal/e2e/access ./internal/e2e/replicas
 
 check: lines ## vet and run the fast tests without the race detector: for the edit loop
 	$(PLAIN) go vet ./...
-	$(PLAIN) go test -vet=off -short $$(go list ./... | grep -vE '/e2e|/store/postgres|/testkit|/dbcopy')
+	$(PLAIN) go test -vet=off -short $$(go list ./... | grep -vE '/e2e|/store/(postgres|citus)|/testkit|/dbcopy')
 
 test: lines prepare ## prove every promise once, in at most 8 minutes on two cores
 	bin/test/suite -- $(TEST) -short -p 3 $(RACE) $(LINKED) \
 		-- $(PLAIN) $(TEST) -short -p 3 $(OUTSIDE) $(E2E) -- $(PLAIN) $(TEST) -short -p 1 $(ALONE)
 
 test-all: needs-all prepare ## run the rest: Citus, clusters, tools, floods, all of the console, the release; half an hour
-	bin/test/suite -citus -- $(TEST) $(RACE) ./cmd/... ./internal/store/postgres/... \
+	bin/test/suite -citus -- $(TEST) $(RACE) ./cmd/... ./internal/store/postgres/... ./internal/store/citus \
 		-- $(PLAIN) PLANTSTORE_TEST_RACE=1 $(TEST) $(RACED) -- $(PLAIN) $(TEST) ./deploy/... $(E2E) \
 		-- $(PLAIN) $(TEST) -p 1 $(ALONE) $(LONG)
 	$(MAKE) --no-print-directory fuzz FUZZTIME=10s

@@ -14,9 +14,9 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Sockets returns the listening sockets that were passed to the process: that of the service and that of health, nil for
-// each that was not passed. Such a socket outlives the process: a connection that arrives between one process and the
-// next waits in it instead of being refused.
+// Sockets returns the listening sockets that were passed to the process: that of the service and that of health, nil
+// for each that was not passed. Such a socket outlives the process: a connection that arrives between one process and
+// the next waits in it instead of being refused.
 //
 // The one named ops is that of health. Without names the first is that of the service.
 func Sockets() (public, ops net.Listener, err error) {
@@ -55,8 +55,8 @@ func Ready(status string) { daemon.SdNotify(false, daemon.SdNotifyReady+"\nSTATU
 // Stopping reports that the process is going to end.
 func Stopping(status string) { daemon.SdNotify(false, daemon.SdNotifyStopping+"\nSTATUS="+status) }
 
-// Watchdog reports that the process is alive, as often as the manager wants to hear it, until ctx ends, as long as a GET
-// of a URL returns 200. If url is empty, only the Go runtime must be alive.
+// Watchdog reports that the process is alive, as often as the manager wants to hear it, until ctx ends, as long as a
+// GET of a URL returns 200. If url is empty, only the Go runtime must be alive.
 func Watchdog(ctx context.Context, url string) {
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || within == 0 {
