@@ -3,7 +3,7 @@
 // Every call takes a context and returns when the context ends. A call that fails for a temporary
 // reason is retried where that is safe, with growing pauses:
 //
-//   - Create, Get, Plants, Count and Token are retried after the statuses 429, 502, 503 and 504, when no
+//   - Create, Get, Plants and Token are retried after the statuses 429, 502, 503 and 504, when no
 //     connection could be made, and when a connection was lost before the response was complete.
 //   - Replace and Remove are retried only when the service cannot have made the change: after 429,
 //     after a 503 whose error code means that nothing was stored, and when no connection
@@ -14,7 +14,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,9 +148,6 @@ func (c *Client) Create(ctx context.Context, p NewPlant) (Plant, error) {
 	if err != nil {
 		return Plant{}, err
 	}
-	if sent, _ := encode(nil, p.Plant); bytes.Equal(resp.body, sent) { // it usually is
-		return p.Plant, nil
-	}
 	var got plantJSON
 	if json.Unmarshal(resp.body, &got) != nil || got.Name == nil {
 		return Plant{}, req.unknown(errNotPlantStore)
@@ -227,7 +223,7 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 		if from.Text != "" {
 			query.Set("q", from.Text)
 		}
-		last := from.After
+		after := from.After
 		for next, more := query.Encode(), true; more; {
 			var page []NewPlant
 			var err error
@@ -235,23 +231,17 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 				yield(NewPlant{}, err)
 				return
 			}
+			if cursor, err := afterOf(next); more && (err != nil || after != nil && cursor <= *after) {
+				// The iteration might never end.
+				yield(NewPlant{}, fmt.Errorf("the service returned an invalid link to the next page, %q", next))
+				return
+			} else if more {
+				after = &cursor
+			}
 			for _, p := range page {
-				if last != nil && p.ID <= *last { // otherwise the iteration might never end
-					yield(NewPlant{}, fmt.Errorf("the service listed plant %d after plant %d", p.ID, *last))
-					return
-				}
 				if !yield(p, nil) {
 					return
 				}
-				last = &p.ID
-			}
-			if more && len(page) == 0 { // no plant shows that the iteration proceeds, so the link must
-				after, err := afterOf(next)
-				if err != nil || last != nil && after <= *last {
-					yield(NewPlant{}, fmt.Errorf("the service returned an empty page with an invalid link, %q", next))
-					return
-				}
-				last = &after
 			}
 		}
 	}
@@ -272,20 +262,6 @@ func (c *Client) Token(ctx context.Context) (Token, error) {
 	return got, nil
 }
 
-// Count returns the number of plants in the store. The service reads every plant to count them. Count
-// is retried like Create, and also if the service returns no number because counting took too long.
-func (c *Client) Count(ctx context.Context) (int64, error) {
-	resp, err := c.do(ctx, c.list("limit=1", "count=exact"))
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(resp.header.Get("Plants-Count"), 10, 64)
-	if err != nil {
-		return 0, errNotPlantStore
-	}
-	return n, nil
-}
-
 func checkIfMatch(ifMatch string) error {
 	if strings.TrimSpace(ifMatch) == "" {
 		return errors.New("ifMatch is empty: use the ETag of the plant, or client.Any")
@@ -297,14 +273,10 @@ func (c *Client) plantURL(id int64) *url.URL {
 	return c.base.JoinPath("plants", strconv.FormatInt(id, 10))
 }
 
-func (c *Client) list(query, prefer string) request {
-	u := c.base.JoinPath("plants")
-	u.RawQuery = query
-	return request{method: http.MethodGet, url: u, prefer: prefer, success: http.StatusOK, idempotent: true}
-}
-
 func (c *Client) page(ctx context.Context, query string) (page []NewPlant, next string, more bool, err error) {
-	resp, err := c.do(ctx, c.list(query, ""))
+	u := *c.plants
+	u.RawQuery = query
+	resp, err := c.do(ctx, request{method: http.MethodGet, url: &u, success: http.StatusOK, idempotent: true})
 	if err != nil {
 		return nil, "", false, err
 	}

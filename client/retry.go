@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -70,12 +69,12 @@ func (e *Error) Error() string {
 
 // request is one call. It is idempotent if sending it twice has the same effect as sending it once.
 type request struct {
-	method          string
-	url             *url.URL
-	body            []byte
-	ifMatch, prefer string
-	success         int // the expected status
-	idempotent      bool
+	method     string
+	url        *url.URL
+	body       []byte
+	ifMatch    string
+	success    int // the expected status
+	idempotent bool
 }
 
 type response struct {
@@ -151,9 +150,6 @@ type unsent struct{ error }
 func (u unsent) Unwrap() error { return u.error }
 
 func isUnsent(err error) bool {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return true
-	}
 	_, ok := errors.AsType[unsent](err)
 	return ok
 }
@@ -199,8 +195,6 @@ func (c *Client) pause(ctx context.Context, attempt int, failed error) error {
 
 var errTooLarge = fmt.Errorf("the response is larger than %d bytes: request smaller pages", maxResponse)
 
-var errNotCounted = errors.New("counting the plants took too long: try again later")
-
 // send makes one attempt. A response without the expected status is an *Error.
 func (c *Client) send(ctx context.Context, req request) (response, error) {
 	if err := ctx.Err(); err != nil {
@@ -219,9 +213,6 @@ func (c *Client) send(ctx context.Context, req request) (response, error) {
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	if req.ifMatch != "" {
 		r.Header.Set("If-Match", req.ifMatch)
-	}
-	if req.prefer != "" {
-		r.Header.Set("Prefer", req.prefer)
 	}
 	if req.body != nil {
 		r.Header.Set("Content-Type", "application/json")
@@ -244,8 +235,6 @@ func (c *Client) send(ctx context.Context, req request) (response, error) {
 		return response{}, fmt.Errorf("%s %s: the response is incomplete: %w", req.method, req.url, err)
 	case len(body) > maxResponse:
 		return response{}, errTooLarge
-	case req.prefer != "" && resp.Header.Get("Plants-Count") == "" && bytes.HasPrefix(body, []byte("[")):
-		return response{}, errNotCounted
 	}
 	return response{resp.Header, body}, nil
 }

@@ -52,7 +52,6 @@ func half(w http.ResponseWriter, r *http.Request) {
 func create(ctx context.Context, c *client.Client) error { _, err := c.Create(ctx, fern); return err }
 func get(ctx context.Context, c *client.Client) error    { _, err := c.Get(ctx, 7); return err }
 func remove(ctx context.Context, c *client.Client) error { return c.Remove(ctx, 7, client.Any) }
-func count(ctx context.Context, c *client.Client) error  { _, err := c.Count(ctx); return err }
 func replace(ctx context.Context, c *client.Client) error {
 	_, err := c.Replace(ctx, 7, fern.Plant, client.Any)
 	return err
@@ -117,11 +116,6 @@ var retryTests = []struct {
 	{"get: 200 without an id", get, steps{reply(200, `{"name":"Fern"}`)}, otherError, 1, false},
 	{"get: 200 without a name", get, steps{reply(200, `{"id":7}`)}, otherError, 1, false},
 	{"list: connections always lost", list, steps{cut}, otherError, 4, false},
-	{"count: always failures of a gateway", count, steps{gateway}, foreignStatus, 4, false},
-	{"count: not a Plant Store", count, steps{notOurs}, otherError, 1, false},
-	{"count: not a number", count, steps{reply(200, "[]", "Plants-Count: x")}, otherError, 1, false},
-	{"count: always too slow", count, steps{reply(200, "[]")}, otherError, 4, false},
-	{"count: too slow, then 200", count, steps{reply(200, "[]"), reply(200, "[]", "Plants-Count: 1")}, noError, 2, false},
 	{"replace: busy, limited, then 200", replace, steps{busy, limited, stored}, noError, 3, false},
 	{"replace: always busy", replace, steps{busy}, 50301, 4, false},
 	{"replace: busy, then gone", replace, steps{busy, noPlant}, 40401, 2, false},
@@ -223,24 +217,6 @@ func wantNotSent(t *testing.T, what string, ctx context.Context, c *client.Clien
 	for _, err := range []error{create(ctx, c), replace(ctx, c)} {
 		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, client.ErrUnknown) {
 			t.Errorf("%s: %v, want %q and a known outcome", what, err, want)
-		}
-	}
-}
-
-// A transport without tracing: only the error of a dial proves that nothing was sent.
-func TestUntracedTransport(t *testing.T) {
-	for op, test := range map[string]struct {
-		attempts int
-		unknown  bool
-	}{"dial": {4, false}, "read": {1, true}, "write": {1, true}} {
-		attempts := 0
-		c := over(t, func(*http.Request) (*http.Response, error) {
-			attempts++
-			return nil, &net.OpError{Op: op, Err: errors.New("failed")}
-		})
-		err := replace(t.Context(), c)
-		if err == nil || attempts != test.attempts || errors.Is(err, client.ErrUnknown) != test.unknown {
-			t.Errorf("%s fails: %v after %d attempts, want %+v", op, err, attempts, test)
 		}
 	}
 }

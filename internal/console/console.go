@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -128,18 +129,14 @@ func newAsset(name, policy string, plain func() []byte, gzipped []byte) *asset {
 // contentType returns the media type of a file. The table of the operating system
 // may be missing or wrong, and with nosniff a wrong type breaks the page.
 func contentType(name string) string {
-	switch ext := name[strings.LastIndexByte(name, '.')+1:]; ext {
-	case "html":
-		return "text/html; charset=utf-8"
-	case "js":
-		return "text/javascript; charset=utf-8"
-	case "css":
-		return "text/css; charset=utf-8"
-	case "svg":
-		return "image/svg+xml"
-	default:
+	types := map[string]string{
+		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+	}
+	if types[path.Ext(name)] == "" {
 		panic(fmt.Sprintf("console: no content type for %q", name))
 	}
+	return types[path.Ext(name)]
 }
 
 func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -171,9 +168,6 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = a.plain()
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if r.Method == http.MethodHead {
-		return
-	}
 	_, _ = w.Write(body) // an error means that the client has disconnected
 }
 

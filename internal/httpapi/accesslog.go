@@ -9,12 +9,12 @@ import (
 )
 
 // AccessLog selects the requests that are logged.
-type AccessLog uint8
+type AccessLog string
 
 const (
-	LogErrors AccessLog = iota // failures and slow requests
-	LogAll
-	LogNone
+	LogErrors AccessLog = "errors" // failures and slow requests, like the zero value
+	LogAll    AccessLog = "all"
+	LogNone   AccessLog = "off"
 )
 
 const (
@@ -26,15 +26,11 @@ const (
 
 // ParseAccessLog reads the value of --access-log.
 func ParseAccessLog(text string) (AccessLog, error) {
-	switch text {
-	case "errors":
-		return LogErrors, nil
-	case "all":
-		return LogAll, nil
-	case "off":
-		return LogNone, nil
+	switch log := AccessLog(text); log {
+	case LogErrors, LogAll, LogNone:
+		return log, nil
 	}
-	return 0, fmt.Errorf("--access-log is %q: use errors, all or off", text)
+	return "", fmt.Errorf("--access-log is %q: use errors, all or off", text)
 }
 
 // log writes the log record of a request. Of the request itself, it contains only the route, the method, the id, the
@@ -43,7 +39,7 @@ func ParseAccessLog(text string) (AccessLog, error) {
 // finds it by the request id in the response.
 func (a *API) log(x *exchange, route string, f Failure, err error, took time.Duration) {
 	abandoned := x.status == statusAbandoned // frequent: a page may search again at each key press
-	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog == LogErrors && (err == nil || abandoned) && took < slowRequest {
+	if a.cfg.AccessLog == LogNone || a.cfg.AccessLog != LogAll && (err == nil || abandoned) && took < slowRequest {
 		return
 	}
 	level := slog.LevelInfo

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -63,6 +64,7 @@ func TestAccessLog(t *testing.T) {
 		{"nearly slow", LogErrors, slowRequest - 1, "/plants/7", 0, nil, ""},
 		{"slow", LogErrors, slowRequest, "/plants/7", 200, nil, "/plants/{id}"},
 		{"a success with all", LogAll, 0, "/plants/7", 200, nil, "/plants/{id}"},
+		{"a page with all", LogAll, 0, "/healthz", 0, nil, ""},
 		{"a failure", LogErrors, 0, "/plants/8", 404, 40401.0, "/plants/{id}"},
 		{"an unknown path", LogErrors, 0, "/x", 404, 40402.0, "unmatched"},
 		{"a wrong request", LogErrors, 0, "/plants/7?x", 400, 40033.0, "/plants/{id}"},
@@ -71,7 +73,10 @@ func TestAccessLog(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // only the store takes time
-				a, log := newAPI(Config{AccessLog: test.log}, Dependencies{Reader: slow{ferns(7), test.takes}, Auth: named{}})
+				page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
+				a, log := newAPI(Config{AccessLog: test.log}, Dependencies{
+					Reader: slow{ferns(7), test.takes}, Auth: named{}, Pages: map[string]http.Handler{"GET /healthz": page},
+				})
 				w := send(a, "GET", test.target, nil)
 				if test.status == 0 {
 					if log.Len() > 0 {

@@ -53,27 +53,27 @@ var failures = []struct {
 	err error
 	Failure
 }{
-	{invalid(plant.Empty), Failure{40001, "The body is empty.", "Send a JSON object."}},
-	{invalid(plant.Syntax), Failure{40002, "The body is not JSON.", "Correct the JSON at the position in the message."}},
-	{invalid(plant.InvalidUTF8), Failure{40003, "The body is not UTF-8.", "Encode it as UTF-8."}},
-	{invalid(plant.ByteOrderMark), Failure{40004, "The body starts with a byte order mark.", "Send it without one."}},
-	{invalid(plant.LoneSurrogate), Failure{40005, "A string has an unpaired surrogate.",
+	{plant.Empty, Failure{40001, "The body is empty.", "Send a JSON object."}},
+	{plant.Syntax, Failure{40002, "The body is not JSON.", "Correct the JSON at the position in the message."}},
+	{plant.InvalidUTF8, Failure{40003, "The body is not UTF-8.", "Encode it as UTF-8."}},
+	{plant.ByteOrderMark, Failure{40004, "The body starts with a byte order mark.", "Send it without one."}},
+	{plant.LoneSurrogate, Failure{40005, "A string has an unpaired surrogate.",
 		"Escape both halves of the pair, or send the character itself."}},
-	{invalid(plant.Trailing), Failure{40006, "The body continues after the JSON value.", "Send one value only."}},
-	{invalid(plant.DuplicateName), Failure{40007, "An object has a member name twice, compared after unescaping.",
+	{plant.Trailing, Failure{40006, "The body continues after the JSON value.", "Send one value only."}},
+	{plant.DuplicateName, Failure{40007, "An object has a member name twice, compared after unescaping.",
 		"Send each name once."}},
-	{invalid(plant.TooDeep), Failure{40008, "The body has more than 10,000 levels of nesting.", "Send fewer levels."}},
+	{plant.TooDeep, Failure{40008, "The body has more than 10,000 levels of nesting.", "Send fewer levels."}},
 	{plant.ErrTaken, Failure{40009, "The id already belongs to a plant with a different name or tag.",
 		"Choose another id. Repeating a create with the same name and tag returns 200."}},
-	{invalid(plant.NotObject), Failure{40010, "The body is JSON, but not an object.", "Send an object."}},
-	{invalid(plant.Missing), Failure{40011, "A required member is missing.", "Add it. Names are case-sensitive."}},
-	{invalid(plant.Null), Failure{40012, "A member is null.", "Send a value, or omit tag."}},
-	{invalid(plant.NotInteger), Failure{40013, "The id is not an integer.",
+	{plant.NotObject, Failure{40010, "The body is JSON, but not an object.", "Send an object."}},
+	{plant.Missing, Failure{40011, "A required member is missing.", "Add it. Names are case-sensitive."}},
+	{plant.Null, Failure{40012, "A member is null.", "Send a value, or omit tag."}},
+	{plant.NotInteger, Failure{40013, "The id is not an integer.",
 		"Send a JSON integer, not a string or a fraction."}},
-	{invalid(plant.OutOfRange), Failure{40014, "The id does not fit into a 64-bit signed integer.",
+	{plant.OutOfRange, Failure{40014, "The id does not fit into a 64-bit signed integer.",
 		"Choose an integer from -2^63 to 2^63 - 1."}},
-	{invalid(plant.NotString), Failure{40015, "The name or tag is not a string.", "Send a JSON string."}},
-	{invalid(plant.ZeroCharacter), Failure{40016, "The name or tag contains U+0000.", "Remove the character."}},
+	{plant.NotString, Failure{40015, "The name or tag is not a string.", "Send a JSON string."}},
+	{plant.ZeroCharacter, Failure{40016, "The name or tag contains U+0000.", "Remove the character."}},
 	{errTooLarge, Failure{40017, "The body is larger than the service accepts.",
 		"Send a smaller one, or ask the operator to raise --max-body."}},
 	{errNoType, Failure{40018, "The request has no Content-Type.", "Send Content-Type: application/json."}},
@@ -99,7 +99,7 @@ var failures = []struct {
 	{errExpectation, Failure{40030, "The Expect header is not 100-continue.", "Omit it."}},
 	{errEmptyPrecondition, Failure{40031, "The If-Match or If-None-Match header of a replace or remove is empty.",
 		"Send the ETag of the plant, or omit the header to change the plant whatever its content is."}},
-	{invalid(plant.OtherID), Failure{40032, "The id in the body differs from the id in the path.",
+	{plant.OtherID, Failure{40032, "The id in the body differs from the id in the path.",
 		"Omit it, or send the id of the path."}},
 	{errParameter, Failure{40033, "The query parameter is unknown.",
 		"Omit it. A list of plants has limit, after, tag and q; other operations have none."}},
@@ -160,8 +160,3 @@ func Catalogue() []Failure {
 	slices.SortFunc(all, func(a, b Failure) int { return int(a.Number - b.Number) })
 	return all
 }
-
-// invalid matches every *plant.Invalid of one reason.
-type invalid plant.Reason
-
-func (i invalid) Error() string { return "the body is invalid" }

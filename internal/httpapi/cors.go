@@ -8,29 +8,26 @@ import (
 	"strings"
 )
 
-// Origins are the web pages that may use the service from a browser. The zero value is none.
+// Origins are the web pages that may use the service from a browser: none if it is empty, any if it is "*" alone.
 // Browsers send no cookies or other ambient credentials: the service has none.
-type Origins struct {
-	any  bool
-	list []string
-}
+type Origins []string
 
 // ParseOrigins parses --cors-origins: * for any, off for none, or origins separated by commas.
 func ParseOrigins(text string) (Origins, error) {
 	switch text {
 	case "*":
-		return Origins{any: true}, nil
+		return Origins{"*"}, nil
 	case "off", "":
-		return Origins{}, nil
+		return nil, nil
 	}
 	var o Origins
 	for origin := range strings.SplitSeq(text, ",") {
 		origin = strings.TrimSpace(origin)
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
-			return Origins{}, fmt.Errorf("--cors-origins has %q: use origins such as https://docs.example, or * or off", origin)
+			return nil, fmt.Errorf("--cors-origins has %q: use origins such as https://docs.example, or * or off", origin)
 		}
-		o.list = append(o.list, origin)
+		o = append(o, origin)
 	}
 	return o, nil
 }
@@ -45,16 +42,17 @@ const (
 // cors sets the headers that let a page read the response. It reports whether they are the response to a preflight
 // request, which has no credential.
 func (a *API) cors(w http.ResponseWriter, r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	h := w.Header()
-	if !a.cfg.Origins.any && len(a.cfg.Origins.list) > 0 {
+	origin, h, allowed := r.Header.Get("Origin"), w.Header(), a.cfg.Origins
+	switch {
+	case len(allowed) == 0:
+		return false
+	case allowed[0] == "*" && origin != "":
+		origin = "*"
+	case allowed[0] != "*":
 		h.Add("Vary", "Origin")
 	}
-	if origin == "" || !a.cfg.Origins.any && !slices.Contains(a.cfg.Origins.list, origin) {
+	if !slices.Contains(allowed, origin) {
 		return false
-	}
-	if a.cfg.Origins.any {
-		origin = "*"
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
 	var methods string

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +16,8 @@ func etag(p plant.Plant) string {
 	sum := sha256.Sum256(p.AppendJSON(nil))
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
+
+var entityTag = regexp.MustCompile(`^(W/)?"[^"\x00-\x20\x7f]*"`)
 
 // entityTags parses If-Match or If-None-Match as RFC 9110 defines it: "*", which must be alone, or a list of entity
 // tags, in which elements may be empty. A request without the header has no tags.
@@ -28,9 +31,9 @@ func entityTags(r *http.Request, name string) (tags []string, err error) {
 		return []string{"*"}, nil
 	}
 	for rest := strings.TrimLeft(list, " \t,"); rest != ""; {
-		tag, after, ok := cutEntityTag(rest)
-		after = strings.TrimLeft(after, " \t")
-		if !ok || after != "" && after[0] != ',' {
+		tag := entityTag.FindString(rest)
+		after := strings.TrimLeft(rest[len(tag):], " \t")
+		if tag == "" || after != "" && after[0] != ',' {
 			return nil, failf(errBadPrecondition, `%s must be * or a list of entity tags such as "x", but has %.64q`, name, rest)
 		}
 		tags = append(tags, tag)
@@ -40,17 +43,6 @@ func entityTags(r *http.Request, name string) (tags []string, err error) {
 		return nil, failf(errEmptyPrecondition, "%s is empty; send the ETag of the plant, or omit the header", name)
 	}
 	return tags, nil
-}
-
-// cutEntityTag returns the entity tag at the start of text, and the text after it.
-func cutEntityTag(text string) (tag, after string, ok bool) {
-	opaque, ok := strings.CutPrefix(strings.TrimPrefix(text, "W/"), `"`)
-	length := strings.IndexByte(opaque, '"')
-	if !ok || length < 0 || strings.ContainsFunc(opaque[:length], func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return "", "", false
-	}
-	after = opaque[length+1:]
-	return text[:len(text)-len(after)], after, true
 }
 
 // matchesWeakly reports whether a value of If-None-Match has the entity tag, by the weak comparison of RFC 9110.

@@ -32,25 +32,9 @@ func failf(kind error, format string, args ...any) error {
 // classify returns the entry of the catalogue for an error, and the message for the client. The entry of a request that
 // its client has abandoned is zero: there is no response.
 func classify(err error) (Failure, string) {
-	body, isBody := errors.AsType[*plant.Invalid](err)
 	for _, f := range failures {
-		if reason, ok := f.err.(invalid); ok {
-			if isBody && body.Reason == plant.Reason(reason) {
-				return f.Failure, body.Error()
-			}
-			continue
-		}
 		if errors.Is(err, f.err) {
-			if e, ok := errors.AsType[*rate.Exceeded](err); ok {
-				return f.Failure, e.Error() // with the time to wait
-			}
-			if e, ok := errors.AsType[*token.Rejected](err); ok {
-				return f.Failure, e.Error()
-			}
-			if e, ok := errors.AsType[*clientError](err); ok {
-				return f.Failure, e.message
-			}
-			return f.Failure, f.err.Error() // the rest of err is for the log
+			return f.Failure, messageOf(err, f.err)
 		}
 	}
 	switch {
@@ -60,6 +44,23 @@ func classify(err error) (Failure, string) {
 		return classify(store.ErrUnavailable)
 	}
 	return classify(errInternal)
+}
+
+// messageOf returns the text of the part of an error that is written for clients. The rest is for the log.
+func messageOf(err, kind error) string {
+	if e, ok := errors.AsType[*rate.Exceeded](err); ok { // with the time to wait
+		return e.Error()
+	}
+	if e, ok := errors.AsType[*plant.Invalid](err); ok {
+		return e.Error()
+	}
+	if e, ok := errors.AsType[*token.Rejected](err); ok {
+		return e.Error()
+	}
+	if e, ok := errors.AsType[*clientError](err); ok {
+		return e.message
+	}
+	return kind.Error()
 }
 
 // writeFailure writes an Error response and returns its entry in the catalogue. It reports false if it wrote nothing,
@@ -97,28 +98,26 @@ func appendError(b []byte, number int32, message string) []byte {
 	return append(b, '}')
 }
 
+var errNoTLS = failf(errMalformed, "the service accepts only TLS; use https:// in place of http://")
+
+// libraryErrors has the error of each status that net/http writes without calling our handlers. 426 stands for a client
+// that does not use TLS.
+var libraryErrors = map[int]error{
+	http.StatusBadRequest:                  errMalformed,
+	http.StatusUpgradeRequired:             errNoTLS,
+	http.StatusNotFound:                    errNoRoute,
+	http.StatusMethodNotAllowed:            errMethod,
+	http.StatusExpectationFailed:           errExpectation,
+	http.StatusRequestHeaderFieldsTooLarge: errHeaderTooLarge,
+	http.StatusNotImplemented:              errCoding,
+	http.StatusHTTPVersionNotSupported:     errProtocol,
+}
+
 // LibraryFailure returns the Error body in place of a response that net/http writes without calling our handlers.
-// It reports false for a status that net/http is not known to write. 426 stands for a client that does not use TLS.
+// It reports false for a status that net/http is not known to write.
 func LibraryFailure(status int) (f Failure, body []byte, ok bool) {
-	var err error
-	switch status {
-	case http.StatusBadRequest:
-		err = errMalformed
-	case http.StatusUpgradeRequired:
-		err = failf(errMalformed, "the service accepts only TLS; use https:// in place of http://")
-	case http.StatusNotFound:
-		err = errNoRoute
-	case http.StatusMethodNotAllowed:
-		err = errMethod
-	case http.StatusExpectationFailed:
-		err = errExpectation
-	case http.StatusRequestHeaderFieldsTooLarge:
-		err = errHeaderTooLarge
-	case http.StatusNotImplemented:
-		err = errCoding
-	case http.StatusHTTPVersionNotSupported:
-		err = errProtocol
-	default:
+	err, ok := libraryErrors[status]
+	if !ok {
 		return Failure{}, nil, false
 	}
 	f, message := classify(err)

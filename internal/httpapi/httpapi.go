@@ -170,7 +170,7 @@ func New(cfg Config, deps Dependencies) *API {
 	}
 	for pattern, page := range a.deps.Pages {
 		path := strings.TrimPrefix(pattern, "GET ")
-		a.mux.Handle(pattern, a.observed(a.withoutPrefix(path), page))
+		a.mux.Handle(pattern, a.adapt(Route{Path: a.withoutPrefix(path), handle: serve(page)}))
 		methods[path] = []string{http.MethodGet, http.MethodHead}
 	}
 	for pattern, allowed := range methods {
@@ -178,7 +178,7 @@ func New(cfg Config, deps Dependencies) *API {
 		a.methods[pattern] = strings.Join(allowed, ", ")
 		a.mux.Handle(pattern, a.adapt(Route{Path: a.withoutPrefix(pattern), handle: notAllowed(a.methods[pattern])}))
 	}
-	a.allowed = a.observed(preflight, http.HandlerFunc(noContent))
+	a.allowed = a.adapt(Route{Path: preflight, handle: noContent})
 	a.noRoute = a.adapt(Route{Path: unmatched, handle: notFound})
 	a.mux.Handle("/", a.noRoute)
 	return a
@@ -226,7 +226,21 @@ func notAllowed(allow string) handler {
 	}
 }
 
-func noContent(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+func noContent(x *exchange) error {
+	x.quiet = true
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// serve is the handler of a page for browsers, or of a health check. They are not logged.
+func serve(page http.Handler) handler {
+	return func(x *exchange) error {
+		x.quiet = true
+		page.ServeHTTP(x, x.request)
+		x.WriteHeader(http.StatusOK) // unless the page has written
+		return nil
+	}
+}
 
 func static(contentType string, content []byte) handler {
 	return func(x *exchange) error {

@@ -27,7 +27,7 @@ func TestObserve(t *testing.T) {
 	var seen []Request
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) })
 	empty := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	a, _ := newAPI(Config{Origins: Origins{any: true}}, Dependencies{
+	a, _ := newAPI(Config{Origins: Origins{"*"}}, Dependencies{
 		Reader: ferns(), Prefix: "/v", Observe: func(r Request) { seen = append(seen, r) },
 		Pages: map[string]http.Handler{"GET /v/console": page, "GET /v": empty},
 	})

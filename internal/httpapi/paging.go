@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	"unicode/utf8"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/share"
 	"plantstore/internal/store"
+	"plantstore/internal/token"
 )
 
 const (
@@ -33,8 +36,6 @@ const (
 
 	maxWaiting   = 256 // searches and counts in flight or waiting: each holds a connection
 	maxWaitingOf = 32  // of these, of one token
-
-	members = len(`{"id":-9223372036854775808,"name":"","tag":""},`) // bytes of a plant besides its text
 )
 
 // page is a part of a list, as a client requests it.
@@ -42,20 +43,16 @@ type page struct {
 	limit  int
 	after  *int64 // nil: from the lowest id
 	filter plant.Filter
-	params url.Values // of the filter
+	query  url.Values
 }
 
-func parsePage(query string) (page, error) {
-	p := page{limit: defaultLimit, params: url.Values{}}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return p, errBadQuery
-	}
+func parsePage(query url.Values) (page, error) {
+	p := page{limit: defaultLimit, query: query}
 	var tag *string
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		value := values[name][0]
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		value := query[name][0]
 		switch {
-		case len(values[name]) > 1:
+		case len(query[name]) > 1:
 			return p, failf(errBadQuery, "%s appears more than once in the query string; send it once", name)
 		case !utf8.ValidString(value) || strings.Contains(value, "\x00"):
 			return p, failf(errBadQuery, "%s in the query string must be UTF-8 without U+0000", name)
@@ -75,42 +72,53 @@ func parsePage(query string) (page, error) {
 			p.limit = min(n, maxLimit)
 		case "tag":
 			tag = &value
-			p.params.Set(name, value)
-		case "q":
-			if value != "" {
-				p.params.Set(name, value)
-			}
 		}
 	}
-	p.filter = plant.NewFilter(tag, values.Get("q"))
+	p.filter = plant.NewFilter(tag, query.Get("q"))
 	return p, nil
 }
 
 // link is the Link header that leads to the page after an id.
 func (a *API) link(p page, after int64) string {
-	query := maps.Clone(p.params)
+	query := url.Values{}
+	maps.Copy(query, p.query)
+	if query.Get("q") == "" {
+		query.Del("q")
+	}
 	query.Set("limit", strconv.Itoa(p.limit))
 	query.Set("after", strconv.FormatInt(after, 10))
 	return fmt.Sprintf(`<%s/plants?%s>; rel="next"`, a.deps.Prefix, query.Encode())
 }
 
-// search is readPage for a page with a filter, which may examine far more plants than it returns. So few searches run
-// at a time, and one of each token. A search also ends when its client disconnects.
-func (a *API) search(ctx context.Context, x *exchange, p page) (next *int64, err error) {
+// admit waits for a slot of an operation that may read many plants: few run at a time, and one of each token. If the
+// operation does not start within wait, the error is errWaiting. The caller calls release at the end.
+func (a *API) admit(x *exchange, slots *share.Slots[token.Hash], wait time.Duration) (release func(), err error) {
 	leave, ok := a.waiting.Enter(x.token.Hash)
 	if !ok {
-		return nil, errSearches
+		return nil, errWaiting
 	}
-	defer leave()
-	waiting, cancelWait := context.WithTimeout(ctx, searchWait)
-	defer cancelWait()
-	release, err := a.searches.Acquire(waiting, x.token.Hash)
+	ctx, cancel := context.WithTimeout(x.context(), wait)
+	defer cancel()
+	free, err := slots.Acquire(ctx, x.token.Hash)
 	if err != nil {
-		return nil, cmp.Or(ctx.Err(), errSearches)
+		leave()
+		return nil, cmp.Or(x.context().Err(), errWaiting)
+	}
+	return func() { free(); leave() }, nil
+}
+
+var errWaiting = failf(store.ErrBusy, "too many searches are waiting; retry later")
+
+// search is readPage for a page with a filter, which may examine far more plants than it returns. A search also ends
+// when its client disconnects.
+func (a *API) search(ctx context.Context, x *exchange, p page) (next *int64, err error) {
+	release, err := a.admit(x, a.searches, searchWait)
+	if err != nil {
+		return nil, err
 	}
 	defer release()
-	ctx, cancelTime := context.WithTimeout(ctx, searchTime)
-	defer cancelTime()
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
 	return a.readPage(ctx, x, p)
 }
 
@@ -139,11 +147,6 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 		case err != nil:
 			return nil, err
 		}
-		if p.filter.All() && !full() {
-			if err := x.grow(plants); err != nil {
-				return nil, err
-			}
-		}
 		before := size
 		for _, candidate := range plants {
 			if full() {
@@ -165,19 +168,6 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 	}
 }
 
-// grow makes space for plants in the buffer, whose capacity would otherwise double when it is full.
-func (x *exchange) grow(plants []plant.New) error {
-	size := 0
-	for _, p := range plants {
-		size += p.Size() + members
-	}
-	if err := x.reserve(len(x.buf) + size); err != nil {
-		return err
-	}
-	x.buf = slices.Grow(x.buf, size)
-	return nil
-}
-
 // appendPlant appends an element of a page to the buffer.
 func (x *exchange) appendPlant(p plant.New) error {
 	if len(x.buf) > 1 {
@@ -187,30 +177,21 @@ func (x *exchange) appendPlant(p plant.New) error {
 	return x.reserve(cap(x.buf))
 }
 
-var errSearches = failf(store.ErrBusy, "too many searches are waiting; retry later")
-
 // errNotCounted means that a list is returned without its count.
 var errNotCounted = errors.New("counting the plants took too long")
 
 // count returns how many plants the store of the request has. Each count of a large store takes seconds on PostgreSQL,
-// and the first one on SQLite, so few run at a time, and one of each token. If the count does not start or end in time,
-// count returns errNotCounted. It does so too if the client closes its connection, or only its sending side; PostgreSQL
-// then still completes a query that has started.
+// and the first one on SQLite. If the count does not start or end in time, count returns errNotCounted. It does so too
+// if the client closes its connection, or only its sending side; PostgreSQL then still completes a query that has
+// started.
 func (a *API) count(x *exchange) (int64, error) {
-	leave, ok := a.waiting.Enter(x.token.Hash)
-	if !ok {
-		return 0, errNotCounted
-	}
-	defer leave()
-	ctx, cancelTime := context.WithTimeout(x.context(), countTime)
-	defer cancelTime()
-	waiting, cancelWait := context.WithTimeout(ctx, countWait)
-	defer cancelWait()
-	release, err := a.counts.Acquire(waiting, x.token.Hash)
+	release, err := a.admit(x, a.counts, countWait)
 	if err != nil {
 		return 0, errNotCounted
 	}
 	defer release()
+	ctx, cancel := context.WithTimeout(x.context(), countTime)
+	defer cancel()
 	n, err := a.deps.Reader.Count(ctx, x.token.Store)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, store.ErrBusy)) {
 		err = errNotCounted
@@ -218,11 +199,12 @@ func (a *API) count(x *exchange) (int64, error) {
 	return n, err
 }
 
+// preference matches an element of Prefer headers: they are separated by commas, except in quoted strings.
+var preference = regexp.MustCompile(`(?:[^,"]|"(?:[^"\\]|\\.)*"?)+`)
+
 // prefersCount reports whether the first preference named count in the Prefer headers (RFC 7240) has the value exact.
 func prefersCount(headers []string) bool {
-	for rest := strings.Join(headers, ","); rest != ""; {
-		var p string
-		p, rest = cutPreference(rest)
+	for _, p := range preference.FindAllString(strings.Join(headers, ","), -1) {
 		p, _, _ = strings.Cut(p, ";") // parameters follow
 		name, value, _ := strings.Cut(p, "=")
 		if strings.EqualFold(strings.TrimSpace(name), "count") {
@@ -231,20 +213,4 @@ func prefersCount(headers []string) bool {
 		}
 	}
 	return false
-}
-
-// cutPreference cuts a list at its first comma outside of quoted strings.
-func cutPreference(list string) (first, rest string) {
-	quoted := false
-	for i := 0; i < len(list); i++ {
-		switch c := list[i]; {
-		case c == '\\' && quoted:
-			i++
-		case c == '"':
-			quoted = !quoted
-		case c == ',' && !quoted:
-			return list[:i], list[i+1:]
-		}
-	}
-	return list, ""
 }

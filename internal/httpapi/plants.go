@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
 )
 
 func (a *API) createPlant(x *exchange) error {
@@ -35,18 +34,10 @@ func (a *API) create(x *exchange, p plant.New) error {
 	}
 	defer claim.Release()
 	outcome, err := a.deps.Create(x.context(), plant.Record{Store: x.token.Store, New: p})
-	if err = check(outcome, err); errors.Is(err, plant.ErrTaken) {
+	if err = cmp.Or(err, outcome.Err()); errors.Is(err, plant.ErrTaken) {
 		return failf(plant.ErrTaken, "id %d already belongs to a plant with a different name or tag", p.ID)
 	}
 	return err
-}
-
-// check returns the error of a write that failed, or of its outcome.
-func check(outcome plant.Outcome, err error) error {
-	if err == nil && (outcome < plant.Created || outcome > plant.Changed) {
-		return fmt.Errorf("%w: the outcome is %d", store.ErrUnknown, outcome)
-	}
-	return cmp.Or(err, outcome.Err())
 }
 
 func (a *API) getPlant(x *exchange) error {
@@ -73,7 +64,7 @@ func (a *API) getPlant(x *exchange) error {
 }
 
 func (a *API) listPlants(x *exchange) error {
-	p, err := parsePage(x.request.URL.RawQuery)
+	p, err := parsePage(x.query)
 	if err != nil {
 		return err
 	}
@@ -148,14 +139,11 @@ func (a *API) edit(x *exchange, id int64, to *plant.Plant) error {
 	}
 	defer claim.Release()
 	key := plant.Key{Store: x.token.Store, ID: id}
-	err = check(a.deps.Edit(x.context(), plant.Edit{Key: key, To: to, Seen: seen}))
-	if errors.Is(err, plant.ErrChanged) && len(x.request.Header["If-Match"]) == 0 {
+	outcome, err := a.deps.Edit(x.context(), plant.Edit{Key: key, To: to, Seen: seen})
+	if err = cmp.Or(err, outcome.Err()); errors.Is(err, plant.ErrChanged) && len(x.request.Header["If-Match"]) == 0 {
 		return failf(errMatches, "plant %d changed while it was compared with If-None-Match; retry", id)
 	}
-	if err != nil {
-		return about(id, err)
-	}
-	return nil
+	return about(id, err)
 }
 
 func writePlant(x *exchange, p plant.New) {
@@ -163,9 +151,11 @@ func writePlant(x *exchange, p plant.New) {
 	writeJSON(x, http.StatusOK, x.buf)
 }
 
-// about adds the id of a plant to an error.
+// about adds the id of a plant to an error, if there is one.
 func about(id int64, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, plant.ErrNotFound):
 		return failf(plant.ErrNotFound, "plant %d does not exist", id)
 	case errors.Is(err, plant.ErrChanged):

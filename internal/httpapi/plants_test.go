@@ -31,6 +31,7 @@ func ferns(ids ...int64) *fakeStore {
 }
 
 func TestCreate(t *testing.T) {
+	failed := string(appendError(nil, 50001, errInternal.Error()))
 	for outcome, want := range map[plant.Outcome]struct {
 		status int
 		body   string
@@ -39,8 +40,8 @@ func TestCreate(t *testing.T) {
 		plant.Same:    {200, fern},
 		plant.Taken: {400,
 			`{"error":40009,"message":"id -7 already belongs to a plant with a different name or tag"}`},
-		0:                 {503, `{"error":50302,"message":"the outcome is unknown"}`},
-		plant.Changed + 1: {503, `{"error":50302,"message":"the outcome is unknown"}`},
+		0:                 {500, failed},
+		plant.Changed + 1: {500, failed},
 	} {
 		s := ferns()
 		s.outcome = outcome

@@ -34,6 +34,9 @@ const (
 	OtherID                         // an id that differs from the one in the path
 )
 
+// Error makes a Reason an error, which errors.Is finds in an Invalid.
+func (r Reason) Error() string { return "the body is invalid" }
+
 // Invalid is the error of a body that the published description forbids.
 type Invalid struct {
 	Reason  Reason
@@ -50,6 +53,8 @@ func (e *Invalid) Error() string {
 	}
 	return e.Pointer + " " + e.Problem
 }
+
+func (e *Invalid) Unwrap() error { return e.Reason }
 
 // Decode reads the body of a create: one JSON object with a required integer id, a required
 // string name and an optional string tag. Other members are ignored. Every error is an *Invalid.
@@ -68,9 +73,11 @@ func DecodePlant(body []byte, id int64) (Plant, error) {
 
 type decoder struct {
 	*jsontext.Decoder
-	buf bytes.Buffer
+	buf  bytes.Buffer
+	text []byte // the last string, unescaped
 }
 
+// decoders are used again, because a create would otherwise allocate twice as often.
 var decoders = sync.Pool{New: func() any {
 	d := new(decoder)
 	d.Decoder = jsontext.NewDecoder(&d.buf)
@@ -99,7 +106,10 @@ func decode(body []byte, p *New, want *int64) error {
 		if err != nil {
 			return diagnose(body, err)
 		}
-		switch memberOf(name) {
+		if err := d.unquote(name); err != nil {
+			return diagnose(body, err)
+		}
+		switch string(d.text) {
 		case "id":
 			hasID, err = true, d.readID(&p.ID)
 		case "name":
@@ -133,24 +143,9 @@ func decode(body []byte, p *New, want *int64) error {
 	return nil
 }
 
-// memberOf returns the name of a member, unescaped, or "" if it is none of a plant. Only an escaped name allocates.
-func memberOf(raw jsontext.Value) string {
-	switch string(raw) {
-	case `"id"`:
-		return "id"
-	case `"name"`:
-		return "name"
-	case `"tag"`:
-		return "tag"
-	}
-	if bytes.IndexByte(raw, '\\') < 0 { // not escaped, so none of ours
-		return ""
-	}
-	name, err := jsontext.AppendUnquote(nil, raw)
-	if err != nil {
-		return ""
-	}
-	return string(name)
+func (d *decoder) unquote(v jsontext.Value) (err error) {
+	d.text, err = jsontext.AppendUnquote(d.text[:0], v)
+	return err
 }
 
 func (d *decoder) readID(id *int64) error {
@@ -186,18 +181,13 @@ func (d *decoder) readString(pointer string, s *string) error {
 		}
 		return &Invalid{Null, pointer, problem}
 	case '"':
-		if raw := v[1 : len(v)-1]; bytes.IndexByte(raw, '\\') < 0 {
-			*s = string(raw)
-		} else {
-			text, err := jsontext.AppendUnquote(nil, v)
-			if err != nil {
-				return err
-			}
-			*s = string(text)
+		if err := d.unquote(v); err != nil {
+			return err
 		}
-		if i := strings.IndexByte(*s, 0); i >= 0 {
+		if i := bytes.IndexByte(d.text, 0); i >= 0 {
 			return &Invalid{ZeroCharacter, pointer, fmt.Sprintf("must not contain the character U+0000, but does at byte %d", i)}
 		}
+		*s = string(d.text)
 		return nil
 	}
 	return &Invalid{NotString, pointer, "must be a string, but is " + describe(v)}

@@ -30,12 +30,6 @@ func (f Filter) Match(p Plant) bool {
 // fold returns the same character for all characters that differ only in case: the smallest of those that the simple
 // case folding of Unicode makes equal. It depends on no language, and a character never becomes several.
 func fold(r rune) rune {
-	if r <= unicode.MaxASCII { // the smallest are the capital letters
-		if 'a' <= r && r <= 'z' {
-			r -= 'a' - 'A'
-		}
-		return r
-	}
 	smallest := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
 		smallest = min(smallest, other)

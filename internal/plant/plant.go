@@ -94,39 +94,30 @@ const (
 	Changed
 )
 
+// outcomes has the name of each outcome, and the error of one that has not made its change.
+var outcomes = [...]struct {
+	name string
+	err  error
+}{
+	Created: {"created", nil}, Same: {"same", nil}, Taken: {"taken", ErrTaken}, Replaced: {"replaced", nil},
+	Removed: {"removed", nil}, Absent: {"absent", ErrNotFound}, Changed: {"changed", ErrChanged},
+}
+
+func (o Outcome) valid() bool { return o >= Created && o <= Changed }
+
 func (o Outcome) String() string {
-	switch o {
-	case Created:
-		return "created"
-	case Same:
-		return "same"
-	case Taken:
-		return "taken"
-	case Replaced:
-		return "replaced"
-	case Removed:
-		return "removed"
-	case Absent:
-		return "absent"
-	case Changed:
-		return "changed"
+	if !o.valid() {
+		return "invalid outcome"
 	}
-	return "invalid outcome"
+	return outcomes[o].name
 }
 
 // Err returns the error of a create or an edit that could not be made, and nil for one that was.
 func (o Outcome) Err() error {
-	switch o {
-	case Created, Same, Replaced, Removed:
-		return nil
-	case Taken:
-		return ErrTaken
-	case Absent:
-		return ErrNotFound
-	case Changed:
-		return ErrChanged
+	if !o.valid() {
+		return fmt.Errorf("%s %d", o, uint8(o))
 	}
-	return fmt.Errorf("%s %d", o, uint8(o))
+	return outcomes[o].err
 }
 
 // The errors of operations on plants.
