@@ -3,7 +3,6 @@ package browser
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,14 +10,6 @@ import (
 
 	"plantstore/internal/testkit"
 )
-
-// openConsole signs in to a service and waits for its list.
-func openConsole(t *testing.T, s *service) *page {
-	t.Helper()
-	p := newPage(t, s.front)
-	p.open(s.Token)
-	return p
-}
 
 // open opens the console and signs in.
 func (p *page) open(token string) {
@@ -102,9 +93,7 @@ func (p *page) wantIDs(ids ...string) {
 const least, most = "-9223372036854775808", "9223372036854775807"
 
 func TestPlants(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	p := openConsole(t, s)
+	s, p := openConsole(t)
 	p.wantVisible("#empty p", "No plants yet. The first one you add appears here.")
 
 	p.add(most, "Ficus lyrata", "tree")
@@ -118,30 +107,45 @@ func TestPlants(t *testing.T) {
 	p.wantVisible("#add-error .detail", "Status 400 · error 40009")
 	p.wantValue("#add-name", "Monstera") // The input is kept.
 
+	for _, wrong := range [][3]string{
+		{"4.5", "Fern", "The id must be a whole number, such as 42 or -7."},
+		{"9223372036854775808", "Fern", "The id is out of range. It must be between " + least + " and " + most + "."},
+		{"2", strings.Repeat("x", 70_000), "The name and tag are too long for this service. Shorten them."},
+	} {
+		p.add(wrong[0], wrong[1], "")
+		p.wantVisible("#add-error bdi", wrong[2])
+	}
+	p.typeIn("#add-name", backspace)
+	p.click("#add button")
+	p.wantText("#add-ask", "The name is empty. To create the plant without a name, press Create again.")
+	s.wantNone(t, "2")
+	p.click("#add button")
+	p.wantRow("2", "empty", "")
+	s.change(t, "DELETE", "/plants/2", "")
+
 	p.edit(most, "Ficus elastica")
 	p.typeIn(row(most)+" .f-tag textarea", backspace)
 	p.save(most)
 	p.wantRow(most, "Ficus elastica", "")
 	s.want(t, `{"id":`+most+`,"name":"Ficus elastica"}`)
 
-	p.add("8", "Aloe", "")
-	p.wantRow("8", "Aloe", "")
+	p.add("-8", "Aloe", "")
+	p.wantRow("-8", "Aloe", "")
+	p.click("#refresh")
+	p.wantIDs("-8", most)
 	p.remove(most)
 	p.wantText("#status span", "Plant "+most+" is removed.")
-	p.wantIDs("8")
+	p.wantIDs("-8")
 	p.wantText("#count", "1")
 	s.wantNone(t, most)
 	p.click("#status button", "Undo")
-	p.wantIDs("8", most)
+	p.wantIDs("-8", most)
 	s.want(t, `{"id":`+most+`,"name":"Ficus elastica"}`)
 }
 
 // A plant that another client has changed is neither replaced nor removed unseen.
 func TestConflict(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	s.create(t, `{"id":1,"name":"Aloe"}`)
-	p := openConsole(t, s)
+	s, p := openConsole(t, `{"id":1,"name":"Aloe"}`)
 	p.edit("1", "mine")
 	s.change(t, "PUT", "/plants/1", `{"name":"theirs"}`)
 	p.save("1")
@@ -165,7 +169,6 @@ func TestConflict(t *testing.T) {
 
 // A name is shown as text everywhere, whatever it contains.
 func TestNamesAreText(t *testing.T) {
-	t.Parallel()
 	const attack = "javascript:window.pwned=1"
 	names := []string{
 		`<img src=x onerror=window.pwned=1>`,
@@ -174,12 +177,10 @@ func TestNamesAreText(t *testing.T) {
 		`<a href="` + attack + `">`,
 		`&lt;b&gt; {{pwned}} ${pwned}`,
 	}
-	s := serve(t)
-	p := openConsole(t, s)
+	_, p := openConsole(t)
 	for i, name := range names {
-		id := fmt.Sprint(i)
-		p.add(id, name, attack)
-		p.wantRow(id, name, attack)
+		p.add(fmt.Sprint(i), name, attack)
+		p.wantRow(fmt.Sprint(i), name, attack)
 	}
 	p.click("#refresh")
 	for i, name := range names {
@@ -215,23 +216,48 @@ func TestNamesAreText(t *testing.T) {
 	}
 }
 
+// Characters without a shape of their own have visible marks wherever a text is shown; fields keep them as they are.
+func TestMarks(t *testing.T) {
+	testkit.Long(t)
+	s, p := openConsole(t, `{"id":1,"name":"live \u202eoverridden","tag":"\u009b31m"}`,
+		`{"id":2,"name":"\u2067\u0007","tag":"a\nb\tc"}`,
+		`{"id":3,"name":"Fe\u200drn \udb40\udc01","tag":"می\u200cخواهم 👩\u200d🌾"}`)
+	p.wantRow("1", "live U+202Eoverridden", "U+009B31m")
+	p.wantRow("2", "U+2067U+0007", "a\nb\tc")
+	p.wantRow("3", "FeU+200Drn U+E0001", "می\u200cخواهم 👩\u200d🌾") // Scripts and emoji need joiners.
+	p.wantVisible(row("1")+" .c-name .mark", "U+202E")
+	p.click(row("1") + " .disclose")
+	p.wantText(".json pre", "{\n  \"id\": 1,\n  \"name\": \"live \\u202eoverridden\",\n  \"tag\": \"\\u009b31m\"\n}")
+	p.drop("files\u202e.csv", "id,name\n\"x\u009b\",y\n")
+	p.wantText("#import-title", "Imported: filesU+202E.csv")
+	p.wantText(".bad-lines bdi", `The id must be a whole number, but is "xU+009B".`)
+	p.search("\u202enothing")
+	p.wantText("#empty p", "No plant matches U+202Enothing.")
+	p.click("#show-all")
+
+	p.click(row("1") + " .edit")
+	p.wantVisible(row("1")+" .f-name .note", "Stored: live U+202Eoverridden")
+	p.wantValue(row("1")+" .f-name textarea", "live \u202eoverridden")
+	if text := eval[string](p, `document.body.textContent`); strings.ContainsAny(text, "\u202e\u009b\u2067\a") {
+		t.Errorf("the page has characters without a mark: %q", text)
+	}
+	p.typeIn(row("1")+" .f-tag textarea", "tree")
+	p.save("1")
+	p.wantRow("1", "live U+202Eoverridden", "tree")
+	s.want(t, "{\"id\":1,\"name\":\"live \u202eoverridden\",\"tag\":\"tree\"}")
+}
+
 // An action that must wait for the rate of the token says how long, and goes on by itself.
 func TestWaitForRate(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	s.create(t, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
 	var refused atomic.Value // the method of the requests that are refused
 	refused.Store("")
-	s.intercept(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
+	s, p := openHurried(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
 		if r.Method == refused.Load() && strings.HasPrefix(r.URL.Path, "/plants") {
 			refuse(w)
 		} else {
 			product.ServeHTTP(w, r)
 		}
-	})
-	p := newPage(t, s.front)
-	p.hurry()
-	p.open(s.Token)
+	}, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
 	p.wantIDs("1", "2")
 	const seconds = " Continuing in [1-5] s[.]"
 	for _, tt := range []struct {
@@ -262,55 +288,10 @@ func TestWaitForRate(t *testing.T) {
 	s.wantNone(t, "2")
 }
 
-// Errors are sentences in the words of the page, and mistakes are found before they are sent.
-func TestSentences(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	s := serve(t)
-	p := openConsole(t, s)
-	p.click("#add button")
-	p.wantVisible("#add-error bdi", "The id is missing. Type a whole number, such as 42.")
-	p.wantFocus("#add-id")
-	p.add("4.5", "Fern", "")
-	p.wantVisible("#add-error bdi", "The id must be a whole number, such as 42 or -7.")
-	p.add("9223372036854775808", "Fern", "")
-	p.wantVisible("#add-error bdi", "The id is out of range. It must be between "+least+" and "+most+".")
-	p.add("2", strings.Repeat("x", 70_000), "")
-	p.wantVisible("#add-error bdi", "The name and tag are too long for this service. Shorten them.")
-
-	// An empty name asks once.
-	const question = "The name is empty. To create the plant without a name, press Create again."
-	p.typeIn("#add-name", backspace)
-	p.click("#add button")
-	p.wantText("#add-ask", question)
-	s.wantNone(t, "2")
-	p.typeIn("#add-name", "x"+backspace) // Typing is a change of mind.
-	p.wantText("#add-ask", "")
-	p.click("#add button")
-	p.wantText("#add-ask", question)
-	p.click("#add button")
-	p.wantRow("2", "empty", "")
-	s.want(t, `{"id":2,"name":""}`)
-
-	p.add("-7", "Fern", "") // Its minus can be pasted.
-	p.wantText("#status span", "Plant -7 is in the store.")
-	p.wantRow("-7", "Fern", "")
-	text := eval[string](p, `document.body?.innerText`)
-	if strings.ContainsRune(text, '\u2212') {
-		t.Error("the page has a minus that is not ASCII")
-	}
-	if regexp.MustCompile(`(^|\s)/(id|name|tag)\b`).MatchString(text) {
-		t.Errorf("the page has a JSON pointer: %s", text)
-	}
-}
-
 // Leaving an edit that is not saved asks first: for another page of the list, a search, and another site.
 func TestUnsavedEdit(t *testing.T) {
 	testkit.Long(t)
-	t.Parallel()
-	s := serve(t)
-	s.create(t, `{"id":1,"name":"Aloe"}`)
-	p := openConsole(t, s)
+	_, p := openConsole(t, `{"id":1,"name":"Aloe"}`)
 	p.edit("1", "not saved")
 	for _, leave := range []func(){
 		func() { p.click("#refresh") }, func() { p.click("#sign-out") }, func() { p.search("x") },

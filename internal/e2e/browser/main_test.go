@@ -91,6 +91,31 @@ func serve(t *testing.T, args ...string) *service {
 	return &service{s, db, s.URL}
 }
 
+// openConsole starts the product with plants and opens its console. The test runs in parallel with others.
+func openConsole(t *testing.T, plants ...string) (*service, *page) {
+	t.Helper()
+	t.Parallel()
+	s := serve(t)
+	s.create(t, plants...)
+	p := newPage(t, s.front)
+	p.open(s.Token)
+	return s, p
+}
+
+// openHurried is openConsole with a handler between the page and the product, and a fast clock on the page.
+func openHurried(t *testing.T, handle func(http.ResponseWriter, *http.Request, http.Handler), plants ...string) (
+	*service, *page) {
+	t.Helper()
+	t.Parallel()
+	s := serve(t)
+	s.create(t, plants...)
+	s.intercept(t, handle)
+	p := newPage(t, s.front)
+	p.hurry()
+	p.open(s.Token)
+	return s, p
+}
+
 // intercept puts a handler between pages and the product.
 func (s *service) intercept(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, product http.Handler)) {
 	t.Helper()
@@ -136,12 +161,12 @@ func (s *service) create(t *testing.T, bodies ...string) {
 	}
 }
 
-// createNumbered stores plants with the ids 1 to n.
-func (s *service) createNumbered(t *testing.T, n int) {
-	t.Helper()
+// numbered returns plants with the ids 1 to n.
+func numbered(n int) (bodies []string) {
 	for _, id := range ids(1, n) {
-		s.create(t, fmt.Sprintf(`{"id":%s,"name":"Plant %s","tag":""}`, id, id))
+		bodies = append(bodies, fmt.Sprintf(`{"id":%s,"name":"Plant %s","tag":""}`, id, id))
 	}
+	return bodies
 }
 
 // ids returns the numbers from first to last.

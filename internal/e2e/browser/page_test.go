@@ -257,15 +257,19 @@ func (p *page) wantGone(selector string) {
 // wantText waits until an element has exactly this text.
 func (p *page) wantText(selector, text string) {
 	p.t.Helper()
-	content := "document.querySelector(" + js(selector) + ")?.textContent"
-	p.waitFor(fmt.Sprintf("%s to read %q", selector, text), content+" === "+js(text), content)
+	p.wantProperty(selector, "textContent", text)
 }
 
 // wantValue waits until a field has this value.
 func (p *page) wantValue(selector, text string) {
 	p.t.Helper()
-	value := "document.querySelector(" + js(selector) + ")?.value"
-	p.waitFor(fmt.Sprintf("%s to hold %q", selector, text), value+" === "+js(text), value)
+	p.wantProperty(selector, "value", text)
+}
+
+func (p *page) wantProperty(selector, property, text string) {
+	p.t.Helper()
+	value := "document.querySelector(" + js(selector) + ")?." + property
+	p.waitFor(fmt.Sprintf("%s of %s to be %q", property, selector, text), value+" === "+js(text), value)
 }
 
 // wantFocus waits until an element has the focus, which must be visible.

@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -150,22 +149,15 @@ func TestKeepToken(t *testing.T) {
 // What waits to be sent at a sign-out, and what could be undone, does not reach the store that is opened next.
 func TestOtherStore(t *testing.T) {
 	testkit.Long(t)
-	t.Parallel()
-	s := serve(t)
-	s.create(t, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
 	var creates atomic.Int32
-	s.intercept(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
+	s, p := openHurried(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
 		if r.Method == "POST" {
 			creates.Add(1)
 			refuse(w)
 			return
 		}
 		product.ServeHTTP(w, r)
-	})
-	p := newPage(t, s.front)
-	p.hurry()
-	p.open(s.Token)
-	p.wantIDs("1", "2")
+	}, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
 	p.search("fern")
 	p.wantIDs("2")
 	p.remove("2")
@@ -184,39 +176,5 @@ func TestOtherStore(t *testing.T) {
 	eval[any](p, `new Promise((resolve) => setTimeout(resolve, 7000))`) // longer than the create would wait
 	if now := creates.Load(); now != before {
 		t.Errorf("%d creates were sent to the other store", now-before)
-	}
-}
-
-// What is typed when a token is revoked is there again for the next token of the same store, but not after a sign-out.
-func TestDraft(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	s := serve(t)
-	p := newPage(t, s.front)
-	p.goTo("/")
-	for i, tt := range []struct {
-		store string // of the next token
-		want  []string
-	}{{"main", []string{"900", "My long draft", "tag"}}, {"other", []string{"", "", ""}}} {
-		name := fmt.Sprintf("short-%d", i)
-		credential := s.issue(t, "--name", name)
-		p.enter(credential)
-		p.typeIn("#add-id", "900")
-		p.typeIn("#add-name", "My long draft")
-		p.typeIn("#add-tag", "tag")
-		if _, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", s.db, name); code != 0 {
-			t.Fatal(errs)
-		}
-		testkit.WaitFor(t, "the revoked token is refused", func() bool {
-			return s.Do(t, "GET", "/token", "", "Authorization: Bearer "+credential).Status == 401
-		})
-		p.click("#refresh")
-		p.wantVisible("#sign-in-error bdi", "This token was revoked. Ask the operator for a new one.")
-		p.enter(s.issue(t, "--name", "next-"+tt.store, "--store", tt.store))
-		p.wantText("#session-store", tt.store)
-		for j, field := range []string{"#add-id", "#add-name", "#add-tag"} {
-			p.wantValue(field, tt.want[j])
-		}
-		p.signOut()
 	}
 }
