@@ -82,22 +82,6 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// A wait of more than a minute is not waited for.
-func TestLongRetryAfter(t *testing.T) {
-	for _, retryAfter := range []string{"61", "3600", "2147483647", "Sat, 01 Jan 2000 00:01:01 GMT"} {
-		synctest.Test(t, func(t *testing.T) {
-			started := time.Now()
-			err := create(t.Context(), over(t, func(*http.Request) (*http.Response, error) {
-				return recorded(limitedFor(retryAfter))
-			}))
-			e, ok := errors.AsType[*client.Error](err)
-			if !ok || e.RetryAfter <= time.Minute || time.Since(started) != 0 {
-				t.Errorf("Retry-After %s: %v after %v, want an error without waiting", retryAfter, err, time.Since(started))
-			}
-		})
-	}
-}
-
 // By default an attempt takes at most 30 seconds and is retried 5 times from 100 milliseconds.
 func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -162,51 +146,49 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// A pause that would pass the deadline is not started.
-func TestPauseBeyondDeadline(t *testing.T) {
-	for wait, want := range map[time.Duration]bool{30 * time.Second: false, 31 * time.Second: true} {
+// A wait of more than a minute, or beyond the deadline of the call, is not waited for.
+func TestLongRetryAfter(t *testing.T) {
+	for _, test := range []struct {
+		retryAfter string
+		deadline   time.Duration
+		ok         bool
+	}{
+		{"61", time.Hour, false}, {"3600", 2 * time.Hour, false}, {"2147483647", time.Hour, false},
+		{"Sat, 01 Jan 2000 00:01:01 GMT", time.Hour, false},
+		{"30", 30 * time.Second, false}, {"30", 31 * time.Second, true},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			requests := steps{limitedFor("30"), created}
+			requests := steps{limitedFor(test.retryAfter), created}
 			c := over(t, func(*http.Request) (*http.Response, error) {
 				step := requests[0]
 				requests = requests[1:]
 				return recorded(step)
 			}, client.WithRetries(1, 0))
-			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
 			defer cancel()
 			started := time.Now()
 			err := create(ctx, c)
-			if took := time.Since(started); (err == nil) != want || !want && took != 0 {
-				t.Errorf("with a deadline of %v: %v after %v", wait, err, took)
+			if took := time.Since(started); (err == nil) != test.ok || !test.ok && took != 0 {
+				t.Errorf("Retry-After %s with a deadline of %v: %v after %v", test.retryAfter, test.deadline, err, took)
 			}
 		})
 	}
 }
 
-// A caller that gives up while the service processes the request cannot know the outcome.
-func TestCanceledInFlight(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	c, _ := start(t, func(_ http.ResponseWriter, r *http.Request) {
-		cancel()
-		<-r.Context().Done()
-	})
-	if err := create(ctx, c); !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrUnknown) {
-		t.Errorf("got %v, want the cancellation and an unknown outcome", err)
-	}
-}
-
 // An attempt that times out is retried while the context lasts.
 func TestAttemptTimesOut(t *testing.T) {
-	release := make(chan struct{})
-	s := &script{steps: steps{func(http.ResponseWriter, *http.Request) { <-release }, created}}
-	server := httptest.NewServer(s)
-	defer server.Close()
-	defer close(release)
-	c := dial(t, server.URL, client.WithHTTPClient(&http.Client{Timeout: time.Second}))
-	if err := create(t.Context(), c); err != nil {
-		t.Error(err)
-	}
-	if got := s.n.Load(); got < 2 { // a slow machine may need more
-		t.Errorf("the service got %d requests, want at least 2", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		h := &http.Client{Timeout: time.Second, Transport: transport(func(r *http.Request) (*http.Response, error) {
+			if attempts++; attempts == 1 {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return recorded(created)
+		})}
+		err := create(t.Context(), dial(t, "http://plants.example", client.WithHTTPClient(h)))
+		if err != nil || attempts != 2 {
+			t.Errorf("%v after %d attempts, want success after 2", err, attempts)
+		}
+	})
 }

@@ -22,91 +22,65 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// Every request is observed once, with its route whatever the prefix is.
-func TestObserve(t *testing.T) {
+// Every request has its response and is observed once, with its route whatever the prefix is.
+func TestRouting(t *testing.T) {
 	var seen []Request
-	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) })
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("page")) })
 	empty := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	a, _ := newAPI(Config{Origins: Origins{"*"}}, Dependencies{
-		Reader: ferns(), Prefix: "/v", Observe: func(r Request) { seen = append(seen, r) },
-		Pages: map[string]http.Handler{"GET /v/console": page, "GET /v": empty},
+		Reader: ferns(), Prefix: "/v", DescriptionJSON: []byte("{}"), DescriptionYAML: []byte("a: 1"),
+		Pages:   map[string]http.Handler{"GET /v/console": page, "GET /v": empty},
+		Observe: func(r Request) { seen = append(seen, r) },
 	})
+	const none = "the path does not exist"
 	for _, test := range []struct {
-		method, target string
-		want           Request
+		method, target, route string
+		status                int
+		body, allow           string // the body is a message if number is not 0
+		number                int
 	}{
-		{"GET", "/v/plants", Request{Route: "/plants", Status: 200}},
-		{"GET", "/v/plants/x", Request{Route: "/plants/{id}", Status: 400, Number: 40025}},
-		{"PATCH", "/v/plants", Request{Route: "/plants", Status: 405, Number: 40501}},
-		{"BREW", "/v/console", Request{Route: "/console", Status: 405, Number: 40501}},
-		{"GET", "/v/console", Request{Route: "/console", Status: 304}},
-		{"GET", "/v", Request{Route: "/", Status: 200}},
-		{"GET", "/plants", Request{Route: "unmatched", Status: 404, Number: 40402}},
-		{"GET", "/v/../plants", Request{Route: "unmatched", Status: 404, Number: 40402}},
-		{"OPTIONS", "/v/plants", Request{Route: "preflight", Status: 204}},
+		{"GET", "/v/plants", "/plants", 200, "[]", "", 0},
+		{"GET", "/v/plants/01", "/plants/{id}", 400, "id in the path " + mustBeInt64 + `, but is "01"`, "", 40025},
+		{"GET", "/v/console", "/console", 200, "page", "", 0},
+		{"GET", "/v", "/", 200, "", "", 0},
+		{"GET", "/v/openapi.json", "/openapi.json", 200, "{}", "", 0},
+		{"GET", "/v/openapi.yaml", "/openapi.yaml", 200, "a: 1", "", 0},
+		{"OPTIONS", "/v/plants", "preflight", 204, "", "", 0},
+		{"GET", "/plants", "unmatched", 404, none, "", 40402},
+		{"GET", "/v/plants/", "unmatched", 404, none, "", 40402},
+		{"GET", "/v//plants", "unmatched", 404, none, "", 40402},
+		{"GET", "/v/./plants", "unmatched", 404, none, "", 40402},
+		{"GET", "/v/../plants", "unmatched", 404, none, "", 40402},
+		{"GET", "/v/plants/.", "unmatched", 404, none, "", 40402},
+		{"GET", "/v/plants/..", "unmatched", 404, none, "", 40402},
+		{"OPTIONS", "*", "unmatched", 404, none, "", 40402},
+		{"PATCH", "/v/plants", "/plants", 405, "the path does not support this method; use GET, HEAD, POST",
+			"GET, HEAD, POST", 40501},
+		{"POST", "/v/plants/1", "/plants/{id}", 405, "the path does not support this method; use DELETE, GET, HEAD, PUT",
+			"DELETE, GET, HEAD, PUT", 40501},
+		{"BREW", "/v/console", "/console", 405, "the path does not support this method; use GET, HEAD", "GET, HEAD", 40501},
 	} {
 		seen = nil
-		send(a, test.method, test.target, nil, "Origin", "https://other.example", "Access-Control-Request-Method", "GET")
+		w := send(a, test.method, test.target, nil, "Origin", "https://x.example", "Access-Control-Request-Method", "GET")
+		body := test.body
+		if test.number != 0 {
+			body = string(appendError(nil, int32(test.number), test.body))
+		}
+		if w.Code != test.status || w.Body.String() != body || w.Header().Get("X-Request-Id") == "" {
+			t.Errorf("%s %s: %d %s\nwant %d %s", test.method, test.target, w.Code, w.Body, test.status, body)
+		}
+		wantHeaders(t, w, "Allow", test.allow)
 		if len(seen) != 1 || seen[0].Context == nil || seen[0].Took <= 0 {
 			t.Errorf("%s %s: observed %+v", test.method, test.target, seen)
 			continue
 		}
-		got := seen[0]
-		got.Context, got.Took = nil, test.want.Took
-		if test.want.Method = test.method; got != test.want {
-			t.Errorf("%s %s: observed %+v, want %+v", test.method, test.target, got, test.want)
+		seen[0].Context, seen[0].Took = nil, 0
+		want := Request{Route: test.route, Method: test.method, Status: test.status, Number: int32(test.number)}
+		if seen[0] != want {
+			t.Errorf("%s %s: observed %+v, want %+v", test.method, test.target, seen[0], want)
 		}
-	}
-}
-
-func TestRouting(t *testing.T) {
-	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("page")) })
-	a, _ := newAPI(Config{}, Dependencies{
-		Reader: ferns(), Prefix: "/v", DescriptionJSON: []byte("{}"), DescriptionYAML: []byte("a: 1"),
-		Pages: map[string]http.Handler{"GET /v/console": page},
-	})
-	for _, test := range []struct {
-		method, target string
-		status         int
-		body, allow    string
-	}{
-		{"GET", "/v/plants", 200, "[]", ""},
-		{"GET", "/v/console", 200, "page", ""},
-		{"GET", "/v/openapi.json", 200, "{}", ""},
-		{"GET", "/v/openapi.yaml", 200, "a: 1", ""},
-		{"GET", "/plants", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
-		{"GET", "/v/plants/", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
-		{"GET", "/v//plants", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
-		{"GET", "/v/./plants", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
-		{"GET", "/v/../plants", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
-		{"GET", "/v/plants/.", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
-		{"GET", "/v/plants/..", 404, `{"error":40402,"message":"the path does not exist"}`, ""},
-		{"PATCH", "/v/plants", 405,
-			`{"error":40501,"message":"the path does not support this method; use GET, HEAD, POST"}`,
-			"GET, HEAD, POST"},
-		{"POST", "/v/plants/1", 405,
-			`{"error":40501,"message":"the path does not support this method; use DELETE, GET, HEAD, PUT"}`,
-			"DELETE, GET, HEAD, PUT"},
-		{"PUT", "/v/console", 405,
-			`{"error":40501,"message":"the path does not support this method; use GET, HEAD"}`, "GET, HEAD"},
-	} {
-		w := send(a, test.method, test.target, nil)
-		if w.Code != test.status || w.Body.String() != test.body {
-			t.Errorf("%s %s: %d %s\nwant %d %s", test.method, test.target, w.Code, w.Body, test.status, test.body)
-		}
-		wantHeaders(t, w, "Allow", test.allow)
 	}
 	wantHeaders(t, send(a, "GET", "/v/openapi.yaml", nil), "Content-Type", "application/yaml", "Content-Length", "4")
-}
-
-// A request target such as * has no path of ours.
-func TestAsteriskTarget(t *testing.T) {
-	a, _ := newAPI(Config{}, Dependencies{})
-	r := httptest.NewRequest("OPTIONS", "/", nil)
-	r.URL.Path = "*"
-	w := httptest.NewRecorder()
-	a.ServeHTTP(w, r)
-	wantError(t, w, 40402, "the path does not exist")
 }
 
 // HEAD has the headers of GET. net/http drops the body, so this needs a real server.

@@ -9,27 +9,23 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/share"
 	"plantstore/internal/token"
 )
 
-// blocking is a database whose writes do not return before release is closed.
-type blocking struct{ entered, release chan struct{} }
+// blocking is a database whose writes do not return before it is closed.
+type blocking chan struct{}
 
-func (s blocking) write() {
-	s.entered <- struct{}{}
-	<-s.release
-}
-
-func (s blocking) Create(context.Context, plant.Record) (plant.Outcome, error) {
-	s.write()
+func (db blocking) Create(context.Context, plant.Record) (plant.Outcome, error) {
+	<-db
 	return plant.Created, nil
 }
 
-func (s blocking) Edit(context.Context, plant.Edit) (plant.Outcome, error) {
-	s.write()
+func (db blocking) Edit(context.Context, plant.Edit) (plant.Outcome, error) {
+	<-db
 	return plant.Replaced, nil
 }
 
@@ -50,35 +46,6 @@ func isFree(pool *share.Pool[token.Hash]) bool {
 	return a.RaiseTo(1) == nil && b.RaiseTo(pool.Capacity/2-1) == nil
 }
 
-// writers sends writes that the database does not finish.
-type writers struct {
-	t                    *testing.T
-	api                  *API
-	db                   blocking
-	method, target, body string
-	waiting              sync.WaitGroup
-}
-
-// enters reports whether a write of a token reaches the database.
-func (w *writers) enters(token string) bool {
-	refused := make(chan string, 1)
-	w.waiting.Go(func() {
-		response := send(w.api, w.method, w.target, strings.NewReader(w.body), "Authorization", token)
-		if response.Code >= 300 {
-			refused <- response.Body.String()
-		}
-	})
-	select {
-	case <-w.db.entered:
-		return true
-	case body := <-refused:
-		if body != `{"error":50301,"message":"the token already has its share of the waiting writes; retry later"}` {
-			w.t.Errorf("refused with %s", body)
-		}
-		return false
-	}
-}
-
 // When the database hangs, one token can't fill a queue: other tokens can still write.
 func TestQueuesAreShared(t *testing.T) {
 	const capacity = 40
@@ -88,38 +55,45 @@ func TestQueuesAreShared(t *testing.T) {
 		{"DELETE", "/plants/1", ``},
 	} {
 		t.Run(test.method, func(t *testing.T) {
-			db := blocking{make(chan struct{}), make(chan struct{})}
-			conns := new(owners)
-			conns.n.Store(1)
-			a, _ := newAPI(Config{}, Dependencies{
-				Create: db.Create, Edit: db.Edit, Connections: conns, Queue: capacity,
+			synctest.Test(t, func(t *testing.T) {
+				db := make(blocking)
+				conns := new(owners)
+				conns.n.Store(1)
+				a, _ := newAPI(Config{}, Dependencies{Create: db.Create, Edit: db.Edit, Connections: conns, Queue: capacity})
+				// write sends n writes of a token and returns how many are refused.
+				write := func(token string, n int) (refused int32) {
+					var count atomic.Int32
+					for range n {
+						go func() {
+							w := send(a, test.method, test.target, strings.NewReader(test.body), "Authorization", token)
+							if w.Code >= 300 {
+								count.Add(1)
+								wantError(t, w, 50301, "the token already has its share of the waiting writes; retry later")
+							}
+						}()
+					}
+					synctest.Wait()
+					return count.Load()
+				}
+				if refused := write("greedy", capacity*3/4); refused != 0 {
+					t.Errorf("%d writes of the only token were refused", refused)
+				}
+				conns.n.Store(2)
+				if write("greedy", 1) != 1 {
+					t.Error("a token with three quarters of the queue got more while another is present")
+				}
+				if refused := write("modest", capacity/8+1); refused != 1 {
+					t.Errorf("%d writes of another token were refused, want the one beyond what is left for others", refused)
+				}
+				if write("new", 1) != 0 {
+					t.Error("the first write of a token was refused")
+				}
+				close(db)
+				synctest.Wait()
+				if !isFree(&a.creates) || !isFree(&a.edits) {
+					t.Error("writes are in flight after all responses")
+				}
 			})
-			w := &writers{t: t, api: a, db: db, method: test.method, target: test.target, body: test.body}
-			for n := range capacity * 3 / 4 {
-				if !w.enters("greedy") {
-					t.Fatalf("write %d of the only token was refused", n)
-				}
-			}
-			conns.n.Store(2)
-			if w.enters("greedy") {
-				t.Error("a token with three quarters of the queue got more while another is present")
-			}
-			for n := range capacity / 8 {
-				if !w.enters("modest") {
-					t.Errorf("write %d of another token was refused", n)
-				}
-			}
-			if w.enters("modest") {
-				t.Error("a token got more than is left for others")
-			}
-			if !w.enters("new") {
-				t.Error("the first write of a token was refused")
-			}
-			close(db.release)
-			w.waiting.Wait()
-			if !isFree(&a.creates) || !isFree(&a.edits) {
-				t.Error("writes are in flight after all responses")
-			}
 		})
 	}
 }
@@ -144,52 +118,38 @@ const (
 	memoryShare = "the token already has its share of the memory for large bodies and pages; retry later"
 )
 
-// A plant that is read counts as memory, twice its size, until the response is written.
-func TestReadsReserveMemory(t *testing.T) {
+// Bodies, plants and pages count as memory while they are read and written: a plant twice, and a page with the buffer
+// that it is written to. 0 is unlimited.
+func TestPagesReserveMemory(t *testing.T) {
 	for _, test := range []struct {
-		max   int64
-		bytes int
-		ok    bool
+		method, target string
+		size           int // of the name
+		max            int64
+		ok             bool
 	}{
-		{100 << 10, 50 << 10, true},
-		{100 << 10, 50<<10 + 1, false},
-		{1, small / 2, true}, // small responses are not counted
-		{1, small/2 + 1, false},
-		{0, 1 << 20, true}, // unlimited
+		{"GET", "/plants/1", 50 << 10, 100 << 10, true},
+		{"GET", "/plants/1", 50<<10 + 1, 100 << 10, false},
+		{"GET", "/plants/1", small / 2, 1, true}, // small responses are not counted
+		{"GET", "/plants/1", small/2 + 1, 1, false},
+		{"GET", "/plants/1", 1 << 20, 0, true},
+		{"GET", "/plants", 10 << 10, 20 << 10, true},
+		{"GET", "/plants", 10 << 10, 9 << 10, false},
+		{"GET", "/plants", 10 << 10, 0, true},
+		{"POST", "/plants", 60 << 10, 256 << 10, true},
+		{"POST", "/plants", 60 << 10, 30 << 10, false},
+		{"POST", "/plants", 60 << 10, 0, true},
 	} {
-		a, _ := newAPI(Config{}, Dependencies{MaxMemory: test.max, Reader: large{bytes: test.bytes}})
+		a, _ := newAPI(Config{}, Dependencies{
+			MaxMemory: test.max, Reader: large{bytes: test.size}, Create: ferns().Create,
+		})
 		for range 3 { // each returns what it reserved
-			w := send(a, "GET", "/plants/1", nil)
+			body := fmt.Sprintf(`{"id":1,"name":%q}`, strings.Repeat("x", test.size))
+			w := send(a, test.method, test.target, strings.NewReader(body))
 			if !test.ok {
 				wantError(t, w, 50301, memoryInUse)
-			} else if w.Code != 200 || w.Body.Len() < test.bytes {
-				t.Errorf("a plant of %d bytes with %d of memory: %d, %d bytes", test.bytes, test.max, w.Code, w.Body.Len())
+			} else if w.Code != 200 || w.Body.Len() < test.size {
+				t.Errorf("%+v: %d, %d bytes", test, w.Code, w.Body.Len())
 			}
-		}
-	}
-}
-
-// A page reserves memory for its plants, and for the buffer that it is written to.
-func TestPagesReserveMemory(t *testing.T) {
-	for most, ok := range map[int64]bool{20 << 10: true, 9 << 10: false, 0: true} {
-		a, _ := newAPI(Config{}, Dependencies{MaxMemory: most, Reader: large{bytes: 10 << 10}})
-		if w := send(a, "GET", "/plants", nil); ok && w.Code != 200 {
-			t.Errorf("a page of 10 KiB with %d bytes of memory: %d %s", most, w.Code, w.Body)
-		} else if !ok {
-			wantError(t, w, 50301, memoryInUse)
-		}
-	}
-}
-
-// Bodies reserve memory while they are read; 0 is unlimited.
-func TestBodiesReserveMemory(t *testing.T) {
-	body := fmt.Sprintf(`{"id":1,"name":%q}`, strings.Repeat("x", 60<<10))
-	for most, ok := range map[int64]bool{256 << 10: true, 30 << 10: false, 0: true} {
-		a, _ := newAPI(Config{}, Dependencies{MaxMemory: most, Create: ferns().Create})
-		if w := send(a, "POST", "/plants", strings.NewReader(body)); ok && w.Code != 200 {
-			t.Errorf("a body of 60 KiB with %d bytes of memory: %d %s", most, w.Code, w.Body)
-		} else if !ok {
-			wantError(t, w, 50301, memoryInUse)
 		}
 	}
 }
