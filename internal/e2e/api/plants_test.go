@@ -32,23 +32,23 @@ func TestReadReplaceRemove(t *testing.T) {
 		a == "" {
 		t.Errorf("the ETag was %s, a replace gives %s and a read %s", seen, a, b)
 	}
-	testkit.WantError(t, "replace what has changed",
-		all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: "+seen), 41201)
-	testkit.WantError(t, "replace with a weak tag",
-		all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: W/"+again.Header.Get("ETag")), 41201)
-	testkit.WantError(t, "replace with a wrong tag",
-		all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: x"), 40028)
-	testkit.WantError(t, "replace what must not exist",
-		all.Do(t, "PUT", "/plants/7", `{"name":"Oak"}`, testkit.ContentJSON, "If-None-Match: *"), 41202)
-	testkit.WantError(t, "replace with another id", all.Do(t, "PUT", "/plants/7", `{"id":8,"name":"Oak"}`,
-		testkit.ContentJSON), 40032)
-	testkit.WantError(t, "replace an absent plant", all.Do(t, "PUT", "/plants/8", `{"name":"Oak"}`, testkit.ContentJSON),
-		40401)
-	testkit.WantError(t, "replace an absent plant that was seen",
-		all.Do(t, "PUT", "/plants/8", `{"name":"Oak"}`, testkit.ContentJSON, "If-Match: "+seen), 40401)
-	testkit.WantError(t, "replace without a name", all.Do(t, "PUT", "/plants/7", `{"tag":"x"}`, testkit.ContentJSON),
-		40011)
-	testkit.WantError(t, "replace without a content type", all.Do(t, "PUT", "/plants/7", `{"name":"x"}`), 40018)
+	for _, test := range []struct {
+		what, id, body, header string
+		number                 int
+	}{
+		{"what has changed", "7", `{"name":"Oak"}`, "If-Match: " + seen, 41201},
+		{"with a weak tag", "7", `{"name":"Oak"}`, "If-Match: W/" + again.Header.Get("ETag"), 41201},
+		{"with a wrong tag", "7", `{"name":"Oak"}`, "If-Match: x", 40028},
+		{"what must not exist", "7", `{"name":"Oak"}`, "If-None-Match: *", 41202},
+		{"with another id", "7", `{"id":8,"name":"Oak"}`, "If-Match: *", 40032},
+		{"an absent plant", "8", `{"name":"Oak"}`, "If-Match: *", 40401},
+		{"an absent plant that was seen", "8", `{"name":"Oak"}`, "If-Match: " + seen, 40401},
+		{"without a name", "7", `{"tag":"x"}`, "If-Match: *", 40011},
+		{"without a content type", "7", `{"name":"x"}`, "Content-Type", 40018},
+	} {
+		a := all.Do(t, "PUT", "/plants/"+test.id, test.body, testkit.ContentJSON, test.header)
+		testkit.WantError(t, "replace "+test.what, a, test.number)
+	}
 	testkit.WantResponse(t, "the plant is unchanged", all.Do(t, "GET", "/plants/7", ""), 200, `{"id":7,"name":"Ivy"}`)
 	testkit.WantResponse(t, "replace any of several",
 		all.Do(t, "PUT", "/plants/7", `{"name":"Ivy","tag":""}`, testkit.ContentJSON,

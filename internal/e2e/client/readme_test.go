@@ -13,6 +13,26 @@ import (
 	"plantstore/internal/testkit"
 )
 
+// script returns the commands of a document below a heading, with other texts in place of some of its own.
+func script(t *testing.T, file, heading string, replace ...string) string {
+	t.Helper()
+	replace = append([]string{"\n$ ", "\n", "bin/plantstore", testkit.Binary}, replace...)
+	return strings.NewReplacer(replace...).Replace("\n" + testkit.CodeBlock(t, file, heading, "console"))
+}
+
+// shell runs a script that must succeed, in a new folder.
+func shell(t *testing.T, script string, env ...string) (output, folder string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v\n%s", script, err, out)
+	}
+	return string(out), cmd.Dir
+}
+
 // The README's commands print what it shows, on each engine.
 func TestShellInREADME(t *testing.T) {
 	t.Parallel()
@@ -62,6 +82,33 @@ func runREADME(t *testing.T, s *testkit.Server) {
 			t.Errorf("plants list --tag %q: exit %d, %s%s, want %s", tag, code, got, errs, want)
 		}
 	}
+}
+
+// The commands of the playground serve a public address, issue a token for readers, and reset their store.
+func TestPlayground(t *testing.T) {
+	t.Parallel()
+	const doc = "docs/playground.md"
+	db := filepath.Join(t.TempDir(), "plants.db")
+	commands := func(heading, url string) string {
+		return script(t, doc, heading, "plantstore ", testkit.Binary+" ", "https://plants.example", url)
+	}
+	cmd := exec.Command("sh", "-ec", "exec "+strings.TrimSpace(commands("## Start the service", "https://plants.example")))
+	cmd.Env = append(os.Environ(), "PLANTSTORE_DB="+db, "PLANTSTORE_LISTEN=127.0.0.1:0", "PLANTSTORE_OPS_LISTEN=")
+	s := testkit.Launch(t, cmd)
+	s.WaitServing()
+	_, rest, _ := strings.Cut(s.Stderr.String(), `"listening":"`)
+	address, _, _ := strings.Cut(rest, `"`)
+	s.URL = "http://" + address
+	reader, _ := shell(t, commands("## Issue a token for readers", s.URL), "PLANTSTORE_DB="+db)
+	as := []string{"Authorization: Bearer " + strings.TrimSpace(reader), "Origin: https://docs.example"}
+	s.Do(t, "POST", "/plants", `{"id":2,"name":"Fern"}`, append(as, testkit.ContentJSON)...)
+	shell(t, commands("## Reset the store", s.URL), "PLANTSTORE_DB="+db)
+	a := s.Do(t, "GET", "/plants", "", as...)
+	testkit.WantResponse(t, "list", a, 200, `[{"id":1,"name":"Monstera deliciosa","tag":"climber"}]`)
+	if got := a.Header.Get("Access-Control-Allow-Origin"); got != "https://docs.example" {
+		t.Errorf("a page of the documentation may not use the API: %q", got)
+	}
+	testkit.WantError(t, "remove", s.Do(t, "DELETE", "/plants/1", "", as...), 40301)
 }
 
 // The README's program builds in a module of its own next to the checkout, and runs.
