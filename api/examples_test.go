@@ -2,16 +2,11 @@ package api_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-
-	"plantstore/internal/httpapi"
 )
 
 // Tools fill in examples, also for optional parameters, so every value has one that fits its schema.
@@ -33,9 +28,6 @@ func TestExamples(t *testing.T) {
 			if err := media.Schema.Value.VisitJSON(e); err != nil {
 				t.Errorf("%s: the example %v: %v", where, e, err)
 			}
-			if err := fits(where, e); err != nil {
-				t.Errorf("%s: the example %v: %v", where, e, err)
-			}
 		}
 	}
 	for where, p := range parameters(doc) {
@@ -55,33 +47,6 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-}
-
-// fits checks that the number of an Error is in the catalogue and belongs to the status of the response.
-func fits(where string, example any) error {
-	_, status, _ := strings.Cut(where, "response ")
-	code, _ := strconv.Atoi(status) // 0 for a request
-	if code < 400 {
-		return nil
-	}
-	text, err := json.Marshal(example)
-	if err != nil {
-		return err
-	}
-	var e struct {
-		Error   int32
-		Message string
-	}
-	if err := json.Unmarshal(text, &e); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(httpapi.Catalogue(), func(f httpapi.Failure) bool { return f.Number == e.Error }) {
-		return fmt.Errorf("the catalogue has no %d", e.Error)
-	}
-	if int(e.Error)/100 != code || e.Message == "" {
-		return fmt.Errorf("not an Error of status %d", code)
-	}
-	return nil
 }
 
 // bodies returns every body of a request or response.
@@ -130,20 +95,5 @@ func TestOperationsAreDescribed(t *testing.T) {
 				t.Errorf("%s %s does not say whether it can be repeated: %q", method, path, d)
 			}
 		}
-	}
-}
-
-// The page starts with a first request, and the long table stands at its end.
-func TestSections(t *testing.T) {
-	var got []string
-	for line := range strings.Lines(parse(t, "openapi.yaml").Info.Description) {
-		if name, ok := strings.CutPrefix(line, "## "); ok {
-			got = append(got, strings.TrimSpace(name))
-		}
-	}
-	want := []string{"First request", "Authentication", "Paging", "Searching", "Errors", "Limits", "Bodies",
-		"The public sample", "Error codes"}
-	if !slices.Equal(got, want) {
-		t.Errorf("the sections are %q, want %q", got, want)
 	}
 }

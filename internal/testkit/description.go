@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,25 +51,6 @@ func Allows(t testing.TB, body []byte) bool {
 		t.Fatalf("%s: %v", body, err)
 	}
 	return description().schema("/components/schemas/NewPlant").Validate(value) == nil
-}
-
-// Operation is an operation of the description. Its method is in lower case.
-type Operation struct{ Tag, Method, Path, ID string }
-
-// Operations returns the operations of the description in the order of their ids, which starts with createPlant.
-func Operations() (all []Operation) {
-	paths, _ := description().root().at("paths")
-	for path := range paths.members {
-		item, _ := paths.at(path)
-		for method := range item.members {
-			if op, ok := item.at(method); ok {
-				tag, id := op.members["tags"].([]any)[0].(string), op.members["operationId"].(string)
-				all = append(all, Operation{tag, method, path, id})
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b Operation) int { return strings.Compare(a.ID, b.ID) })
-	return all
 }
 
 const descriptionURL = "openapi.json"

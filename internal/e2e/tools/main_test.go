@@ -1,4 +1,4 @@
-// Package tools runs tools that read the published description: linters, mock servers and API clients. They are npm
+// Package tools runs tools that read the published description: linters and API clients. They are npm
 // packages, pinned in package-lock.json. make test-all runs it.
 package tools
 

@@ -4,10 +4,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
+	"plantstore/internal/httpapi"
 	"plantstore/internal/testkit"
 	"plantstore/internal/testkit/missing"
 )
@@ -37,7 +37,7 @@ func TestPostman(t *testing.T) {
 				}
 			}
 		}](t, text).Run.Executions
-		if got, want := len(sent), len(testkit.Operations()); got != want {
+		if got, want := len(sent), len(httpapi.Routes()); got != want {
 			t.Errorf("newman sent %d requests, want one for each of %d operations", got, want)
 		}
 		for _, e := range sent {
@@ -67,67 +67,4 @@ func TestFirstRequest(t *testing.T) {
 	if want := `{"name":"Monstera deliciosa","tag":"climber"}`; err != nil || string(out) != want {
 		t.Errorf("%s\nprints %s, %v; want %s", script, out, err, want)
 	}
-}
-
-// A client of the public sample creates, lists and removes plants, and each response is one that the sample describes.
-func TestPublicSample(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	base := prism(t, "proxy", "--errors", filepath.Join(testkit.Root(), "api", "testdata", "sample.yaml"), s.URL)
-	for _, r := range []struct {
-		method, path, body string
-		status             int
-		response           string
-	}{
-		{"POST", "/plants", `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`, 200,
-			`{"name":"Monstera deliciosa","tag":"climber"}`},
-		{"POST", "/plants", `{"id":2,"name":"Fern"}`, 200, `{"name":"Fern"}`},
-		{"POST", "/plants", `{"id":2,"name":"Ivy"}`, 400,
-			`{"error":40009,"message":"id 2 already belongs to a plant with a different name or tag"}`},
-		{"GET", "/plants?limit=1", "", 200, `[{"id":1,"name":"Monstera deliciosa","tag":"climber"}]`},
-		{"GET", "/plants?limit=2000000000", "", 200,
-			`[{"id":1,"name":"Monstera deliciosa","tag":"climber"},{"id":2,"name":"Fern"}]`},
-		{"DELETE", "/plants/1", "", 204, ""},
-		{"GET", "/plants", "", 200, `[{"id":2,"name":"Fern"}]`},
-	} {
-		a, err := testkit.Target{URL: base, Token: s.Token}.Send(r.method, r.path, r.body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		testkit.WantResponse(t, r.method+" "+r.path, a, r.status, r.response)
-	}
-}
-
-var listening = regexp.MustCompile(`Prism is listening on (\S+)\n`)
-
-// prism starts Prism on a free port and returns its address. It is killed at the end of the test.
-func prism(t *testing.T, args ...string) string {
-	t.Helper()
-	cmd := command(t, "prism", append(args, "--host", "127.0.0.1", "--port", "0")...)
-	out := new(testkit.Output)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		cmd.Wait()
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		<-ended
-		if t.Failed() {
-			t.Logf("prism %q:\n%s", args, out)
-		}
-	})
-	testkit.WaitFor(t, "Prism to listen", func() bool {
-		select {
-		case <-ended:
-			t.Fatalf("prism %q ended:\n%s", args, out)
-		default:
-		}
-		return listening.MatchString(out.String())
-	})
-	return listening.FindStringSubmatch(out.String())[1]
 }
