@@ -30,12 +30,12 @@ const (
 )
 
 // ErrUnknown is in the chain of an error of Create, Replace or Remove if the change may have been made
-// although the call failed: some attempt got no response, or one that does not exclude the change, such
-// as 50302 or the 502 of a proxy, and no later response settled it. An error without ErrUnknown is
+// although the call failed: some attempt got no response, or a response that does not exclude the change,
+// such as 50302 or the 502 of a proxy, and no later response settled it. An error without ErrUnknown is
 // final: the change was not made.
 //
 // Test for it with errors.Is(err, ErrUnknown). The chain may also contain an *Error, which describes
-// only the last attempt: after a lost connection it can be one that stored nothing.
+// only the last attempt, which may have stored nothing after an earlier one lost its connection.
 var ErrUnknown = errors.New("the outcome is unknown, the change may have been made")
 
 // Error is a response that is not a success. If ErrUnknown is in the same chain, it is not the outcome

@@ -4,7 +4,7 @@
 //
 // Everything is embedded. Neither page loads anything from another host or sets a
 // cookie. Both use relative URLs only, so they need no configuration to run under
-// a prefix, even one that a proxy strips.
+// a prefix, even if a proxy strips it.
 package console
 
 import (

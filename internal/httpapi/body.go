@@ -34,9 +34,6 @@ func (a *API) readBody(x *exchange) error {
 		}
 		n, err := body.Read(x.buf[len(x.buf):cap(x.buf)])
 		x.buf = x.buf[:len(x.buf)+n]
-		if err := x.reserve(len(x.buf)); err != nil { // the buffer may have been large before
-			return err
-		}
 		switch {
 		case int64(len(x.buf)) > most:
 			return failf(errTooLarge, "the body must have at most %d bytes, but has more", most)

@@ -20,7 +20,7 @@ import (
 )
 
 // exchange is a request and its response: all that a handler and the adapter around it need, with a buffer
-// that the next exchange uses again. The garbage of a buffer for each request would cost a tenth of a create.
+// that the next exchange uses again: a new one for each request would be a large part of the garbage of a create.
 type exchange struct {
 	http.ResponseWriter
 	request *http.Request
@@ -40,9 +40,6 @@ var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0
 // statusAbandoned is the status in metrics, traces and the log of a request whose client has closed its connection
 // before there was a response. nginx uses it too.
 const statusAbandoned = 499
-
-// maxKept is the capacity of the largest buffer that is used again.
-const maxKept = 64 << 10
 
 func (x *exchange) context() context.Context { return x.request.Context() }
 
@@ -84,7 +81,7 @@ func (a *API) adapt(route Route) http.Handler {
 			panic(http.ErrAbortHandler)
 		}
 		x.ResponseWriter, x.request, x.query, x.token = nil, nil, nil, nil
-		if cap(x.buf) <= maxKept {
+		if cap(x.buf) <= small { // a larger buffer counts as memory in use
 			exchanges.Put(x)
 		}
 	})

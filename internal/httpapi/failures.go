@@ -114,7 +114,7 @@ var libraryErrors = map[int]error{
 }
 
 // LibraryFailure returns the Error body in place of a response that net/http writes without calling our handlers.
-// It reports false for a status that net/http is not known to write.
+// It reports false for any other status.
 func LibraryFailure(status int) (f Failure, body []byte, ok bool) {
 	err, ok := libraryErrors[status]
 	if !ok {

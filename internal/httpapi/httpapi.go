@@ -32,7 +32,7 @@ type Reader interface {
 	Count(ctx context.Context, store string) (int64, error)
 }
 
-// Connections knows the connections that requests arrive on. A context is that of a request.
+// Connections knows the connections that requests arrive on, by the context of a request.
 type Connections interface {
 	// SetToken records whose request the connection carries.
 	SetToken(ctx context.Context, hash [32]byte)
@@ -101,8 +101,8 @@ type API struct {
 	edits   share.Pool[token.Hash]  // replaces and removes in flight
 	memory  share.Pool[token.Hash]  // bytes of large bodies and pages
 
-	counts      *share.Slots[token.Hash]  // counts in flight, and lists that wait for one
-	searches    *share.Slots[token.Hash]  // searches in flight, and those that wait
+	counts      *share.Slots[token.Hash]  // counts in flight or waiting
+	searches    *share.Slots[token.Hash]  // searches in flight or waiting
 	waiting     share.Waiters[token.Hash] // searches and counts, in flight or not
 	statusRates *rate.Table[token.Hash]   // requests of GET /token
 	maxExamined int                       // plants that a search examines before its page ends

@@ -36,8 +36,8 @@ func (p Proxies) Trusts(address netip.Addr) bool {
 }
 
 // client returns the address of the client, and whether a proxy reported it. Each proxy appends the address of its
-// peer to X-Forwarded-For: the last one that is not a trusted proxy is the client, and those before it were sent by
-// the client itself. The search ends at a value that is not an address.
+// peer to X-Forwarded-For: the last address that is no trusted proxy is the client, and the client itself sent the ones
+// before. The search ends at a value that is not an address.
 func (p Proxies) client(r *http.Request) (address netip.Addr, forwarded bool) {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
 	address = peer.Addr().Unmap().WithZone("")

@@ -8,8 +8,7 @@ import (
 	"plantstore/internal/token"
 )
 
-// A token may not take what others need: not the queue of creates or that of edits, nor the memory of large bodies and
-// pages.
+// No token may use up what others need: the queues of creates and of edits, and the memory of large bodies and pages.
 
 const small = 4 << 10 // bytes of memory that every request may use without being counted
 

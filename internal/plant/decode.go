@@ -77,7 +77,7 @@ type decoder struct {
 	text []byte // the last string, unescaped
 }
 
-// decoders are used again, because a create would otherwise allocate twice as often.
+// decoders are used again: new ones would be most of the garbage of a create.
 var decoders = sync.Pool{New: func() any {
 	d := new(decoder)
 	d.Decoder = jsontext.NewDecoder(&d.buf)
@@ -196,7 +196,7 @@ func (d *decoder) readString(pointer string, s *string) error {
 // maxDepth is the nesting that the decoder supports.
 const maxDepth = 10_000
 
-// diagnose translates an error of the decoder into one that names the cause.
+// diagnose returns the Invalid that names the cause of an error of the decoder.
 func diagnose(body []byte, err error) error {
 	if invalid, ok := err.(*Invalid); ok {
 		return invalid

@@ -27,8 +27,8 @@ func (f Filter) Match(p Plant) bool {
 		p.Tag != nil && strings.Contains(strings.Map(fold, *p.Tag), f.text)
 }
 
-// fold returns the same character for all characters that differ only in case: the smallest of those that the simple
-// case folding of Unicode makes equal. It depends on no language, and a character never becomes several.
+// fold returns the same character for all characters that differ only in case, by the simple case folding of Unicode:
+// the smallest of them. It depends on no language, and a character never becomes several.
 func fold(r rune) rune {
 	smallest := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {

@@ -90,11 +90,11 @@ const (
 	Removed
 	// Absent: no plant has the key of the edit.
 	Absent
-	// Changed: the plant is no longer equal to the one that the edit expects; the edit changed nothing.
+	// Changed: the plant no longer equals the Seen of the edit; the edit changed nothing.
 	Changed
 )
 
-// outcomes has the name of each outcome, and the error of one that has not made its change.
+// outcomes has the name of each outcome, and the error of each failed one.
 var outcomes = [...]struct {
 	name string
 	err  error
@@ -112,7 +112,7 @@ func (o Outcome) String() string {
 	return outcomes[o].name
 }
 
-// Err returns the error of a create or an edit that could not be made, and nil for one that was.
+// Err returns the error of a failed create or edit, and otherwise nil.
 func (o Outcome) Err() error {
 	if !o.valid() {
 		return fmt.Errorf("%s %d", o, uint8(o))
@@ -126,6 +126,6 @@ var (
 	ErrTaken = errors.New("the id already belongs to a plant with a different name or tag")
 	// ErrNotFound: no plant of the store has the id.
 	ErrNotFound = errors.New("no plant has this id")
-	// ErrChanged: the plant is no longer equal to the one that the caller expects.
+	// ErrChanged: the plant no longer equals what the caller expects.
 	ErrChanged = errors.New("the plant has changed")
 )
