@@ -7,7 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"strconv"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -56,11 +56,8 @@ func (s *Server) Raw(t testing.TB, request string) string {
 
 // ParseRaw returns the status and the body of what Raw returned.
 func ParseRaw(response string) (status int, body string) {
-	head, body, _ := strings.Cut(response, "\r\n\r\n")
-	if len(head) > 12 {
-		status, _ = strconv.Atoi(head[9:12])
-	}
-	return status, body
+	a, _ := readResponse(bufio.NewReader(strings.NewReader(response)))
+	return a.Status, a.Body
 }
 
 // RawCreate is the bytes of a request that creates a plant.
@@ -99,42 +96,26 @@ func (s *Server) Connect(t *testing.T) *Conn {
 	return &Conn{conn, t, s.Token, bufio.NewReader(conn)}
 }
 
-// Create creates a plant. Without a response it fails the test.
-func (c *Conn) Create(id int, name string) Response {
-	a, err := c.Exchange(rawCreate(c.token, id, name))
+// Create creates a plant and returns the status and the body of the response. Without one it fails the test.
+func (c *Conn) Create(id int, name string) (a Response) {
+	c.SetDeadline(time.Now().Add(Deadline))
+	_, err := io.WriteString(c, rawCreate(c.token, id, name))
+	if err == nil {
+		a, err = readResponse(c.in)
+	}
 	if err != nil {
 		c.t.Errorf("plant %d: %v", id, err)
 	}
 	return a
 }
 
-// Exchange sends a request and reads the status and the body of its response.
-func (c *Conn) Exchange(request string) (a Response, err error) {
-	c.SetDeadline(time.Now().Add(Deadline))
-	if _, err := io.WriteString(c, request); err != nil {
-		return a, err
+func readResponse(in *bufio.Reader) (Response, error) {
+	response, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return Response{}, err
 	}
-	length := 0
-	for {
-		line, err := c.in.ReadString('\n')
-		if err != nil {
-			return a, err
-		}
-		if status, ok := strings.CutPrefix(line, "HTTP/1.1 "); ok {
-			a.Status, err = strconv.Atoi(status[:3])
-		} else if text, ok := strings.CutPrefix(line, "Content-Length: "); ok {
-			length, err = strconv.Atoi(strings.TrimSpace(text))
-		} else if line == "\r\n" {
-			break
-		}
-		if err != nil {
-			return a, err
-		}
-	}
-	body := make([]byte, length)
-	_, err = io.ReadFull(c.in, body)
-	a.Body = string(body)
-	return a, err
+	body, err := io.ReadAll(response.Body)
+	return Response{response.StatusCode, response.Header, string(body)}, err
 }
 
 // FreeAddress is an address for servers that are restarted on it: its port is outside the range that the system assigns
