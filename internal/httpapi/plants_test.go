@@ -174,26 +174,31 @@ func TestPrecondition(t *testing.T) {
 		if malformed := test.number/100 == 400; allowed == malformed {
 			t.Errorf("If-Match %q is allowed by the description: %v, and returns error %d", test.ifMatch, allowed, test.number)
 		}
-		for _, method := range []string{"DELETE", "PUT"} {
-			s := ferns(7)
-			r := strings.NewReader(`{"name":"Ivy"}`)
-			headers := []string{}
-			for _, value := range test.ifMatch {
-				headers = append(headers, "If-Match", value)
-			}
-			w := send(newStoreAPI(s), method, "/plants/7", r, headers...)
-			if test.number != 0 {
-				wantError(t, w, test.number, test.message)
-			} else if w.Code != map[string]int{"DELETE": 204, "PUT": 200}[method] {
-				t.Errorf("%s with If-Match %q: %d %s", method, test.ifMatch, w.Code, w.Body)
-			}
-			calls := strings.Join(test.calls, "|")
-			if method == "PUT" {
-				calls = strings.ReplaceAll(calls, "Remove main 7", `Replace main 7 {"name":"Ivy"}`)
-			}
-			if got := strings.Join(s.calls, "|"); got != calls {
-				t.Errorf("%s with If-Match %q calls %s, want %s", method, test.ifMatch, got, calls)
-			}
+		headers := []string{}
+		for _, value := range test.ifMatch {
+			headers = append(headers, "If-Match", value)
+		}
+		wantEdits(t, ferns(7), headers, test.number, test.message, test.calls...)
+	}
+}
+
+// wantEdits sends a remove and a replace of plant 7 with preconditions. The calls of the store are those of the remove.
+func wantEdits(t *testing.T, s *fakeStore, headers []string, number int, message string, calls ...string) {
+	t.Helper()
+	for method, success := range map[string]int{"DELETE": 204, "PUT": 200} {
+		s.calls = nil
+		w := send(newStoreAPI(s), method, "/plants/7", strings.NewReader(`{"name":"Ivy"}`), headers...)
+		if number != 0 {
+			wantError(t, w, number, message)
+		} else if w.Code != success {
+			t.Errorf("%s with %q: %d %s", method, headers, w.Code, w.Body)
+		}
+		want := strings.Join(calls, "|")
+		if method == "PUT" {
+			want = strings.ReplaceAll(want, "Remove main 7", `Replace main 7 {"name":"Ivy"}`)
+		}
+		if got := strings.Join(s.calls, "|"); got != want {
+			t.Errorf("%s with %q calls %s, want %s", method, headers, got, want)
 		}
 	}
 }
@@ -241,21 +246,14 @@ func TestIfNoneMatch(t *testing.T) {
 		{[]string{"If-None-Match", "x"}, 7, 40028, list},
 		{[]string{"If-None-Match", ""}, 7, 40031, "If-None-Match is empty; send the ETag of the plant, or omit the header"},
 	} {
-		for method, call := range map[string]string{
-			"PUT": `Replace main 7 {"name":"Ivy"} ` + fern, "DELETE": "Remove main 7 " + fern,
-		} {
-			s := ferns(test.stored)
-			w := send(newStoreAPI(s), method, "/plants/7", strings.NewReader(`{"name":"Ivy"}`), test.headers...)
-			if test.number != 0 {
-				wantError(t, w, test.number, test.message)
-				call = ""
-			} else if w.Code >= 300 {
-				t.Errorf("%s with %q: %d %s", method, test.headers, w.Code, w.Body)
-			}
-			if got := strings.TrimPrefix(strings.Join(s.calls, "|"), "Get main 7"); strings.TrimPrefix(got, "|") != call {
-				t.Errorf("%s with %q calls %s, want %s", method, test.headers, got, call)
-			}
+		calls := []string{"Get main 7"}
+		switch {
+		case test.number == 0:
+			calls = append(calls, "Remove main 7 "+fern)
+		case test.number < 40100:
+			calls = nil
 		}
+		wantEdits(t, ferns(test.stored), test.headers, test.number, test.message, calls...)
 	}
 }
 

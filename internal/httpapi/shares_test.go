@@ -1,12 +1,11 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -156,53 +155,56 @@ func TestPagesReserveMemory(t *testing.T) {
 
 // A token that leaves bodies unfinished can't take the memory that others need for bodies and pages.
 func TestMemoryIsShared(t *testing.T) {
-	const most, size = 1 << 20, 60 << 10
-	a, _ := newAPI(Config{AccessLog: LogNone}, Dependencies{
-		MaxMemory: most, Create: ferns().Create, Reader: large{bytes: size},
-	})
-	var unfinished []*io.PipeWriter
-	var inFlight sync.WaitGroup
-	// leave sends a body without its end, and returns the response if it is refused.
-	leave := func(token string) (refused string) {
-		body, client := io.Pipe()
-		unfinished = append(unfinished, client)
-		response := make(chan string, 1)
-		inFlight.Go(func() {
-			response <- send(a, "POST", "/plants", body, "Authorization", token).Body.String()
-			body.Close() // ends the write below if the body is not read
+	synctest.Test(t, func(t *testing.T) {
+		const most, size = 1 << 20, 60 << 10
+		a, _ := newAPI(Config{AccessLog: LogNone}, Dependencies{
+			MaxMemory: most, Create: ferns().Create, Reader: large{bytes: size},
 		})
-		if _, err := client.Write(bytes.Repeat([]byte(" "), size)); err != nil {
-			return <-response
+		end := make(chan struct{})
+		// leave sends a body without its end, and returns the response if it is refused.
+		leave := func(token string) *httptest.ResponseRecorder {
+			var refused atomic.Pointer[httptest.ResponseRecorder]
+			go func() {
+				body := io.MultiReader(strings.NewReader(strings.Repeat(" ", size)), endless{end})
+				refused.Store(send(a, "POST", "/plants", body, "Authorization", token))
+			}()
+			synctest.Wait()
+			return refused.Load()
 		}
-		return ""
-	}
-	refused := ""
-	for n := 0; refused == ""; n++ {
-		if n > most/size {
-			t.Fatalf("%d bodies of %d bytes were accepted with %d bytes of memory", n, size, most)
+		accepted := 0
+		for ; accepted < most/size; accepted++ {
+			if w := leave("greedy"); w != nil {
+				wantError(t, w, 50301, memoryShare)
+				break
+			}
 		}
-		refused = leave("greedy")
-	}
-	if !strings.Contains(refused, memoryShare) {
-		t.Errorf("the greedy token gets %s, want %s", refused, memoryShare)
-	}
-	small := strings.NewReader(`{"id":1,"name":"small"}`)
-	if w := send(a, "POST", "/plants", small, "Authorization", "greedy"); w.Code != 200 {
-		t.Errorf("a small body: %d %s", w.Code, w.Body)
-	}
-	for n := range 2 {
-		if w := send(a, "GET", "/plants", nil, "Authorization", "modest"); w.Code != 200 {
-			t.Errorf("a list of another token: %d %s", w.Code, w.Body)
+		if accepted == 0 || accepted == most/size {
+			t.Errorf("%d bodies of %d bytes were accepted with %d bytes of memory", accepted, size, most)
 		}
-		if refused := leave("modest"); refused != "" {
-			t.Errorf("body %d of another token: %s", n, refused)
+		small := strings.NewReader(`{"id":1,"name":"small"}`)
+		if w := send(a, "POST", "/plants", small, "Authorization", "greedy"); w.Code != 200 {
+			t.Errorf("a small body: %d %s", w.Code, w.Body)
 		}
-	}
-	for _, client := range unfinished {
-		client.Close()
-	}
-	inFlight.Wait()
-	if !isFree(&a.memory) {
-		t.Error("memory is reserved after all requests")
-	}
+		for n := range 2 {
+			if w := send(a, "GET", "/plants", nil, "Authorization", "modest"); w.Code != 200 {
+				t.Errorf("a list of another token: %d %s", w.Code, w.Body)
+			}
+			if w := leave("modest"); w != nil {
+				t.Errorf("body %d of another token: %d %s", n, w.Code, w.Body)
+			}
+		}
+		close(end)
+		synctest.Wait()
+		if !isFree(&a.memory) {
+			t.Error("memory is reserved after all requests")
+		}
+	})
+}
+
+// endless is a body that ends when its channel is closed.
+type endless struct{ end chan struct{} }
+
+func (e endless) Read([]byte) (int, error) {
+	<-e.end
+	return 0, io.EOF
 }
