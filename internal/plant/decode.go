@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -193,6 +194,9 @@ func (d *decoder) readString(pointer string, s *string) error {
 	return &Invalid{NotString, pointer, "must be a string, but is " + describe(v)}
 }
 
+// surrogate matches an escape \uD800 to \uDFFF at the start of a text.
+var surrogate = regexp.MustCompile(`^\\u[dD][89a-fA-F][0-9a-fA-F]{2}`)
+
 // maxDepth is the nesting that the decoder supports.
 const maxDepth = 10_000
 
@@ -228,7 +232,7 @@ func diagnose(body []byte, err error) error {
 		return &Invalid{DuplicateName, "", "has an object with a member name twice; send each name once"}
 	case duplicate:
 		return &Invalid{DuplicateName, pointer, "appears twice in its object; send it once"}
-	case isSurrogate(body[at:]):
+	case surrogate.Match(body[at:]):
 		return &Invalid{LoneSurrogate, pointer, fmt.Sprintf("has half of a surrogate pair, %s, at byte %d; send both halves",
 			body[at:at+6], at)}
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -239,13 +243,6 @@ func diagnose(body []byte, err error) error {
 
 func incomplete(pointer string, body []byte) error {
 	return &Invalid{Syntax, pointer, fmt.Sprintf("is not complete JSON: the input ends at byte %d", len(body))}
-}
-
-// isSurrogate reports whether b starts with an escape \uD800 to \uDFFF.
-func isSurrogate(b []byte) bool {
-	const hex = "0123456789abcdefABCDEF"
-	return len(b) >= 6 && b[0] == '\\' && b[1] == 'u' && (b[2]|0x20) == 'd' && strings.IndexByte(hex[8:], b[3]) >= 0 &&
-		strings.IndexByte(hex, b[4]) >= 0 && strings.IndexByte(hex, b[5]) >= 0
 }
 
 func firstInvalid(body []byte) int {
