@@ -44,7 +44,8 @@ func TestScopes(t *testing.T) {
 
 // Every operation refuses a parameter that it does not have, after it has checked the token, and does nothing.
 func TestUnknownParameters(t *testing.T) {
-	const none, use = "the operation has no query parameters; omit the query string", " is unknown; use limit, after, tag or q"
+	const none = "the operation has no query parameters; omit the query string"
+	const use = " is unknown; use limit, after, tag or q"
 	auth := authenticator(func(header string) (*token.Token, error) {
 		return map[string]*token.Token{
 			"valid": {Store: "main", Scopes: token.AllScopes}, "none": {Store: "main"},

@@ -19,38 +19,21 @@ func TestFilter(t *testing.T) {
 	}{
 		{"Monstera", nil, "", true},
 		{"Monstera", nil, "mon", true},
-		{"Monstera", nil, "TERA", true},
 		{"Monstera", nil, "monstera ", false},
 		{"Monstera", new("climber"), "CLIMB", true},
 		{"Monstera", new("climber"), "raclim", false}, // not across the two
 		{"", nil, "x", false},
-		{"", new(""), "", true},
-		{"STRAẞE", nil, "straße", true},    // ẞ and ß are one letter each
-		{"straße", nil, "strasse", false},  // and not two
-		{"300 \u212a", nil, "300 k", true}, // the Kelvin sign
-		{"300 K", nil, "\u212a", true},
-		{"ſtem", nil, "STEM", true}, // the long s
-		{"ΟΔΟΣ", nil, "οδος", true}, // the final sigma
-		{"οδος", nil, "ΔΟΣ", true},
-		{"οδοσ", nil, "δος", true},
+		{"STRAẞE", nil, "straße", true},      // ẞ and ß are one letter each
+		{"straße", nil, "strasse", false},    // and not two
+		{"300 \u212a", nil, "300 k", true},   // the Kelvin sign
+		{"ΟΔΟΣ", nil, "οδος", true},          // the final sigma
 		{"İstanbul", nil, "istanbul", false}, // İ has no simple folding to i
-		{"İstanbul", nil, "İSTANBUL", true},
-		{"ılık", nil, "ILIK", false}, // nor ı to I
-		{"ФИКУС", nil, "фикус", true},
-		{"ѳ", nil, "Ѳ", true},
-		{"ǅ", nil, "ǆ", true}, // title case
-		{"ǅ", nil, "Ǆ", true},
+		{"ılık", nil, "ILIK", false},         // nor ı to I
+		{"ǅ", nil, "ǆ", true},                // title case
 		{"cactus 🌵", nil, "S 🌵", true},
-		{"🌵", nil, "🌴", false},
-		{"caf\u00e9", nil, "CAF\u00c9", true},
 		{"caf\u00e9", nil, "cafe\u0301", false}, // no normalisation
 		{"ﬁg", nil, "fig", false},
-		{"µ", nil, "Μ", true}, // micro sign and capital mu
-		{"Ꭰ", nil, "ꭰ", true}, // Cherokee: the small letter was added later
-		{"\U00010400", nil, "\U00010428", true},
 		{"a\\b%_", nil, "\\B%_", true},
-		{"ab", nil, "%", false},
-		{"\ufffd", nil, "\ufffd", true},
 	} {
 		p := plant.Plant{Name: test.name, Tag: test.tag}
 		if got := plant.NewFilter(nil, test.q).Match(p); got != test.want {

@@ -1,12 +1,13 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"plantstore/api"
 	"plantstore/internal/httpapi"
@@ -68,36 +69,22 @@ func TestErrorExamples(t *testing.T) {
 // errorExamples returns the bodies that the description has as examples of errors, by number.
 func errorExamples(t *testing.T) map[int]string {
 	t.Helper()
-	type failure struct {
-		Error   int    `json:"error"`
-		Message string `json:"message"`
-	}
-	var description struct {
-		Components struct {
-			Responses map[string]struct {
-				Content map[string]struct {
-					Example  failure
-					Examples map[string]struct{ Value failure }
-				}
-			}
-		}
-	}
-	if err := json.Unmarshal(api.JSON("http://plants.example"), &description); err != nil {
+	document, err := openapi3.NewLoader().LoadFromData(api.JSON("http://plants.example"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[int]string{}
-	add := func(f failure) {
-		if f.Error != 0 {
-			message, _ := json.Marshal(f.Message) // It cannot fail for a string.
-			message = []byte(strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(message)))
-			all[f.Error] = fmt.Sprintf(`{"error":%d,"message":%s}`, f.Error, message)
-		}
-	}
-	for _, response := range description.Components.Responses {
-		media := response.Content["application/json"]
-		add(media.Example)
+	for _, response := range document.Components.Responses {
+		media := response.Value.Content["application/json"]
+		examples := []any{media.Example}
 		for _, e := range media.Examples {
-			add(e.Value)
+			examples = append(examples, e.Value.Value)
+		}
+		for _, example := range examples {
+			if e, ok := example.(map[string]any); ok && e["error"] != nil {
+				number := int(e["error"].(float64))
+				all[number] = fmt.Sprintf(`{"error":%d,"message":%s}`, number, quote(e["message"].(string)))
+			}
 		}
 	}
 	if len(all) < 15 {
