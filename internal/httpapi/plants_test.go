@@ -95,34 +95,36 @@ func TestPathID(t *testing.T) {
 	}
 }
 
-func TestEdit(t *testing.T) {
+func TestReplace(t *testing.T) {
 	for _, test := range []struct {
-		method, body string
-		number       int // 0 for success
-		want         string
-		call         string
+		body   string
+		number int // 0 for success
+		want   string
+		call   string
 	}{
-		{"PUT", `{"name":"Ivy"}`, 0, `{"id":7,"name":"Ivy"}`, `Replace main 7 {"name":"Ivy"} any`},
-		{"PUT", `{"id":7,"name":"Ivy"}`, 0, `{"id":7,"name":"Ivy"}`, `Replace main 7 {"name":"Ivy"} any`},
-		{"PUT", `{"id":8,"name":"Ivy"}`, 40032, "id must be absent or 7, the id in the path, but is 8", ""},
-		{"PUT", `{"id":7}`, 40011, "name is required and must be a string", ""},
-		{"DELETE", "", 0, "", "Remove main 7 any"},
+		{`{"name":"Ivy"}`, 0, `{"id":7,"name":"Ivy"}`, `Replace main 7 {"name":"Ivy"} any`},
+		{`{"id":7,"name":"Ivy"}`, 0, `{"id":7,"name":"Ivy"}`, `Replace main 7 {"name":"Ivy"} any`},
+		{`{"id":8,"name":"Ivy"}`, 40032, "id must be absent or 7, the id in the path, but is 8", ""},
+		{`{"id":7}`, 40011, "name is required and must be a string", ""},
 	} {
 		s := ferns(7)
-		w := send(newStoreAPI(s), test.method, "/plants/7", strings.NewReader(test.body))
-		switch {
-		case test.number != 0:
+		w := send(newStoreAPI(s), "PUT", "/plants/7", strings.NewReader(test.body))
+		if test.number != 0 {
 			wantError(t, w, test.number, test.want)
-		case test.method == "DELETE":
-			wantResponse(t, w, 204, test.want)
-		default:
+		} else {
 			wantResponse(t, w, 200, test.want)
 			wantHeaders(t, w, "ETag", etag(plant.Plant{Name: "Ivy"}))
 		}
 		if got := strings.Join(s.calls, "|"); got != test.call {
-			t.Errorf("%s %s calls %s, want %s", test.method, test.body, got, test.call)
+			t.Errorf("a replace with %s calls %s, want %s", test.body, got, test.call)
 		}
 	}
+}
+
+func TestRemove(t *testing.T) {
+	s := ferns(7)
+	wantResponse(t, send(newStoreAPI(s), "DELETE", "/plants/7", nil), 204, "")
+	wantCalls(t, s, "Remove main 7 any")
 }
 
 // An edit with If-Match reads the plant, and lets the store change only that one.
