@@ -96,10 +96,13 @@ func TestCredentialFailures(t *testing.T) {
 	invalid := func(err error) string {
 		return realm + `, error="invalid_token", error_description="` + err.Error() + `"`
 	}
+	rejected := &token.Rejected{Reason: "why"}
 	for err, want := range map[error]struct {
 		number           int
 		challenge, retry string
 	}{
+		rejected:           {40107, invalid(rejected), ""},
+		token.ErrKeys:      {50306, "", "1"},
 		token.ErrMissing:   {40101, realm, ""},
 		token.ErrMalformed: {40102, realm, ""},
 		token.ErrMistyped:  {40103, invalid(token.ErrMistyped), ""},
