@@ -59,9 +59,6 @@ func (x *exchange) Write(b []byte) (int, error) {
 	return x.ResponseWriter.Write(b)
 }
 
-// Unwrap gives http.ResponseController access to the connection.
-func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
-
 // adapt does what every handler needs: request id, credential, errors, panics and the access log.
 func (a *API) adapt(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -64,7 +65,10 @@ func TestRefusal(t *testing.T) {
 	if err != nil || !response.Close || len(response.Header.Get("X-Request-Id")) < 10 {
 		t.Errorf("refusal %v, %v, close %v", response.Header, err, response.Close)
 	}
-	w := &httptest.ResponseRecorder{Code: response.StatusCode, HeaderMap: response.Header, Body: bytes.NewBuffer(body)}
+	w := httptest.NewRecorder()
+	maps.Copy(w.Header(), response.Header)
+	w.WriteHeader(response.StatusCode)
+	w.Write(body)
 	wantError(t, w, 50301, "all connections are in use; retry later")
 }
 
