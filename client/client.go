@@ -343,8 +343,7 @@ func encode(id *int64, p Plant) ([]byte, error) {
 	if !utf8.ValidString(p.Name) || p.Tag != nil && !utf8.ValidString(*p.Tag) {
 		return nil, errors.New("the name and the tag must be valid UTF-8")
 	}
-	b := make([]byte, 0, 64+len(p.Name))
-	b = append(b, '{')
+	b := []byte{'{'}
 	if id != nil {
 		b = append(strconv.AppendInt(append(b, `"id":`...), *id, 10), ',')
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 )
 
 // head is the part of a response's head that is needed.
@@ -105,15 +106,7 @@ func hasPrefix(b, prefix []byte) bool {
 	return len(b) >= len(prefix) && b[0]|0x20 == prefix[0] && bytes.EqualFold(b[:len(prefix)], prefix)
 }
 
-func digits(b []byte) (n int, err error) {
-	if len(b) == 0 || len(b) > 9 {
-		return 0, fmt.Errorf("not a number: %.32q", b)
-	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, fmt.Errorf("not a number: %.32q", b)
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n, nil
+func digits(b []byte) (int, error) {
+	n, err := strconv.ParseUint(string(b), 10, 31)
+	return int(n), err
 }
