@@ -141,6 +141,9 @@ func TestLargePages(t *testing.T) {
 		if int64(len(all)) != stored || !slices.IsSorted(all) {
 			t.Errorf("%d plants: %v", stored, all)
 		}
+		if stored == 3 { // one more plant is requested, which shows that none follows
+			wantCalls(t, s, "List main start 101", "List main 2 1")
+		}
 	}
 }
 

@@ -183,6 +183,7 @@ func TestNamesAreText(t *testing.T) {
 		p.wantRow(fmt.Sprint(i), name, attack)
 	}
 	p.click("#refresh")
+	p.wantGone("#table[aria-busy]") // Otherwise the new list could close what is opened below.
 	for i, name := range names {
 		id := fmt.Sprint(i)
 		p.wantRow(id, name, attack)
