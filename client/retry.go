@@ -173,7 +173,7 @@ func (req request) retryable(err error) bool {
 // without waiting if its deadline is too early.
 func (c *Client) pause(ctx context.Context, attempt int, failed error) error {
 	d := maxPause
-	if attempt < 32 && c.backoff < maxPause>>(attempt-1) {
+	if c.backoff < maxPause>>(attempt-1) {
 		d = c.backoff << (attempt - 1)
 	}
 	d -= rand.N(d/2 + 1)

@@ -45,11 +45,10 @@ func (a *API) cors(w http.ResponseWriter, r *http.Request) bool {
 	origin, h, allowed := r.Header.Get("Origin"), w.Header(), a.cfg.Origins
 	switch {
 	case len(allowed) == 0:
-		return false
-	case allowed[0] == "*" && origin != "":
-		origin = "*"
 	case allowed[0] != "*":
 		h.Add("Vary", "Origin")
+	case origin != "":
+		origin = "*"
 	}
 	if !slices.Contains(allowed, origin) {
 		return false
