@@ -24,6 +24,7 @@ import (
 type exchange struct {
 	http.ResponseWriter
 	request *http.Request
+	ctx     context.Context // see context
 	api     *API
 	id      string
 	start   time.Time
@@ -41,7 +42,9 @@ var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0
 // before there was a response. nginx uses it too.
 const statusAbandoned = 499
 
-func (x *exchange) context() context.Context { return x.request.Context() }
+// context does not end with the connection: a client that closes its sending side after a request still reads the
+// response. Only what may take long, searches and counts, uses the context of the request itself.
+func (x *exchange) context() context.Context { return x.ctx }
 
 func (x *exchange) WriteHeader(status int) {
 	if x.status != 0 {
@@ -64,6 +67,7 @@ func (a *API) adapt(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchanges.Get().(*exchange)
 		x.ResponseWriter, x.request, x.api, x.start, x.status, x.quiet = w, r, a, time.Now(), 0, false
+		x.ctx = context.WithoutCancel(r.Context())
 		x.setID(NewRequestID())
 
 		err := a.call(x, route)
@@ -77,7 +81,7 @@ func (a *API) adapt(route Route) http.Handler {
 		if !complete { // closing the connection shows the client that the response is incomplete
 			panic(http.ErrAbortHandler)
 		}
-		x.ResponseWriter, x.request, x.query, x.token = nil, nil, nil, nil
+		x.ResponseWriter, x.request, x.ctx, x.query, x.token = nil, nil, nil, nil, nil
 		if cap(x.buf) <= small { // a larger buffer counts as memory in use
 			exchanges.Put(x)
 		}

@@ -97,12 +97,12 @@ func (a *API) admit(x *exchange, slots *share.Slots[token.Hash], wait time.Durat
 	if !ok {
 		return nil, errWaiting
 	}
-	ctx, cancel := context.WithTimeout(x.context(), wait)
+	ctx, cancel := context.WithTimeout(x.request.Context(), wait)
 	defer cancel()
 	free, err := slots.Acquire(ctx, x.token.Hash)
 	if err != nil {
 		leave()
-		return nil, cmp.Or(x.context().Err(), errWaiting)
+		return nil, cmp.Or(x.request.Context().Err(), errWaiting)
 	}
 	return func() { free(); leave() }, nil
 }
@@ -111,13 +111,13 @@ var errWaiting = failf(store.ErrBusy, "too many searches are waiting; retry late
 
 // search is readPage for a page with a filter, which may examine far more plants than it returns. A search also ends
 // when its client disconnects.
-func (a *API) search(ctx context.Context, x *exchange, p page) (next *int64, err error) {
+func (a *API) search(_ context.Context, x *exchange, p page) (next *int64, err error) {
 	release, err := a.admit(x, a.searches, searchWait)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	ctx, cancel := context.WithTimeout(x.request.Context(), searchTime)
 	defer cancel()
 	return a.readPage(ctx, x, p)
 }
@@ -190,7 +190,7 @@ func (a *API) count(x *exchange) (int64, error) {
 		return 0, errNotCounted
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(x.context(), countTime)
+	ctx, cancel := context.WithTimeout(x.request.Context(), countTime)
 	defer cancel()
 	n, err := a.deps.Reader.Count(ctx, x.token.Store)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, store.ErrBusy)) {

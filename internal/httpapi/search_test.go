@@ -218,10 +218,34 @@ func TestSearchOfDisconnectedClient(t *testing.T) {
 	})
 }
 
+// ending is a store whose reads end with their context.
+type ending struct{ *fakeStore }
+
+func (ending) Get(ctx context.Context, _ string, id int64) (plant.New, error) {
+	return plant.New{ID: id}, ctx.Err()
+}
+
+func (ending) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.New, error) {
+	return nil, ctx.Err()
+}
+
+// A client that has closed its sending side after a request still gets a plant or a list.
+func TestHalfClosed(t *testing.T) {
+	a, _ := newAPI(Config{}, Dependencies{Reader: ending{ferns(1)}})
+	for _, target := range []string{"/plants/1", "/plants"} {
+		if w := send(leaving(a, -1), "GET", target, nil, "Authorization", "x"); w.Code != 200 {
+			t.Errorf("GET %s = %d %s", target, w.Code, w.Body)
+		}
+	}
+}
+
 // leaving is a handler of requests whose client disconnects after a while.
 func leaving(h http.Handler, after time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
+		if after < 0 {
+			cancel()
+		}
 		time.AfterFunc(after, cancel)
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
