@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"plantstore/internal/rate"
 	"plantstore/internal/share"
 )
 
@@ -56,19 +55,23 @@ type Source interface {
 // It caches tokens, so that a busy client costs one lookup a second (cache.go), and limits lookups of unknown
 // credentials, so that they cannot slow down known ones (unknown.go).
 type Authenticator struct {
-	fixed   *Token
-	now     func() time.Time
-	tokens  *cache
-	unknown *unknownLimiter
+	lookup   Lookup
+	verifier Verifier // nil: JWTs are not accepted
+	fixed    *Token
+	now      func() time.Time
+	tokens   *cache
+	unknown  *unknownLimiter
 }
 
 // NewAuthenticator authenticates against lookup and, if fixed is not nil, one token that is not in the database.
 func NewAuthenticator(lookup Lookup, fixed *Token, now func() time.Time) *Authenticator {
-	return &Authenticator{fixed: fixed, now: now, tokens: newCache(lookup, now), unknown: newUnknownLimiter(now)}
+	return &Authenticator{
+		lookup: lookup, fixed: fixed, now: now, tokens: newCache(now), unknown: newUnknownLimiter(now),
+	}
 }
 
 // Accept also authenticates tokens of an identity provider. It must be called before Authenticate.
-func (a *Authenticator) Accept(v Verifier) { a.tokens.verifier = v }
+func (a *Authenticator) Accept(v Verifier) { a.verifier = v }
 
 // Authenticate returns the token of a request's Authorization headers, one of the errors above, or the error of
 // the lookup. The caller must not change the token, which other requests share.
@@ -81,11 +84,13 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	if a.fixed != nil && a.fixed.Hash == hash {
 		return a.fixed, nil
 	}
-	var t *Token
-	if a.tokens.entry(hash) != nil {
-		t, err = a.tokens.token(ctx, credential, hash, nil)
-	} else {
-		t, err = a.authenticateUnknown(ctx, credential, hash, share.Network(from.Address()))
+	t := a.tokens.fresh(hash)
+	if t == nil {
+		lookUp := a.lookUp
+		if a.tokens.entry(hash) == nil {
+			lookUp = a.lookUpUnknown(share.Network(from.Address()))
+		}
+		t, err = a.tokens.token(ctx, hash, func(ctx context.Context) (Token, error) { return lookUp(ctx, credential, hash) })
 	}
 	switch {
 	case errors.Is(err, ErrUnknown):
@@ -110,7 +115,7 @@ func (a *Authenticator) Cached(headers []string) *Token {
 	switch e := a.tokens.entry(hash); {
 	case a.fixed != nil && a.fixed.Hash == hash:
 		return a.fixed
-	case e != nil && e.isDone() && e.err == nil && e.token.check(a.now()) == nil:
+	case e != nil && e.token.check(a.now()) == nil:
 		return &e.token
 	}
 	return nil
@@ -127,31 +132,45 @@ func (t *Token) check(now time.Time) error {
 	return nil
 }
 
-// authenticateUnknown looks up a credential that is not in the cache, within the limits for its address.
-func (a *Authenticator) authenticateUnknown(
-	ctx context.Context, credential string, hash Hash, from netip.Addr,
-) (*Token, error) {
-	if err := a.unknown.check(from); err != nil {
-		return nil, err
+// lookUpUnknown returns a lookUp for credentials that are not in the cache, within the limits for their address.
+func (a *Authenticator) lookUpUnknown(from netip.Addr) func(context.Context, string, Hash) (Token, error) {
+	return func(ctx context.Context, credential string, hash Hash) (t Token, err error) {
+		if err := a.unknown.check(from); err != nil {
+			return t, err
+		}
+		if err = ErrMistyped; wellFormed(credential) || a.accepts(credential) {
+			release, refused := a.unknown.acquire(ctx, from)
+			if refused != nil {
+				return t, refused
+			}
+			defer release()
+			t, err = a.lookUp(ctx, credential, hash)
+		}
+		if errors.Is(err, ErrMistyped) || isWrong(err) {
+			a.unknown.countFailure(from)
+		}
+		return t, err
 	}
-	if !wellFormed(credential) && !a.tokens.accepts(credential) {
-		a.unknown.countFailure(from)
-		return nil, ErrMistyped
+}
+
+func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash) (Token, error) {
+	if a.accepts(credential) {
+		return a.verifier.Verify(credential)
 	}
-	leave, ok := a.unknown.waiting.Enter(from)
-	if !ok {
-		return nil, &rate.Exceeded{Why: ErrLookups, Wait: time.Second}
-	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	t, err := a.tokens.token(ctx, credential, hash, func(ctx context.Context) (release func(), err error) {
-		return a.unknown.acquire(ctx, from)
-	})
-	if isWrong(err) {
-		a.unknown.countFailure(from)
+	started := a.now()
+	t, err := a.lookup.TokenByHash(ctx, hash)
+	if err == nil {
+		a.tokens.recordUse(&t, started)
 	}
 	return t, err
+}
+
+// maxJWT is the length of the longest JWT that is verified.
+const maxJWT = 8 << 10
+
+// accepts reports whether a credential is a JWT, and these are accepted.
+func (a *Authenticator) accepts(jwt string) bool {
+	return a.verifier != nil && strings.HasPrefix(jwt, "eyJ") && len(jwt) <= maxJWT && strings.Count(jwt, ".") == 2
 }
 
 // bearer returns the credential of the header: one header, the scheme in any case, and a credential of the

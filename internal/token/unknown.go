@@ -45,15 +45,20 @@ func (l *unknownLimiter) check(from netip.Addr) error {
 
 func (l *unknownLimiter) countFailure(from netip.Addr) { l.failures.Take(from, failureLimit) }
 
-// acquire waits until another lookup may run, and checks the address again: other credentials from it may have failed
-// meanwhile. If err is nil, the caller must call release.
+// acquire waits until another lookup may run, unless too many wait, and checks the address again: other credentials
+// from it may have failed meanwhile. If err is nil, the caller must call release.
 func (l *unknownLimiter) acquire(ctx context.Context, from netip.Addr) (release func(), err error) {
+	leave, ok := l.waiting.Enter(from)
+	if !ok {
+		return nil, &rate.Exceeded{Why: ErrLookups, Wait: time.Second}
+	}
 	select {
 	case l.slots <- struct{}{}:
 	case <-ctx.Done():
+		leave()
 		return nil, ctx.Err()
 	}
-	release = func() { <-l.slots }
+	release = func() { <-l.slots; leave() }
 	if err := l.check(from); err != nil {
 		release()
 		return nil, err
