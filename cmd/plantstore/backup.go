@@ -45,7 +45,7 @@ An existing file is never replaced.
 }
 
 func (env environment) writeBackup(ctx context.Context, db, to string, start time.Time) (sqlite.Contents, error) {
-	if err := mustBeFile("--db", db); err != nil {
+	if err := mustBeFile(db); err != nil {
 		return sqlite.Contents{}, err
 	}
 	contents, err := backup.Write(ctx, db, to)
@@ -84,7 +84,7 @@ the service, and move the file away together with the files whose names continue
 	f.Lookup("db").Usage = "`path` of the database, a new file"
 	file, asJSON := f.takesText("FILE"), f.json()
 	return f.runs(func(ctx context.Context) error {
-		if err := mustBeFile("--db", *db); err != nil {
+		if err := mustBeFile(*db); err != nil {
 			return err
 		}
 		if err := sqlite.CheckAbsent(*db); err != nil {
@@ -99,10 +99,10 @@ the service, and move the file away together with the files whose names continue
 }
 
 // mustBeFile returns an error that names the tools of PostgreSQL if db is a URL.
-func mustBeFile(flag, db string) error {
+func mustBeFile(db string) error {
 	if !isURL(db) {
 		return nil
 	}
-	return usagef("%s must be the path of a file; for PostgreSQL, use pg_dump and pg_restore, or pg_basebackup: "+
-		"see https://www.postgresql.org/docs/current/backup.html", flag)
+	return usagef("--db must be the path of a file; for PostgreSQL, use pg_dump and pg_restore, or pg_basebackup: " +
+		"see https://www.postgresql.org/docs/current/backup.html")
 }

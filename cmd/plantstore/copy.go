@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,10 +47,9 @@ func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
 		return usagef("--from and --to are required")
 	case isSameDatabase(o.from, o.to):
 		return usagef("--from and --to are the same database")
-	case isURL(o.from) && !postgres.IsURL(o.from):
-		return usagef("--from must be the path of a file or a postgres:// URL")
-	case isURL(o.to) && !postgres.IsURL(o.to):
-		return usagef("--to must be the path of a file or a postgres:// URL")
+	}
+	if err := cmp.Or(checkDatabase("--from", o.from), checkDatabase("--to", o.to)); err != nil {
+		return err
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()

@@ -26,20 +26,21 @@ func isURL(db string) bool { return strings.Contains(db, "://") }
 // mistypedURL matches addresses of servers that are not URLs, and may contain a password.
 var mistypedURL = regexp.MustCompile(`(?i)^postgres(ql)?:|password\s*=`)
 
-// checkDatabase returns an error if a value of --db selects no engine.
-func checkDatabase(db string) error {
+// checkDatabase returns an error if the value of a flag, such as --db, selects no engine.
+func checkDatabase(flag, db string) error {
 	switch {
 	case db == "":
-		return usagef("--db is empty: use the path of a file or a postgres:// URL")
+		return usagef("%s is empty: use the path of a file or a postgres:// URL", flag)
 	case postgres.IsURL(db):
 		if _, err := postgres.ParseURL(db); err != nil {
-			return usagef("--db: %w", err)
+			return usagef("%s: %w", flag, err)
 		}
 	case isURL(db):
 		scheme, _, _ := strings.Cut(db, "://")
-		return usagef("--db has the scheme %q: use the path of a file or a postgres:// URL", scheme)
+		return usagef("%s has the scheme %q: use the path of a file or a postgres:// URL", flag, scheme)
 	case mistypedURL.MatchString(db):
-		return usagef("--db is the address of a server: use a URL such as postgres://user:password@host:port/database")
+		return usagef("%s is the address of a server: use a URL such as postgres://user:password@host:port/database",
+			flag)
 	}
 	return nil
 }
@@ -49,19 +50,20 @@ type access int
 
 const (
 	reads    access = iota // it changes nothing, and refuses a missing database
-	writes                 // it creates a missing database, and refuses an older schema
-	migrates               // it creates a missing database, and migrates an older schema
-	serves                 // like migrates; on SQLite, it also recovers from a failure of the process before it
+	writes                 // it refuses a missing database and an older schema
+	creates                // it creates a missing database, and refuses an older schema
+	migrates               // it refuses a missing database, and migrates an older schema
+	serves                 // it creates or migrates; on SQLite, it also recovers from a failure of the process before it
 )
 
 // openStore opens the engine that the value of --db selects.
 func openStore(ctx context.Context, db string, use access, unsafeDurability bool) (store.Store, error) {
 	if postgres.IsURL(db) {
 		return citus.Open(ctx, db, postgres.Options{
-			UnsafeDurability: unsafeDurability, KeepSchema: use == writes, ReadOnly: use == reads,
+			UnsafeDurability: unsafeDurability, KeepSchema: use == writes || use == creates, ReadOnly: use == reads,
 		})
 	}
-	if err := checkDatabase(db); err != nil {
+	if err := checkDatabase("--db", db); err != nil {
 		return nil, err
 	}
 	switch use {
@@ -73,20 +75,15 @@ func openStore(ctx context.Context, db string, use access, unsafeDurability bool
 	return sqlite.OpenCommand(ctx, db, use == migrates)
 }
 
-// mustExist returns an error if db is a path without a file. A command that only reads or changes tokens
-// calls it, because opening a mistyped path would create a database there.
-func mustExist(db string) error {
-	if err := checkDatabase(db); err != nil || isURL(db) {
+// withStore opens the database, calls do, and closes the database. Opening a mistyped path would create a database
+// there.
+func (env environment) withStore(ctx context.Context, db string, use access, do func(store.Store) error) error {
+	if err := checkDatabase("--db", db); err != nil {
 		return err
 	}
-	if _, err := os.Stat(db); err != nil {
+	if _, err := os.Stat(db); err != nil && use != creates && !isURL(db) {
 		return fmt.Errorf("--db must be an existing database: %w", err)
 	}
-	return nil
-}
-
-// withStore opens the database, calls do, and closes the database.
-func (env environment) withStore(ctx context.Context, db string, use access, do func(store.Store) error) error {
 	st, err := env.openStore(ctx, db, use, true) // the durability of plants does not matter to tokens
 	if err != nil {
 		return err

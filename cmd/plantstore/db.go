@@ -62,9 +62,6 @@ an older schema, except backup and doctor.`, `
   plantstore db migrate --db postgres://plants@db.example/plants`)
 	db := f.database()
 	return f.runs(func(ctx context.Context) error {
-		if err := mustExist(*db); err != nil {
-			return err
-		}
 		return env.withStore(ctx, *db, migrates, func(st store.Store) error {
 			text := "The schema has version %[2]d: nothing to do.\n"
 			from, to := st.Migrated()

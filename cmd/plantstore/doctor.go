@@ -54,7 +54,7 @@ func doctor(ctx context.Context, o doctorOptions, settings store.Finding, env en
 	var found store.Findings
 	if postgres.IsURL(*o.db) {
 		found = citus.Diagnose(ctx, *o.db)
-	} else if err := checkDatabase(*o.db); err != nil {
+	} else if err := checkDatabase("--db", *o.db); err != nil {
 		return err
 	} else {
 		found = sqlite.Diagnose(ctx, *o.db, o.integrity)

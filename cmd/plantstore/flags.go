@@ -105,19 +105,20 @@ func (f *flags) finish(fl *pflag.Flag) {
 	}
 }
 
-// readVariables sets every flag that the command line does not set from the environment.
+// readVariables sets every flag that the command line does not set from the environment. It returns the first error.
 func (env environment) readVariables(f *pflag.FlagSet) (err error) {
 	f.VisitAll(func(fl *pflag.Flag) {
 		variable := fl.Annotations[variableKey]
-		if variable == nil || fl.Changed || err != nil {
+		if variable == nil || fl.Changed {
 			return
 		}
-		var value string
-		if value, err = env.valueOf(variable); err == nil && value != "" {
-			if e := fl.Value.Set(value); e != nil {
-				err = invalidValue(variable[0], value, fl, e)
+		value, e := env.valueOf(variable)
+		if e == nil && value != "" {
+			if e = fl.Value.Set(value); e != nil {
+				e = invalidValue(variable[0], value, fl, e)
 			}
 		}
+		err = cmp.Or(err, e)
 	})
 	return err
 }
@@ -165,10 +166,7 @@ func (env environment) checkVariables(cmd *cobra.Command) error {
 		if !strings.HasPrefix(name, "PLANTSTORE_") || value == "" || isKnown {
 			continue
 		}
-		err := usagef("unknown environment variable %s", name)
-		if similar := nearest(name, new(cobra.Command), known...); similar != "" {
-			err = usagef("%w; did you mean %s?", err, similar)
-		}
+		err := usagef("unknown environment variable %s; see plantstore serve --help", name)
 		if cmd.Name() == "serve" {
 			return err
 		}
@@ -215,17 +213,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
 		return unknownCommand(cmd, cmd.Flags().Arg(0))
 	}
-	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		name, _, _ := strings.Cut(e.GetSpecifiedShortnames(), "=")
-		if cmd.Flags().Lookup(name) != nil {
-			return usagef("unknown flag: -%s; use --%s", name, name)
-		}
-		var names []string
-		cmd.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
-		if similar := nearest(e.GetSpecifiedName(), new(cobra.Command), names...); similar != "" {
-			return usagef("%w; did you mean --%s?", err, similar)
-		}
-	}
 	return usagef("%w; see %s --help", err, cmd.CommandPath())
 }
 
@@ -238,43 +225,16 @@ func invalidValue(name, value string, fl *pflag.Flag, err error) error {
 }
 
 func unknownCommand(parent *cobra.Command, name string) error {
-	if similar := nearest(name, parent); similar != "" {
-		return usagef("unknown command %q; did you mean %q?", name, similar)
+	parent.SuggestionsMinimumDistance = 2
+	if similar := parent.SuggestionsFor(name); len(similar) > 0 {
+		return usagef("unknown command %q; did you mean %q?", name, similar[0])
 	}
 	return usagef("unknown command %q; see %s --help", name, parent.CommandPath())
-}
-
-// nearest returns the command of parent that is the most similar to a name, or "" if none is. Names of other things are
-// added to it as commands, to use the distance of cobra.
-func nearest(name string, parent *cobra.Command, names ...string) string {
-	for _, n := range names {
-		parent.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
-	}
-	for parent.SuggestionsMinimumDistance = range 3 {
-		for _, similar := range parent.SuggestionsFor(name) {
-			if strings.HasPrefix(strings.ToLower(name), strings.ToLower(similar[:1])) {
-				return similar
-			}
-		}
-	}
-	return ""
 }
 
 // values completes a flag with fixed values.
 func (f *flags) values(flag string, values ...string) {
 	f.cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// secret returns a token from a file, or from an environment variable if file is empty, and where it is from. A token
-// on the command line would be visible to other users of the machine.
-func (env environment) secret(variable, file string) (value, from string, err error) {
-	if file == "" {
-		return env.getenv(variable), variable, nil
-	}
-	if value, err = readSecret(file); err != nil {
-		return "", "", fmt.Errorf("read the token file: %w", err)
-	}
-	return value, file, nil
 }
 
 const maxLifetimeDays = 36500

@@ -126,11 +126,8 @@ func TestParse(t *testing.T) {
 		{"a b", "ONE", nil, testOptions{}, "expected arguments: ONE; got: [\"a\" \"b\"]" + help},
 		{"bad", "ONE", nil, testOptions{}, "ONE is bad"},
 		{"--other", "", nil, testOptions{}, "unknown flag: --other" + help},
-		{"--swich", "", nil, testOptions{}, "unknown flag: --swich; did you mean --switch?"},
-		{"--maxcount=3", "", nil, testOptions{}, "unknown flag: --maxcount; did you mean --max-count?"},
 		{"-x", "", nil, testOptions{}, "unknown shorthand flag: 'x' in -x" + help},
-		{"-name x", "", nil, testOptions{}, "unknown flag: -name; use --name"},
-		{"-name=x", "", nil, testOptions{}, "unknown flag: -name; use --name"},
+		{"-name x", "", nil, testOptions{}, "unknown shorthand flag: 'n' in -name" + help},
 		{"--name", "", nil, testOptions{}, "flag needs an argument: --name" + help},
 		{"--max-count x", "", nil, testOptions{}, `--max-count is "x": use a whole number`},
 		{"--wait x", "", nil, testOptions{}, `--wait is "x": use a duration such as 10s or 5m`},
@@ -153,19 +150,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// An unknown variable is an error to serve and a warning to other commands. A similar one is suggested.
+// An unknown variable is an error to serve and a warning to other commands.
 func TestUnknownVariables(t *testing.T) {
-	for name, similar := range map[string]string{
-		"PLANTSTORE_LISEN":      "; did you mean PLANTSTORE_LISTEN?",
-		"PLANTSTORE_TOKENS":     "; did you mean PLANTSTORE_TOKEN?",
-		"PLANTSTORE_FIXEDTOKEN": "; did you mean PLANTSTORE_FIXED_TOKEN?",
-		"PLANTSTORE_DATABASE":   "",
-		"PLANTSTORE_PORT":       "",
-	} {
+	for _, name := range []string{"PLANTSTORE_LISEN", "PLANTSTORE_PORT"} {
+		unknown := "unknown environment variable " + name + "; see plantstore serve --help\n"
 		plantstore(t, variables{name: "x"}, "serve", "--db", "/nowhere/plants.db").want(t, name, 2, "",
-			"plantstore serve: unknown environment variable "+name+similar+"\n")
+			"plantstore serve: "+unknown)
 		got := plantstore(t, variables{name: "x"}, "version")
-		got.want(t, name, 0, got.stdout, "plantstore version: warning: unknown environment variable "+name+similar+"\n")
+		got.want(t, name, 0, got.stdout, "plantstore version: warning: "+unknown)
 	}
 	v := variables{
 		"PLANTSTORE_TEST_X": "x", "PLANTSTORE_TYPO": "", "PLANTSTORESQUE": "x", "HOME": "x",

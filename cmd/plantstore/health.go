@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
@@ -27,35 +24,17 @@ printed, and the exit code is 1, also if the service does not respond.`, `
 		"(default: the address in PLANTSTORE_OPS_LISTEN, or http://127.0.0.1:8081)")
 	timeout := f.Duration("timeout", 5*time.Second, "how long to wait for the response")
 	return f.runs(func(ctx context.Context) error {
-		if *timeout <= 0 {
-			return usagef("--timeout is %v: use more than 0", *timeout)
-		}
-		listen := env.getenv("PLANTSTORE_OPS_LISTEN")
+		listen := cmp.Or(env.getenv("PLANTSTORE_OPS_LISTEN"), "127.0.0.1:8081")
 		if *base == "" && listen == "off" {
 			return usagef("PLANTSTORE_OPS_LISTEN is off: the service has no health checks")
 		}
-		if *base == "" {
-			*base = "http://" + dialable(cmp.Or(listen, "127.0.0.1:8081"))
-			if strings.HasSuffix(*base, ":") {
-				return usagef("PLANTSTORE_OPS_LISTEN is %q: use an address such as 127.0.0.1:8081", listen)
-			}
-		}
-		if u, err := url.Parse(*base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return usagef("the URL %q is invalid: use one such as http://127.0.0.1:8081", *base)
+		if strings.HasPrefix(listen, ":") {
+			listen = "127.0.0.1" + listen
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("no response within %v", *timeout))
 		defer cancel()
-		return checkReady(ctx, env.stdout, strings.TrimSuffix(*base, "/")+"/readyz")
+		return checkReady(ctx, env.stdout, strings.TrimSuffix(cmp.Or(*base, "http://"+listen), "/")+"/readyz")
 	})
-}
-
-// dialable returns the address to connect to for an address to listen on.
-func dialable(listen string) string {
-	host, port, _ := net.SplitHostPort(listen)
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // a service on [::] listens on IPv4 too
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // checkReady prints the response of a service that is ready, and returns an error for any other.

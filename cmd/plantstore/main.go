@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -63,7 +62,10 @@ func (env environment) run(ctx context.Context, args []string) int {
 	} else if code == unreachable {
 		text += "; check --url, and that the service is running"
 	}
-	if cmd.Flags().Lookup("json") != nil && env.wantsJSON(args) {
+	env.readVariables(cmd.Flags())                     // which a wrong command line prevented
+	asJSON, noFlag := cmd.Flags().GetBool("json")      // false in a command without it
+	asJSON = asJSON || slices.Contains(args, "--json") // also after a flag that is invalid
+	if asJSON && noFlag == nil {
 		line := newJSONError(err, text)
 		line.Exit = code
 		json.MarshalWrite(env.stderr, line)
@@ -72,18 +74,6 @@ func (env environment) run(ctx context.Context, args []string) int {
 		fmt.Fprintf(env.stderr, "%s: %s\n", cmd.CommandPath(), text)
 	}
 	return code
-}
-
-// wantsJSON reports whether args or the environment set --json. It also finds one after a flag that is invalid.
-func (env environment) wantsJSON(args []string) (is bool) {
-	is, _ = strconv.ParseBool(env.getenv("PLANTSTORE_JSON"))
-	for _, arg := range args {
-		if value, ok := strings.CutPrefix(arg, "--json="); ok {
-			is, _ = strconv.ParseBool(value)
-		}
-		is = is || arg == "--json"
-	}
-	return is
 }
 
 const unreachable = 5

@@ -249,20 +249,10 @@ func TestExitCodes(t *testing.T) {
 	if got.code != 1 || !strings.HasPrefix(got.stderr, `{"message":"--db must be`) {
 		t.Errorf("an error with PLANTSTORE_JSON: %+v", got)
 	}
-	for _, test := range []struct {
-		variable, args string
-		json           bool
-	}{
-		{"", "--limit abc", false},
-		{"true", "--limit abc", true},
-		{"1", "--limit abc --json=0", false},
-		{"0", "--limit abc --json=1", true},
-		{"", "--json --json=false --limit abc", false},
-	} {
-		got := plantstore(t, variables{"PLANTSTORE_JSON": test.variable},
-			append([]string{"plants", "list"}, strings.Fields(test.args)...)...)
-		if got.code != 2 || strings.HasPrefix(got.stderr, `{"message":"--limit is`) != test.json {
-			t.Errorf("PLANTSTORE_JSON=%s plants list %s: %+v", test.variable, test.args, got)
+	for variable, json := range map[string]bool{"": false, "true": true} {
+		got := plantstore(t, variables{"PLANTSTORE_JSON": variable}, "plants", "list", "--limit", "abc")
+		if got.code != 2 || strings.HasPrefix(got.stderr, `{"message":"--limit is`) != json {
+			t.Errorf("PLANTSTORE_JSON=%s plants list --limit abc: %+v", variable, got)
 		}
 	}
 }

@@ -163,10 +163,10 @@ const (
 
 // service is the running service that a command calls.
 type service struct {
-	f                     *flags
-	url, token, tokenFile *string
-	json                  *bool
-	options               []client.Option
+	f          *flags
+	url, token *string
+	json       *bool
+	options    []client.Option
 }
 
 // service adds the flags of every command that calls a running service. The options override the default ones.
@@ -176,8 +176,14 @@ func (f *flags) service(options ...client.Option) *service {
 		url: f.String("url", "http://127.0.0.1:8080", "base `URL` of the service"),
 		token: f.String("token", "", "the `token`; other users of the machine can read a command\n"+
 			"line, so prefer the variable or --token-file"),
-		tokenFile: f.String("token-file", "", "`path` of a file with the token,\ninstead of "+tokenVariable),
 	}
+	f.Func("token-file", "`path` of a file with the token,\ninstead of "+tokenVariable, func(path string) error {
+		secret, err := readSecret(path)
+		if err != nil || f.Changed("token") && *s.token != "" {
+			return err
+		}
+		return f.Set("token", secret)
+	})
 	for _, flag := range []string{"url", "token", "token-file"} {
 		f.sameVariable(f.Lookup(flag))
 	}
@@ -187,17 +193,10 @@ func (f *flags) service(options ...client.Option) *service {
 // calls returns the command, which calls run with a client of the service.
 func (s *service) calls(run func(context.Context, *client.Client) error) *cobra.Command {
 	return s.f.runs(func(ctx context.Context) error {
-		credential := *s.token
-		if credential == "" || credential == s.f.env.getenv(tokenVariable) { // it was not set on the command line
-			var err error
-			if credential, _, err = s.f.env.secret(tokenVariable, *s.tokenFile); err != nil {
-				return err
-			}
-		}
-		if credential == "" {
+		if *s.token == "" {
 			return usagef("a token is required: set PLANTSTORE_TOKEN or --token-file")
 		}
-		c, err := client.New(*s.url, credential, s.options...)
+		c, err := client.New(*s.url, *s.token, s.options...)
 		if err != nil {
 			return usageError{err}
 		}

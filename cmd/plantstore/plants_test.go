@@ -177,7 +177,8 @@ func TestTokenOfClient(t *testing.T) {
 		{variables{"PLANTSTORE_TOKEN": "variable"}, []string{"--token=", "--token-file", file}, "from-a-file", 0},
 		{nil, nil, "a token is required: set PLANTSTORE_TOKEN or --token-file\n", 2},
 		{nil, []string{"--token", "two words"}, "the token must consist of visible ASCII characters\n", 2},
-		{nil, []string{"--token-file", "/nowhere"}, "read the token file: open /nowhere: no such file or directory\n", 1},
+		{nil, []string{"--token-file", "/nowhere"},
+			`--token-file is "/nowhere": open /nowhere: no such file or directory` + "\n", 2},
 	} {
 		s := script(t, func(_ int, w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "[]") })
 		got := plantstore(t, test.v, append([]string{"plants", "list", "--url", s.URL}, test.args...)...)

@@ -141,9 +141,6 @@ func (env environment) printCredential(done, name, credential string) error {
 func (env environment) changeToken(
 	ctx context.Context, db, name string, change func(*token.Token) (*token.Token, error),
 ) error {
-	if err := mustExist(db); err != nil {
-		return err
-	}
 	return env.withStore(ctx, db, writes, func(st store.Store) error {
 		all, err := st.Tokens(ctx)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -149,15 +150,19 @@ func (o *serveOptions) config(env environment) (server.Config, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return cfg, usageError{err}
 	}
-	err := cmp.Or(checkLimits(cfg), checkDatabase(*o.db), checkAddress("--listen", cfg.Listen))
+	err := cmp.Or(checkLimits(cfg), checkDatabase("--db", *o.db), checkAddress("--listen", cfg.Listen))
 	if cfg.OpsListen != "off" {
 		err = cmp.Or(err, checkAddress("--ops-listen", cfg.OpsListen))
 	}
 	if err != nil {
 		return cfg, err
 	}
-	if cfg.Token, cfg.TokenFrom, err = env.secret(fixedTokenVariable, o.tokenFile); err != nil {
-		return cfg, err
+	cfg.Token, cfg.TokenFrom = env.getenv(fixedTokenVariable), fixedTokenVariable
+	if o.tokenFile != "" {
+		cfg.TokenFrom = o.tokenFile
+		if cfg.Token, err = readSecret(o.tokenFile); err != nil {
+			return cfg, fmt.Errorf("--token-file: %w", err)
+		}
 	}
 	cfg.Public, cfg.Ops, err = systemd.Sockets()
 	return cfg, err

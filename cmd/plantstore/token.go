@@ -52,7 +52,7 @@ Issue a token and print it. It cannot be shown again.`, `
 		}
 		t, credential := token.New(*name, *storeName, granted, now, end)
 		t.Rate = allowed
-		err = env.withStore(ctx, *db, writes, func(st store.Store) error { return st.AddToken(ctx, t) })
+		err = env.withStore(ctx, *db, creates, func(st store.Store) error { return st.AddToken(ctx, t) })
 		if errors.Is(err, token.ErrNameTaken) {
 			return fmt.Errorf("%w: %q; choose another name; the name of a revoked token can't be used again", err, *name)
 		}
@@ -82,9 +82,6 @@ EXPIRES says which tokens have expired, and which will within 14 days.`, `
 	db, asJSON := f.database(), f.json()
 	expiring := f.String("expiring", "", "only valid tokens that expire within this `time`, such as 30d")
 	return f.runs(func(ctx context.Context) error {
-		if err := mustExist(*db); err != nil {
-			return err
-		}
 		var all []token.Token
 		err := env.withStore(ctx, *db, reads, func(st store.Store) (err error) {
 			all, err = st.Tokens(ctx)
@@ -161,7 +158,7 @@ func tokenShowCommand(env environment) *cobra.Command {
 Show what the token of a client allows. The service returns its name, store, scopes, expiry and
 rate. Set the service with --url, and the token with PLANTSTORE_TOKEN or --token-file.`, `
   plantstore token show
-  plantstore token show --url https://plants.example --token-file token.txt --json`).service()
+  plantstore token show --url https://plants.example --json`).service()
 	return s.calls(func(ctx context.Context, c *client.Client) error {
 		t, err := c.Token(ctx)
 		if err != nil {
@@ -185,9 +182,6 @@ printed.`, `
   plantstore token revoke laptop`)
 	db, name := f.database(), f.takesText("NAME")
 	return f.runs(func(ctx context.Context) error {
-		if err := mustExist(*db); err != nil {
-			return err
-		}
 		var all []token.Token
 		err := env.withStore(ctx, *db, writes, func(st store.Store) error {
 			err := st.RevokeToken(ctx, *name, time.Now())

@@ -63,13 +63,14 @@ var storeNames = map[string]func(name string) bool{
 // libraries is which packages may use what is not the standard library. The domain uses one, for JSON, until that is
 // in the standard library.
 var libraries = map[string]string{
-	"github.com/go-json-experiment/json":  "internal/plant internal/httpapi internal/token/oidc cmd/plantstore",
-	"zombiezen.com/go/sqlite":             "internal/store/sqlite",
-	"modernc.org/sqlite":                  "internal/store/sqlite",
-	"golang.org/x/sys":                    "internal/store/sqlite",
-	"golang.org/x/crypto/acme":            "internal/certificate",
-	"golang.org/x/net/idna":               "cmd/plantstore",
-	"golang.org/x/sync":                   "internal/dbcopy internal/plantfile internal/share internal/telemetry",
+	"github.com/go-json-experiment/json": "internal/plant internal/httpapi internal/token/oidc cmd/plantstore",
+	"zombiezen.com/go/sqlite":            "internal/store/sqlite",
+	"modernc.org/sqlite":                 "internal/store/sqlite",
+	"golang.org/x/sys":                   "internal/store/sqlite",
+	"golang.org/x/crypto/acme":           "internal/certificate",
+	"golang.org/x/net/idna":              "cmd/plantstore",
+	"golang.org/x/sync": "internal/dbcopy internal/plantfile internal/share internal/telemetry " +
+		"internal/token",
 	"github.com/spf13/cobra":              "cmd/plantstore",
 	"github.com/spf13/pflag":              "cmd/plantstore",
 	"github.com/jackc/pgx/v5":             "internal/store/postgres internal/store/citus internal/store/postgres/pgtest",

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -292,10 +291,7 @@ func openListener(inherited net.Listener, flag, address string) (net.Listener, e
 	}
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		host, port, _ := net.SplitHostPort(address)
-		n, _ := strconv.Atoi(port)
-		return nil, fmt.Errorf("%s %s: the port is in use by another program; choose another with %s, for example %s %s",
-			flag, address, flag, flag, net.JoinHostPort(host, strconv.Itoa(n%65000+10)))
+		return nil, fmt.Errorf("%s %s: the port is in use by another program; choose another", flag, address)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		err = e.Err // the most specific of the chain

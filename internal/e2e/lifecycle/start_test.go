@@ -59,7 +59,7 @@ func startFailures(t *testing.T) []startFailure {
 		{"a database in a missing folder", with("--db", path("no/such/x.db")), 1, "no such"},
 		{"not a database", with("--db", text), 1, "damaged or is not"},
 		{"a damaged database", with("--db", write("damaged.db", string(damaged))), 1, "damaged"},
-		{"an unknown flag", []string{"--lisen", ":1"}, 2, "did you mean --listen?"},
+		{"an unknown flag", []string{"--lisen", ":1"}, 2, "unknown flag: --lisen; see plantstore serve --help"},
 		{"an empty token file", with("--db", path("a.db"), "--token-file", write("blank", " \n")), 1, "empty"},
 		{"a key of another certificate",
 			with(append(append(testkit.TLS(t)[:2], testkit.TLS(t)[2:]...), "--db", path("a.db"))...), 1, "does not match"},
