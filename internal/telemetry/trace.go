@@ -55,19 +55,21 @@ func NewTracer(ctx context.Context, version string, log *slog.Logger) (*Tracer, 
 	return &Tracer{tracer: provider.Tracer("plantstore"), provider: provider}, nil
 }
 
-// checkVariables returns an error for values with which no span would arrive, or that the exporter would print although
-// they may have a secret. The libraries report other invalid values themselves, and use the default.
+// checkVariables returns an error for values with which no span would arrive, with which the library would panic, or
+// that the exporter would print although they may have a secret. The libraries report other invalid values themselves,
+// and use the default.
 func checkVariables() error {
-	const header = `[\w!#$%&'*+.^|~-]+=([^,%]|%[0-9A-Fa-f]{2})*`
-	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"} {
-		for _, variable := range []struct{ name, pattern, meaning string }{
-			{"ENDPOINT", `https?://[^/%]+(/.*)?`, "a URL such as http://127.0.0.1:4318"},
-			{"HEADERS", header + "(," + header + ")*", "name=value pairs, separated by commas, with %25 for %"},
-			{"PROTOCOL", "http/(protobuf|json)", "http/protobuf or http/json"},
-		} {
-			value := os.Getenv(prefix + variable.name)
-			if ok, _ := regexp.MatchString("^("+variable.pattern+")?$", value); !ok {
-				return fmt.Errorf("%s%s must be %s", prefix, variable.name, variable.meaning)
+	const header, otlp = `[\w!#$%&'*+.^|~-]+=([^,%]|%[0-9A-Fa-f]{2})*`, "OTEL_EXPORTER_OTLP_"
+	for _, variable := range []struct{ names, pattern, meaning string }{
+		{otlp + "ENDPOINT " + otlp + "TRACES_ENDPOINT", `https?://[^/%]+(/.*)?`, "a URL such as http://127.0.0.1:4318"},
+		{otlp + "HEADERS " + otlp + "TRACES_HEADERS", header + "(," + header + ")*",
+			"name=value pairs, separated by commas, with %25 for %"},
+		{otlp + "PROTOCOL " + otlp + "TRACES_PROTOCOL", "http/(protobuf|json)", "http/protobuf or http/json"},
+		{"OTEL_BSP_MAX_QUEUE_SIZE OTEL_BSP_MAX_EXPORT_BATCH_SIZE", `[1-9]\d{0,5}`, "a number from 1 to 999999"},
+	} {
+		for name := range strings.FieldsSeq(variable.names) {
+			if ok, _ := regexp.MatchString("^("+variable.pattern+")?$", os.Getenv(name)); !ok {
+				return fmt.Errorf("%s must be %s", name, variable.meaning)
 			}
 		}
 	}

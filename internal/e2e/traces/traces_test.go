@@ -277,6 +277,8 @@ func TestVariables(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_HEADERS=key=100%":        "OTEL_EXPORTER_OTLP_HEADERS must be name=value pairs",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://u:%@c":   "OTEL_EXPORTER_OTLP_ENDPOINT must be a URL such as",
 		"OTEL_EXPORTER_OTLP_HEADERS=key":             "OTEL_EXPORTER_OTLP_HEADERS must be name=value pairs",
+		"OTEL_BSP_MAX_QUEUE_SIZE=-1":                 "OTEL_BSP_MAX_QUEUE_SIZE must be a number from 1 to",
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=9999999":     "OTEL_BSP_MAX_EXPORT_BATCH_SIZE must be a number from",
 	} {
 		cmd := testkit.Serve(filepath.Join(t.TempDir(), "plants.db"))
 		cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", variable)

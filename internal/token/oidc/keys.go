@@ -22,7 +22,6 @@ const (
 	fetchInterval = 5 * time.Minute  // so that new keys are there before they are used
 	minInterval   = 10 * time.Second // between fetches, however many JWTs have unknown keys
 	maxBytes      = 1 << 20          // of a response
-	maxRedirects  = 10
 )
 
 type keySet struct {
@@ -158,10 +157,13 @@ func verificationKeys(list []json.RawMessage) (keys []jose.JSONWebKey) {
 	return keys
 }
 
-// newClient returns a client for a provider that may be faulty: the library reads a whole response into memory and
-// follows redirects.
+// newClient returns a client for a provider that may be faulty: the library reads a whole response into memory. A
+// provider responds itself, so redirects, which could lead to an unencrypted URL, are errors.
 func newClient() *http.Client {
-	return &http.Client{Timeout: fetchTimeout, Transport: limitedTransport{}, CheckRedirect: checkRedirect}
+	return &http.Client{
+		Timeout: fetchTimeout, Transport: limitedTransport{},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 type limitedTransport struct{}
@@ -173,13 +175,6 @@ func (limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		response.Body = http.MaxBytesReader(nil, response.Body, maxBytes)
 	}
 	return response, err
-}
-
-func checkRedirect(r *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects {
-		return fmt.Errorf("more than %d redirects", maxRedirects)
-	}
-	return checkURL(r.URL.String())
 }
 
 // checkURL returns an error unless a URL is encrypted, or stays on this machine.

@@ -2,7 +2,6 @@ package oidc
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -402,20 +401,14 @@ func TestEndlessResponses(t *testing.T) {
 	}
 }
 
-// Redirects go to where keys may be fetched from.
 func TestRedirects(t *testing.T) {
 	i := issuer.Start(t)
-	for target, want := range map[string]string{
-		i.URL + "/keys": "", "http://id.invalid/keys": "use an https:// URL", "": "more than 10 redirects", // "" is itself
-	} {
-		for _, path := range issuerPaths {
-			err := fetchFrom(t, path, func(w http.ResponseWriter, r *http.Request) {
-				http.Redirect(w, r, cmp.Or(target, path), http.StatusFound)
-			})
-			if want == "" && path == "/keys" && err != nil ||
-				want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-				t.Errorf("%s redirects to %s: fetch() = %v, want %q", path, target, err, want)
-			}
+	for _, path := range issuerPaths {
+		err := fetchFrom(t, path, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, i.URL+path, http.StatusFound)
+		})
+		if err == nil || !strings.Contains(err.Error(), "302 Found") {
+			t.Errorf("%s redirects: fetch() = %v, want an error", path, err)
 		}
 	}
 }
