@@ -69,35 +69,6 @@ func testCommand(env environment, withArgument bool) (root *cobra.Command, got *
 	return root, got
 }
 
-// A negative number that is not the value of a flag is an argument.
-func TestNegativesLast(t *testing.T) {
-	for args, want := range map[string]string{
-		"":                        "",
-		"test":                    "test",
-		"test 7":                  "test 7",
-		"test -7":                 "test -- -7",
-		"test -/":                 "test -/",
-		"test -":                  "test -",
-		"test -7 --name a":        "test --name a -- -7",
-		"test --name a -7":        "test --name a -- -7",
-		"test 7 --name -1":        "test 7 --name -1",
-		"test --name=a -7":        "test --name=a -- -7",
-		"test -7 --switch":        "test --switch -- -7",
-		"test --unknown -7":       "test --unknown -- -7",
-		"test -- -7":              "test -- -7",
-		"test --max-count -7 -- ": "test --max-count -7 --",
-	} {
-		root, _ := testCommand(environment{}, true)
-		if got := strings.Join(negativesLast(root, strings.Fields(args)), " "); got != want {
-			t.Errorf("negativesLast(%s) = %s, want %s", args, got, want)
-		}
-	}
-	root, _ := testCommand(environment{}, true)
-	if got := negativesLast(root, nil); got == nil {
-		t.Error("negativesLast(nil) is nil: cobra would read os.Args")
-	}
-}
-
 // A flag overrides its variable, which overrides the default.
 func TestParse(t *testing.T) {
 	const help = "; see plantstore test --help"
@@ -184,18 +155,6 @@ func TestOnlySettingsHaveVariables(t *testing.T) {
 			}
 		})
 	})
-}
-
-func TestReadSecret(t *testing.T) {
-	for content, want := range map[string]string{
-		"token": "token", "token\n": "token", " token \r\n\n": "token", "two words\n": "two words", "": "", " \n": "",
-	} {
-		file := tempFile(t, content)
-		got, err := readSecret(file)
-		if got != want || (err == nil) != (want != "") || err != nil && err.Error() != "the file "+file+" is empty" {
-			t.Errorf("the secret of a file with %q is %q, %v, want %q", content, got, err, want)
-		}
-	}
 }
 
 // A file with the URL of a database that can't be used is reported, and so is a second setting. A flag overrides it.

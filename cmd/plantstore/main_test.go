@@ -99,20 +99,6 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
-	pattern := regexp.MustCompile(`^plantstore version (\S+) go\S+ \w+/\w+\n$`)
-	for _, args := range []string{"version", "--version", "-v"} {
-		if got := plantstore(t, nil, args); got.code != 0 || got.stderr != "" || !pattern.MatchString(got.stdout) {
-			t.Errorf("%s: %+v", args, got)
-		}
-	}
-	version = "v1.2.3"
-	defer func() { version = "" }()
-	if got := plantstore(t, nil, "version"); !strings.HasPrefix(got.stdout, "plantstore version v1.2.3 go") {
-		t.Errorf("version of a release: %+v", got)
-	}
-}
-
 // eachCommand calls do for every command of the tree.
 func eachCommand(do func(cmd *cobra.Command)) {
 	root := environment{getenv: variables{}.get}.commands()

@@ -36,19 +36,6 @@ func parseServe(v variables, args ...string) (cfg server.Config, db string, unsa
 	return cfg, *o.db, o.unsafe, err
 }
 
-func TestServeDefaults(t *testing.T) {
-	cfg, db, unsafe, err := parseServe(nil)
-	if err != nil || db != "plantstore.db" || unsafe || cfg.Listen != "127.0.0.1:8080" ||
-		cfg.OpsListen != "127.0.0.1:8081" || cfg.BaseURL != "" || cfg.Drain != 10*time.Second || cfg.MaxBody != 65536 ||
-		cfg.Commit.Queue != 4096 || cfg.MaxConns != 0 || cfg.AccessLog != httpapi.LogErrors || cfg.Token != "" ||
-		cfg.Rate != (rate.Limit{}) || len(cfg.Proxies) != 0 || cfg.Public != nil || cfg.Ops != nil {
-		t.Errorf("serve without flags: %+v, db %q, unsafe %v, %v", cfg, db, unsafe, err)
-	}
-	if any, _ := httpapi.ParseOrigins("*"); !reflect.DeepEqual(cfg.Origins, any) {
-		t.Errorf("the default origins are %+v, want any", cfg.Origins)
-	}
-}
-
 func TestServeFlags(t *testing.T) {
 	cfg, db, unsafe, err := parseServe(variables{"PLANTSTORE_FIXED_TOKEN": "ignored"},
 		"--db", "x.db", "--unsafe-durability",
@@ -196,11 +183,6 @@ func TestServeWarnsOfMemory(t *testing.T) {
 	stop()
 	if !strings.Contains(log.String(), `"msg":"the database is on an in-memory file system`) {
 		t.Errorf("no warning about a file in memory:\n%s", log)
-	}
-	_, log, stop = startService(t, filepath.Join(t.TempDir(), "plants.db"))
-	if code := stop(); code != 0 || !strings.Contains(log.String(), `"msg":"stopped"`) ||
-		strings.Contains(log.String(), "in-memory") {
-		t.Errorf("serve on a disk: exit %d\n%s", code, log)
 	}
 }
 

@@ -65,33 +65,6 @@ func TestMixedLoad(t *testing.T) {
 	s.logged(t, `"stopped"`)
 }
 
-// failing is a store whose methods fail on demand.
-type failing struct {
-	store.Store
-	tokens, addToken, lookup error
-}
-
-func (f failing) Tokens(ctx context.Context) ([]token.Token, error) {
-	if f.tokens != nil {
-		return nil, f.tokens
-	}
-	return f.Store.Tokens(ctx)
-}
-
-func (f failing) AddToken(ctx context.Context, t token.Token) error {
-	if f.addToken != nil {
-		return f.addToken
-	}
-	return f.Store.AddToken(ctx, t)
-}
-
-func (f failing) TokenByHash(ctx context.Context, h token.Hash) (token.Token, error) {
-	if f.lookup != nil {
-		return token.Token{}, f.lookup
-	}
-	return f.Store.TokenByHash(ctx, h)
-}
-
 // A service that can't start returns the reason and leaves no socket open.
 func TestStartFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,23 +72,19 @@ func TestStartFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	st, broken := openStore(t), errors.New("broken")
+	st := openStore(t)
 	for name, c := range map[string]struct {
 		change func(*server.Config)
-		store  store.Store
 		want   string
 	}{
-		"address": {func(c *server.Config) { c.Listen, c.Public = taken.Addr().String(), nil }, st,
+		"address": {func(c *server.Config) { c.Listen, c.Public = taken.Addr().String(), nil },
 			"--listen " + taken.Addr().String() + ": the port is in use by another program; choose another"},
-		"address of health": {func(c *server.Config) { c.OpsListen, c.Ops = taken.Addr().String(), nil }, st,
+		"address of health": {func(c *server.Config) { c.OpsListen, c.Ops = taken.Addr().String(), nil },
 			"--ops-listen " + taken.Addr().String() + ": the port is in use by another program; choose another"},
-		"no address": {func(c *server.Config) { c.Listen, c.Public = "127.0.0.1:http:", nil }, st,
+		"no address": {func(c *server.Config) { c.Listen, c.Public = "127.0.0.1:http:", nil },
 			"--listen 127.0.0.1:http:: address 127.0.0.1:http:: too many colons in address"},
-		"base URL":      {func(c *server.Config) { c.BaseURL = "plants.example" }, st, `base URL "plants.example" must be`},
-		"fixed token":   {func(c *server.Config) { c.Token = "short" }, st, "the fixed token must have 16 or more"},
-		"token lookup":  {func(c *server.Config) { c.Token = credential }, failing{Store: st, lookup: broken}, "broken"},
-		"list of token": {func(*server.Config) {}, failing{Store: st, tokens: broken}, "broken"},
-		"first token":   {func(*server.Config) {}, failing{Store: st, addToken: broken}, "broken"},
+		"base URL":    {func(c *server.Config) { c.BaseURL = "plants.example" }, `base URL "plants.example" must be`},
+		"fixed token": {func(c *server.Config) { c.Token = "short" }, "the fixed token must have 16 or more"},
 	} {
 		public, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -127,7 +96,7 @@ func TestStartFails(t *testing.T) {
 		}
 		cfg := server.Config{Public: public, Ops: ops, Out: io.Discard, Log: slog.New(slog.DiscardHandler)}
 		c.change(&cfg)
-		if err := server.Run(t.Context(), cfg, c.store); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := server.Run(t.Context(), cfg, st); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: Run() = %v, want %s", name, err, c.want)
 		}
 		if conn, err := net.Dial("tcp", public.Addr().String()); err == nil && cfg.Public != nil {

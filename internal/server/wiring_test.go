@@ -3,14 +3,12 @@ package server
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"math"
 	"net"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -189,35 +187,4 @@ func TestHealthz(t *testing.T) {
 	want(200, "ok\n")
 	s.conns.Close()
 	want(503, "")
-}
-
-// Errors of net/http have one message, whatever addresses are in their texts.
-func TestErrorLog(t *testing.T) {
-	got := ""
-	log := logFunc(func(message string, attrs ...any) { got = fmt.Sprint(message, attrs) })
-	if fmt.Fprintln(log, "http: from 192.0.2.1:1"); got != "error in the HTTP server[reason http: from 192.0.2.1:1]" {
-		t.Errorf("logged %q", got)
-	}
-}
-
-// GOMAXPROCS in the environment and another limit take precedence, and a second server adds nothing.
-func TestTuneScheduler(t *testing.T) {
-	all := runtime.NumCPU()
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(all))
-	t.Setenv("GOMAXPROCS", "1")
-	tuneScheduler("sqlite")
-	t.Setenv("GOMAXPROCS", "")
-	tuneScheduler("postgresql")
-	if got := runtime.GOMAXPROCS(all + 1); got != all {
-		t.Errorf("GOMAXPROCS = %d, want %d", got, all)
-	}
-	tuneScheduler("sqlite")
-	if got := runtime.GOMAXPROCS(all); got != all+1 {
-		t.Errorf("GOMAXPROCS = %d, want the limit %d", got, all+1)
-	}
-	for range 2 {
-		if tuneScheduler("sqlite"); runtime.GOMAXPROCS(0) != all+2 {
-			t.Errorf("GOMAXPROCS = %d, want %d", runtime.GOMAXPROCS(0), all+2)
-		}
-	}
 }

@@ -123,16 +123,6 @@ func TestCached(t *testing.T) {
 	})
 }
 
-func TestIsBearer(t *testing.T) {
-	for text, want := range map[string]bool{
-		"x": true, "x==": true, "aZ9-._~+/": true, "": false, "=": false, "x=x": false, "x y": false, "ü": false,
-	} {
-		if got := token.IsBearer(text); got != want {
-			t.Errorf("IsBearer(%q) = %v, want %v", text, got, want)
-		}
-	}
-}
-
 // A token is valid until the instant at which it expires or is revoked.
 func TestExpiryAndRevocation(t *testing.T) {
 	for _, test := range []struct {

@@ -1,32 +1,22 @@
 package token_test
 
 import (
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"plantstore/internal/token"
 )
-
-func TestGenerate(t *testing.T) {
-	form := regexp.MustCompile(`^plant_[0-9A-Za-z]{36}$`)
-	seen := map[string]bool{}
-	for range 1000 {
-		c := token.Generate()
-		if !form.MatchString(c) || !token.WellFormed(c) || seen[c] {
-			t.Fatalf("Generate() = %q", c)
-		}
-		seen[c] = true
-	}
-}
 
 // Every character of a secret is equally likely: with a bias a credential would have fewer than 178 bits.
 func TestSecretsAreUniform(t *testing.T) {
 	const credentials, mean = 4000, 4000 * 30 / 62
 	counts := map[rune]int{}
 	for range credentials {
-		for _, r := range token.Generate()[len("plant_"):][:30] {
+		c := token.Generate()
+		if !strings.HasPrefix(c, "plant_") || len(c) != 42 || !token.WellFormed(c) {
+			t.Fatalf("Generate() = %q", c)
+		}
+		for _, r := range c[len("plant_"):][:30] {
 			counts[r]++
 		}
 	}
@@ -93,17 +83,5 @@ func TestNames(t *testing.T) {
 		if err := token.CheckName("token", name); (err == nil) != ok {
 			t.Errorf("CheckName(%q) = %v", name, err)
 		}
-	}
-}
-
-func TestNew(t *testing.T) {
-	now := time.Now()
-	got, credential := token.New("first", "main", token.Read, now, now.Add(time.Hour))
-	want := token.Token{
-		Name: "first", Hash: token.HashOf(credential), Store: "main", Scopes: token.Read,
-		Tail: credential[38:], Created: now, Expires: now.Add(time.Hour),
-	}
-	if got != want || len(credential) != 42 {
-		t.Errorf("New() = %+v, %q, want %+v", got, credential, want)
 	}
 }

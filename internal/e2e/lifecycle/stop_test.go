@@ -123,82 +123,6 @@ func waitStopping(t *testing.T, s *testkit.Server) {
 	testkit.WaitFor(t, "the server to stop", func() bool { return !s.LoggedAt("stopping").IsZero() })
 }
 
-// A client learns only from a response that the service is stopping. Therefore a connection without a request is kept
-// for a second: a request on it gets its response, with Connection: close. Without connections the service
-// stops at once.
-func TestLinger(t *testing.T) {
-	t.Parallel()
-	for try := 1; ; try++ {
-		s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"))
-		failure := linger(t, s)
-		if failure == nil {
-			break
-		}
-		// A busy machine can miss the second, so a failure at its end is repeated.
-		if time.Since(s.LoggedAt("stopping")) < 700*time.Millisecond || try == 20 {
-			t.Fatal(failure)
-		}
-		t.Log(failure)
-	}
-	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--drain", "10m")
-	idle := s.Dial(t)
-	defer idle.Close()
-	io.WriteString(idle, s.RawCreate(1))
-	wantOK(t, idle)
-	if code := s.Stop(); code != 0 {
-		t.Errorf("exit %d", code)
-	}
-	took := s.LoggedAt("stopped").Sub(s.LoggedAt("stopping"))
-	if took < 900*time.Millisecond || took > 20*time.Second {
-		t.Errorf("an idle connection was kept for %v, want a second", took)
-	}
-}
-
-// linger stops a server that has connections without a request and sends requests on them.
-func linger(t *testing.T, s *testkit.Server) error {
-	t.Helper()
-	fresh, page, used := s.Dial(t), s.Dial(t), s.Dial(t)
-	for _, c := range []net.Conn{fresh, page, used} {
-		defer c.Close()
-	}
-	io.WriteString(used, s.RawCreate(1))
-	wantOK(t, used) // The last connection is accepted, so all are.
-	s.Signal(syscall.SIGTERM)
-	waitStopping(t, s)
-	requests := map[string]struct {
-		conn net.Conn
-		text string
-	}{
-		"a new connection":  {fresh, s.RawCreate(2)},
-		"a used connection": {used, s.RawCreate(3)},
-		"a page":            {page, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
-	}
-	for what, r := range requests {
-		if _, err := io.WriteString(r.conn, r.text); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-	}
-	for what, r := range requests {
-		in := bufio.NewReader(r.conn)
-		response, err := http.ReadResponse(in, nil)
-		if err != nil || response.StatusCode != 200 || !response.Close {
-			return fmt.Errorf("%s: %v, %w; want 200 and Connection: close", what, response, err)
-		}
-		io.Copy(io.Discard, response.Body)
-		if _, err := in.ReadByte(); err != io.EOF {
-			return fmt.Errorf("%s: %w after the response, want EOF", what, err)
-		}
-	}
-	ended := time.Now()
-	if code := s.WaitExit(); code != 0 {
-		t.Errorf("exit %d\n%s", code, s.Stderr)
-	}
-	if took := s.LoggedAt("stopped").Sub(ended); took > 500*time.Millisecond {
-		return fmt.Errorf("stopped %v after the last connection was closed, want at once", took)
-	}
-	return nil
-}
-
 // A request that never ends is cut off after --drain, and the exit code is 1.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
@@ -296,38 +220,5 @@ func TestStopWhileTheDatabaseHangs(t *testing.T) {
 		if code := s.WaitExit(); code != 0 || !strings.Contains(s.Stderr.String(), want) {
 			t.Errorf("%v: exit %d\n%s", signal, code, s.Stderr)
 		}
-	}
-}
-
-// A signal at any moment of a start stops the process without an error.
-func TestStopWhileStarting(t *testing.T) {
-	t.Parallel()
-	launch := func() *testkit.Server {
-		return testkit.Launch(t, testkit.Serve(filepath.Join(t.TempDir(), "plants.db"), "--ops-listen", "off"))
-	}
-	start := time.Now()
-	s := launch()
-	s.WaitListening()
-	took := time.Since(start)
-	if code := s.Stop(); code != 0 {
-		t.Fatalf("exit %d after a complete start", code)
-	}
-	early := 0
-	const moments = 20
-	for n := range moments {
-		s := launch()
-		moment := took * time.Duration(n) / moments
-		time.Sleep(moment)
-		code := s.Stop()
-		if status := s.Cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() && status.Signal() == syscall.SIGTERM {
-			early++ // The process did not handle signals yet.
-			continue
-		}
-		if code != 0 {
-			t.Errorf("signal after %v of about %v: exit %d\n%s", moment, took, code, s.Stderr)
-		}
-	}
-	if early == moments {
-		t.Error("no start got so far that it handles signals")
 	}
 }
