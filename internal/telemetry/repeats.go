@@ -7,14 +7,11 @@ import (
 	"time"
 )
 
-const (
-	repeatPeriod = time.Second
-	maxRepeats   = 1000 // kinds of records at a time; beyond that, records with the same message are of one kind
-)
+const repeatPeriod = time.Second
 
 // Repeats is a slog.Handler that bounds the log, whatever clients send and however often something fails.
 //
-// Records with the same message, route and integer attributes, such as status and error, are of one kind. The first
+// Records with the same message, route, status and error are of one kind: clients choose none of these. The first
 // record of a kind is written unchanged. Further ones within repeatPeriod are counted. Then one record is written with
 // the attributes that they have in common, and their number, unless the process has ended.
 //
@@ -41,16 +38,13 @@ func NewRepeats(next slog.Handler) *Repeats {
 func (h *Repeats) Handle(ctx context.Context, r slog.Record) error {
 	kind, common := r.Message, slog.NewRecord(r.Time, r.Level, r.Message, 0)
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "route" || a.Value.Kind() == slog.KindInt64 {
+		if a.Key == "route" || a.Key == "status" || a.Key == "error" {
 			kind += "\x00" + a.String()
 			common.AddAttrs(a)
 		}
 		return true
 	})
 	h.mu.Lock()
-	if h.kinds[kind] == nil && len(h.kinds) >= maxRepeats {
-		kind, common = r.Message, slog.NewRecord(r.Time, r.Level, r.Message, 0)
-	}
 	if seen := h.kinds[kind]; seen != nil {
 		seen.more++
 		h.mu.Unlock()

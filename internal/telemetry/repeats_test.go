@@ -83,20 +83,3 @@ func TestRepeats(t *testing.T) {
 		wantLines(t, written.take(), "level=INFO msg=request request_id=d route=/plants status=503 error=50304")
 	})
 }
-
-// The log stays bounded even if something makes many kinds of records.
-func TestManyKindsOfRepeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		written := new(lines)
-		log := slog.New(telemetry.NewRepeats(newText(written)))
-		for i := range 10_000 {
-			log.Info("request", "status", i)
-		}
-		lines := written.take()
-		if n := len(lines); n != 1001 {
-			t.Errorf("%d lines, want 1001", n)
-		}
-		time.Sleep(2 * time.Second)
-		wantLines(t, written.take(), "level=INFO msg=request more=8999 in=1s")
-	})
-}

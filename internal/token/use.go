@@ -70,29 +70,26 @@ func (c *cache) writeUses(ctx context.Context, to Uses, log *slog.Logger) {
 	if to.Check(ctx) != nil {
 		return // other parts of the service report it
 	}
-	c.mu.Lock()
+	c.mu.RLock()
 	var uses []Use
 	for hash, at := range c.used {
 		uses = append(uses, Use{hash, at})
 	}
-	clear(c.used)
-	c.mu.Unlock()
+	c.mu.RUnlock()
 	// In the same order in every process, so that their transactions do not deadlock.
 	slices.SortFunc(uses, func(a, b Use) int { return bytes.Compare(a.Hash[:], b.Hash[:]) })
-	for len(uses) > 0 && ctx.Err() == nil {
-		n := min(len(uses), maxUses)
-		if err := to.RecordUses(ctx, uses[:n]); err != nil {
+	for written := range slices.Chunk(uses, maxUses) {
+		if err := to.RecordUses(ctx, written); err != nil {
 			log.Warn("the last use of tokens could not be stored", "reason", err.Error())
-			break
+			return
 		}
-		uses = uses[n:]
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, use := range uses {
-		if use.At.After(c.used[use.Hash]) {
-			c.used[use.Hash] = use.At
+		c.mu.Lock()
+		for _, use := range written {
+			if c.used[use.Hash].Equal(use.At) {
+				delete(c.used, use.Hash)
+			}
 		}
+		c.mu.Unlock()
 	}
 }
 
