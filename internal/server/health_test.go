@@ -2,13 +2,10 @@ package server_test
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,23 +22,6 @@ type hanging struct {
 func (h hanging) Check(context.Context) error {
 	<-h.end
 	return nil
-}
-
-// While the check of a database hangs, probes of /readyz get a response and leave connections for /livez.
-func TestHealthWhileTheDatabaseHangs(t *testing.T) {
-	database := hanging{openStore(t), make(chan struct{})}
-	s := start(t, server.Config{}, database)
-	defer close(database.end)
-
-	address := strings.TrimPrefix(s.health, "http://")
-	for range 3 { // more in all than the limit
-		var probes sync.WaitGroup
-		for range 2 {
-			probes.Go(func() { wantProbe(t, address, "/readyz", "503", "has not responded") })
-		}
-		wantProbe(t, address, "/livez", "200", "alive")
-		probes.Wait()
-	}
 }
 
 // While the database hangs, /metrics has everything that is known without it.
@@ -71,29 +51,5 @@ func TestMetricsWhileTheDatabaseHangs(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("/metrics lacks one of %q: %v\n%s", want, err, metrics)
 		}
-	}
-}
-
-// probe returns the response, headers included, after the server has closed the connection.
-func probe(address, path string) string {
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		return err.Error()
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(waitLimit))
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path)
-	response, err := io.ReadAll(c)
-	if err != nil {
-		return err.Error()
-	}
-	return string(response)
-}
-
-func wantProbe(t *testing.T, address, path, status, words string) {
-	t.Helper()
-	got := probe(address, path)
-	if !strings.HasPrefix(got, "HTTP/1.1 "+status+" ") || !strings.Contains(got, words) {
-		t.Errorf("%s = %q, want %s and %q", path, got, status, words)
 	}
 }

@@ -49,6 +49,12 @@ func TestBaseURL(t *testing.T) {
 			t.Errorf("baseURL(%q) = %v, %v, want %s", text, got, err, want)
 		}
 	}
+	for _, every := range []net.IP{net.IPv4zero, net.IPv6unspecified} { // no client can use these
+		got, err := baseURL("", &net.TCPAddr{IP: every, Port: 8443}, true)
+		if err != nil || got.String() != "https://localhost:8443" {
+			t.Errorf("baseURL() on %v = %v, %v", every, got, err)
+		}
+	}
 }
 
 func openStore(t *testing.T) store.Store {
@@ -94,7 +100,12 @@ func (taken) AddToken(context.Context, token.Token) error { return token.ErrName
 
 func TestWelcome(t *testing.T) {
 	base := &url.URL{Scheme: "http", Host: "plants.example"}
-	st := openStore(t)
+	st, everywhere := openStore(t), new(bytes.Buffer)
+	err := welcome(t.Context(), Config{Out: everywhere}, st, &url.URL{Scheme: "http", Host: "localhost:80"}, true)
+	if err != nil || !strings.Contains(everywhere.String(), "\nClients see http://localhost:80 in the API description. "+
+		"To change it, set --base-url.\n") {
+		t.Errorf("on every address: %v, %q", err, everywhere)
+	}
 	print := func(st store.Store, hasFixed bool) string {
 		out := new(bytes.Buffer)
 		if err := welcome(t.Context(), Config{Out: out}, st, base, hasFixed); err != nil {

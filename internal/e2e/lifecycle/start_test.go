@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"debug/elf"
-	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -82,44 +81,6 @@ func TestStartFails(t *testing.T) {
 		}
 		if sentences != 1 || strings.Contains(out, "plant_") {
 			t.Errorf("%s: %d sentences, stdout %q, stderr %q; want one sentence", test.what, sentences, out, errs)
-		}
-	}
-}
-
-// A server on every address of its machine prints, logs and publishes one that a client on the machine can use, and
-// says how to set the public one.
-func TestEveryAddress(t *testing.T) {
-	t.Parallel()
-	for what, test := range map[string]struct {
-		args []string
-		want string
-	}{
-		"0.0.0.0": {[]string{"--listen", "0.0.0.0:0"}, "http://localhost:"},
-		"no host": {[]string{"--listen", ":0"}, "http://localhost:"},
-		"TLS":     {append(testkit.TLS(t), "--listen", "[::]:0"), "https://localhost:"},
-		"a URL":   {[]string{"--listen", ":0", "--base-url", "http://localhost/x"}, "http://localhost/x"},
-	} {
-		s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), append(test.args, "--ops-listen", ":0")...)
-		printed := s.Stdout.String()
-		for _, line := range []string{
-			"Console: " + s.URL + "/\n", "Reference: " + s.URL + "/docs\n", "curl -i " + s.URL + "/plants ",
-		} {
-			if !strings.Contains(printed, line) {
-				t.Errorf("%s: printed %q, want %q", what, printed, line)
-			}
-		}
-		hint := "Clients see " + s.URL + " in the API description. To change it, set --base-url.\n"
-		if !strings.HasPrefix(s.URL, test.want) || strings.Contains(printed, hint) != (what != "a URL") ||
-			strings.Contains(printed+s.Stderr.String(), "://[::]") || !strings.HasPrefix(s.Ops, "http://localhost:") {
-			t.Errorf("%s: printed %q, logged %s", what, printed, s.Stderr)
-		}
-		if what == "a URL" || what == "TLS" {
-			continue // another port than that of the server, and a certificate for another name
-		}
-		var description struct{ Servers []struct{ URL string } }
-		err := json.Unmarshal([]byte(s.Do(t, "GET", "/openapi.json", "").Body), &description)
-		if err != nil || len(description.Servers) != 1 || description.Servers[0].URL != s.URL {
-			t.Errorf("%s: the servers of the description are %v, %v, want %s", what, description.Servers, err, s.URL)
 		}
 	}
 }
