@@ -125,50 +125,37 @@ func (c *cluster) OnePerShard(keys []plant.Key) []plant.Key {
 	return slices.Collect(maps.Values(inShard))
 }
 
-const (
-	selectCitusVersion = "SELECT split_part(citus_version(), ' ', 2)"
-
-	localSize       = "SELECT pg_total_relation_size(oid), reltuples::bigint FROM pg_class WHERE oid = 'plants'::regclass"
-	distributedSize = `
-		SELECT coalesce(sum(shard_size), 0)::bigint, -1 FROM citus_shards WHERE table_name = 'plants'::regclass`
-)
-
 // Diagnose implements postgres.Cluster.
-func (c *cluster) Diagnose(ctx context.Context, conn *pgx.Conn, found *store.Findings) (size string, err error) {
+func (c *cluster) Diagnose(ctx context.Context, conn *pgx.Conn, found *store.Findings) error {
 	var version string
-	if err := conn.QueryRow(ctx, selectCitusVersion).Scan(&version); err != nil {
-		return "", err
+	if err := conn.QueryRow(ctx, "SELECT split_part(citus_version(), ' ', 2)").Scan(&version); err != nil {
+		return err
 	}
 	found.Add("server", "ok", "Citus %s", version)
-	nodes, err := readNodes(ctx, conn, 1)
+	nodes, err := readNodes(ctx, conn)
 	if err != nil {
-		return "", err
+		return err
 	}
-	complete := true
 	for _, n := range nodes {
 		if n.reason != "" {
-			complete = false
-			found.Add("durability", "problem", "%s does not respond: %s; start it", n.name(), n.reason)
+			found.Add("durability", "problem", "%s does not respond: %s; start it, or find the reason with "+
+				"SELECT citus_check_connection_to_node('%s', %d)", n.name(), n.reason, n.host, n.port)
 		} else {
 			n.settings.Diagnose(found, n.name())
 		}
 	}
 	problems, err := shardProblems(ctx, conn, nodes)
-	if err != nil {
-		return "", err
-	}
 	for _, p := range problems {
 		found.Add("tables", "problem", "%s", p)
 	}
-	if !complete {
-		return "", nil
+	if err != nil {
+		return err
 	}
-	if d, err := readDistribution(ctx, conn); err != nil {
-		return "", err
-	} else if d.kind["plants"] == kindDistributed {
+	d, err := readDistribution(ctx, conn)
+	if err == nil && d.kind["plants"] == kindDistributed {
 		found.Add("distribution", "ok", "by %s, %d shards", d.By, d.Shards)
-		return distributedSize, nil
+	} else if err == nil {
+		found.Add("distribution", "warning", "all plants are on the coordinator; use plantstore db distribute")
 	}
-	found.Add("distribution", "warning", "all plants are on the coordinator; use plantstore db distribute")
-	return localSize, nil
+	return err
 }

@@ -23,10 +23,6 @@ type Distribution struct {
 // MaxShards is the largest number of shards. Each is a table with an index on its node.
 const MaxShards = 1024
 
-// distributePatience is the factor of the timeouts of connections: no client waits for this command, and a node that
-// is busy with moving shards may take seconds to accept a connection.
-const distributePatience = 10
-
 // Distribute distributes plants over the nodes of the Citus cluster of a database and copies the other tables to
 // every node, in one transaction that locks them. It creates them if they are missing, moves existing rows and
 // changes a distribution that differs from want. It calls report with sentences for the operator.
@@ -34,9 +30,6 @@ func Distribute(ctx context.Context, address string, want Distribution, report f
 	config, err := postgres.ParseURL(address)
 	if err != nil {
 		return err
-	}
-	if config.ConnConfig.ConnectTimeout == postgres.ConnectTimeout {
-		config.ConnConfig.ConnectTimeout *= distributePatience
 	}
 	for name, value := range map[string]string{
 		"lock_timeout": "120s", "statement_timeout": "0", "idle_in_transaction_session_timeout": "0",
@@ -114,7 +107,7 @@ func checkCluster(ctx context.Context, conn *pgx.Conn) (withShards int, err erro
 	if err := conn.QueryRow(ctx, isCoordinator).Scan(&coordinator); err != nil {
 		return 0, err
 	}
-	nodes, err := readNodes(ctx, conn, distributePatience)
+	nodes, err := listNodes(ctx, conn)
 	if err != nil {
 		return 0, err
 	}
@@ -135,7 +128,7 @@ func checkCluster(ctx context.Context, conn *pgx.Conn) (withShards int, err erro
 		return 0, errors.New("the workers do not have the address of the coordinator; run " +
 			"SELECT citus_set_coordinator_host('10.0.0.1', 5432) there, with an address that the workers can reach")
 	}
-	return withShards, healthOf(nodes, postgres.Options{UnsafeDurability: true}).err
+	return withShards, nil
 }
 
 const selectDistribution = `

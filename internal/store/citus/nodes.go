@@ -49,74 +49,55 @@ const (
 
 	nodeSettings = `SELECT concat_ws(' ', current_setting('fsync'), current_setting('full_page_writes'),
 		current_setting('synchronous_commit'), current_setting('server_encoding'))`
-
-	// If it can't connect, its warning has the reason, which the result of runOnNode does not have.
-	connectToNode = "SELECT citus_check_connection_to_node($1, $2)"
 )
 
-// readNodes reads the settings of every node of the cluster, one after the other, so that a node that hangs can be
-// named. The timeouts are multiplied by patience.
-func readNodes(ctx context.Context, conn *pgx.Conn, patience time.Duration) ([]node, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout*patience)
-	defer cancel()
+// listNodes returns the nodes of the cluster, without their settings.
+func listNodes(ctx context.Context, conn *pgx.Conn) ([]node, error) {
 	rows, err := conn.Query(ctx, selectNodes)
 	if err != nil {
-		return nil, postgres.Translate(err)
+		return nil, err
 	}
-	nodes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (n node, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (n node, err error) {
 		return n, row.Scan(&n.host, &n.port, &n.coordinator, &n.hasShards)
 	})
-	if err != nil {
-		return nil, postgres.Translate(err)
-	}
+}
+
+// readNodes reads the settings of every node of the cluster, one after the other, so that a node that hangs can be
+// named.
+func readNodes(ctx context.Context, conn *pgx.Conn) ([]node, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	nodes, err := listNodes(ctx, conn)
 	for i := range nodes {
-		n := &nodes[i]
-		text, err := n.run(ctx, conn, nodeSettings, patience)
-		if err != nil {
-			return nil, postgres.Translate(err)
+		var text string
+		if err == nil {
+			text, err = nodes[i].run(ctx, conn, nodeSettings)
 		}
 		if f := strings.Fields(text); len(f) == 4 {
-			n.settings = postgres.ServerSettings{Fsync: f[0], FullPageWrites: f[1], SynchronousCommit: f[2], Encoding: f[3]}
+			nodes[i].settings = postgres.ServerSettings{
+				Fsync: f[0], FullPageWrites: f[1], SynchronousCommit: f[2], Encoding: f[3]}
 		}
 	}
-	return nodes, nil
+	return nodes, postgres.Translate(err)
 }
 
 // run runs a query that returns one text on the node. If that fails it sets the reason, and the text is empty.
-func (n *node) run(ctx context.Context, conn *pgx.Conn, query string, patience time.Duration) (text string, err error) {
-	limited := func(do func(tx pgx.Tx) error) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, setNodeTimeouts, milliseconds(connectTimeout*patience), milliseconds(queryTimeout*patience))
-			if err != nil {
-				return err
-			}
-			return do(tx)
-		})
-	}
+func (n *node) run(ctx context.Context, conn *pgx.Conn, query string) (text string, err error) {
 	var ok bool
-	err = limited(func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, setNodeTimeouts, milliseconds(connectTimeout), milliseconds(queryTimeout))
+		if err != nil {
+			return err
+		}
 		return tx.QueryRow(ctx, runOnNode, n.host, n.port, query).Scan(&ok, &text)
 	})
 	if err == nil && ok {
 		return text, nil
 	}
-	if err == nil {
-		n.reason = text
-		postgres.TakeWarning(conn)
-		err = limited(func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, connectToNode, n.host, n.port)
-			return err
-		})
-		if line, _, _ := strings.Cut(postgres.TakeWarning(conn), "\n"); line != "" {
-			before, after, found := strings.Cut(line, "with the following error: ")
-			n.reason = before
-			if found {
-				n.reason = after
-			}
+	if n.reason = text; err != nil {
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == queryCanceled {
+			n.reason, err = fmt.Sprintf("no response within %v", queryTimeout), nil
 		}
-	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == queryCanceled {
-		n.reason, err = fmt.Sprintf("no response within %v", queryTimeout*patience), nil
 	}
 	return "", err
 }
@@ -140,7 +121,7 @@ func shardProblems(ctx context.Context, conn *pgx.Conn, nodes []node) (problems 
 		if n.reason != "" {
 			continue
 		}
-		text, err := n.run(ctx, conn, query, 1)
+		text, err := n.run(ctx, conn, query)
 		if err != nil {
 			return nil, postgres.Translate(err)
 		}
@@ -161,7 +142,7 @@ type health struct {
 
 // admit checks the nodes for the first time, and refuses them if one can lose what it confirms or has unsafe tables.
 func (c *cluster) admit(ctx context.Context, conn *pgx.Conn) error {
-	nodes, err := readNodes(ctx, conn, 1)
+	nodes, err := readNodes(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -201,7 +182,7 @@ func (c *cluster) monitor(ctx context.Context) {
 		}
 		var nodes []node
 		if err == nil {
-			nodes, err = readNodes(ctx, conn, 1)
+			nodes, err = readNodes(ctx, conn)
 		}
 		if err != nil {
 			c.health.Store(c.health.Load().unknown(err))
@@ -235,14 +216,14 @@ func healthOf(nodes []node, opts postgres.Options) *health {
 }
 
 // unknown returns the health after a check that failed. A node that was unsafe probably still is.
-func (h *health) unknown(err error) *health {
-	if h.unsafe {
-		err = h.err
-	}
-	after := healthOf(nil, postgres.Options{})
-	after.err, after.unsafe = err, h.unsafe
+func (h health) unknown(err error) *health {
+	total := int64(0)
 	for _, n := range h.counts {
-		after.counts["unknown"] += n
+		total += n
 	}
-	return after
+	h.counts = map[string]int64{"ok": 0, "down": 0, "unsafe": 0, "unknown": total}
+	if !h.unsafe {
+		h.err = err
+	}
+	return &h
 }

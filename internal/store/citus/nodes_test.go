@@ -30,7 +30,7 @@ func nodesAt(t *testing.T, address string) ([]node, error) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	return readNodes(t.Context(), conn, 1)
+	return readNodes(t.Context(), conn)
 }
 
 func workerName(w *pgtest.Server) string { return fmt.Sprintf("worker 127.0.0.1:%d", w.Port) }
@@ -150,15 +150,14 @@ func testDiagnosisOfCluster(t *testing.T, c *pgtest.Cluster, address string) {
 	distributeTo(t, address, Distribution{Shards: 4})
 	for _, address := range []string{address, c.Worker(0, address)} {
 		lines := wantFindings(t, address,
-			"distribution ok: by id, 4 shards", "contents ok: 100 plants in ", "tables ok: ")
+			"distribution ok: by id, 4 shards", "tables ok: ")
 		if n := strings.Count(lines, "durability ok: "); n != 3 || strings.Contains(lines, "problem") {
 			t.Errorf("Diagnose() = %s", lines)
 		}
 	}
 	worker := c.Workers[1]
 	worker.Exec(t, "ALTER DATABASE "+pgtest.Name(address)+" SET synchronous_commit = off")
-	wantFindings(t, address, "durability problem: "+workerName(worker)+" runs with synchronous_commit=off",
-		"contents ok: ")
+	wantFindings(t, address, "durability problem: "+workerName(worker)+" runs with synchronous_commit=off")
 	if err := worker.Suspend(); err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,8 @@ type Cluster interface {
 	// OnePerShard returns one of the keys in each shard that has any, or nil if plants are not distributed.
 	OnePerShard(keys []plant.Key) []plant.Key
 
-	// Diagnose checks every server. It returns a query for the size of plants in bytes and their estimated number, or
-	// "" if they can't be read.
-	Diagnose(ctx context.Context, conn *pgx.Conn, found *store.Findings) (size string, err error)
+	// Diagnose checks every server.
+	Diagnose(ctx context.Context, conn *pgx.Conn, found *store.Findings) error
 }
 
 // Finder finds out whether a database is that of a cluster, and returns nil if it is not. If migrates is set, the

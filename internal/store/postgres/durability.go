@@ -60,8 +60,8 @@ func recordWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	}
 }
 
-// TakeWarning returns the first warning that the server has sent since the previous call, or "".
-func TakeWarning(conn *pgx.Conn) string {
+// takeWarning returns the first warning that the server has sent since the previous call, or "".
+func takeWarning(conn *pgx.Conn) string {
 	s := sessionOf(conn)
 	warning := s.warning
 	s.warning = ""

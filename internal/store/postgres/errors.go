@@ -91,7 +91,7 @@ func translateCode(e *pgconn.PgError) error {
 	case e.Code == dataCorrupted || e.Code == indexCorrupted:
 		return fmt.Errorf("%w; restore a backup: %w", store.ErrDamaged, e)
 	case ok:
-		return fmt.Errorf("%w: %s%w%s", store.ErrUnavailable, reason, e, poolerHint(e.Message))
+		return fmt.Errorf("%w: %s%w", store.ErrUnavailable, reason, e)
 	}
 	return e
 }

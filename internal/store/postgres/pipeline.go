@@ -31,7 +31,7 @@ const setIsolation = "SET transaction_isolation = 'read committed'"
 // newPipeline starts a transaction. It needs a BEGIN if it has several statements, because a cluster commits each
 // statement by itself otherwise.
 func newPipeline(ctx context.Context, conn *pgx.Conn, begin bool) (p *pipeline, err error) {
-	TakeWarning(conn)
+	takeWarning(conn)
 	p = &pipeline{conn: conn, begun: begin}
 	if begin {
 		p.addText("BEGIN")
@@ -107,7 +107,7 @@ func (p *pipeline) commit(ctx context.Context) (rows []int64, stored bool, err e
 	switch {
 	case len(rows) != p.sent:
 		unexpected = fmt.Errorf("the server returned %d results of %d statements", len(rows), p.sent)
-	case unexpected == nil && TakeWarning(p.conn) != "":
+	case unexpected == nil && takeWarning(p.conn) != "":
 		unexpected = errNotReplicated
 	}
 	if unexpected != nil {

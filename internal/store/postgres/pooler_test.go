@@ -116,14 +116,14 @@ func TestCommitFailsBehindPooler(t *testing.T) {
 	}
 }
 
-// Settings and modes that do not work with a pooler are refused with a hint when the database is opened.
+// Settings and modes that do not work with a pooler are refused when the database is opened.
 func TestPoolerRefuses(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Name(pgtest.Database(t))
 	address := startPooler(t).URL(database)
-	wantOpenError(t, address+"&options=-c%20lock_timeout%3D1s", "unsupported startup parameter", "parameter of the URL")
+	wantOpenError(t, address+"&options=-c%20lock_timeout%3D1s", "unsupported startup parameter")
 	wantOpenError(t, address+"&search_path=mine", "the URL sets search_path", "ALTER ROLE")
 	wantOpenError(t, address+"&synchronous_commit=off", "synchronous_commit=off", "--unsafe-durability")
 	address = pgtest.StartPooler(t, pgtest.Shared(t), "statement").URL(database)
-	wantOpenError(t, address, "pool_mode = transaction or session")
+	wantOpenError(t, address, "statement pooling mode")
 }

@@ -77,10 +77,8 @@ const (
 	minLanes     = 2 // on each of several servers
 	tokenConns   = 2 // for lookups of tokens, in a cluster
 
-	// ConnectTimeout is that of a connection, unless the URL sets connect_timeout.
-	ConnectTimeout = 3 * time.Second
-
-	pingTimeout = time.Second // of the check of a connection that was idle for a second
+	connectTimeout = 3 * time.Second // of a connection, unless the URL sets connect_timeout
+	pingTimeout    = time.Second     // of the check of a connection that was idle for a second
 )
 
 // Open connects to the database at a postgres:// URL and migrates its schema.

@@ -71,7 +71,7 @@ func openConfig(t testing.TB, address string, change func(config *pgxpool.Config
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.ConnConfig.ConnectTimeout == ConnectTimeout {
+	if config.ConnConfig.ConnectTimeout == connectTimeout {
 		config.ConnConfig.ConnectTimeout = patient.Attempt
 	}
 	change(config)

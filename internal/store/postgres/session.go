@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -155,16 +154,4 @@ func readSettings(ctx context.Context, conn *pgx.Conn) (server ServerSettings, e
 		server.SynchronousCommit = s.settings["synchronous_commit"]
 	}
 	return server, err
-}
-
-// poolerHint says what to do about an error of PgBouncer. All its errors have the same code, so it reads the message.
-func poolerHint(message string) string {
-	switch {
-	case strings.HasPrefix(message, "unsupported startup parameter"):
-		return "; the connection pooler refuses it; set it as a parameter of the URL, such as lock_timeout=3s, " +
-			"or connect to the server directly"
-	case strings.Contains(message, "statement pooling mode"):
-		return "; use pool_mode = transaction or session"
-	}
-	return ""
 }

@@ -55,7 +55,7 @@ func ParseURL(address string) (*pgxpool.Config, error) {
 		params[name] = value
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = ConnectTimeout
+		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	if !strings.Contains(address, "pool_max_conns=") {
 		config.MaxConns = 0 // see divideConns
