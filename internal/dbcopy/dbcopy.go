@@ -11,31 +11,12 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/token"
+	"plantstore/internal/store"
 )
-
-// Source is what a copy reads: see package store for what the methods promise.
-type Source interface {
-	Stores(ctx context.Context) ([]string, error)
-	Get(ctx context.Context, store string, id int64) (plant.New, error)
-	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
-	Tokens(ctx context.Context) ([]token.Token, error)
-}
-
-// Target is what a copy writes to.
-type Target interface {
-	Source
-	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
-	AddToken(ctx context.Context, t token.Token) error
-	RevokeToken(ctx context.Context, name string, at time.Time) error
-	Shard(key plant.Key) (server, shard int)
-	Lanes() int
-}
 
 // Report is the result of a copy that succeeded.
 type Report struct {
@@ -54,7 +35,7 @@ type Store struct {
 // Copy copies all plants and tokens. It returns nil only if the target has every plant and every token of the source,
 // and no other plant. Its errors are sentences for an operator. When ctx ends, it completes the writes in flight.
 // Plants are counted in done, first when they are copied and then when they are compared.
-func Copy(ctx context.Context, from Source, to Target, done *atomic.Int64) (report Report, err error) {
+func Copy(ctx context.Context, from, to store.Store, done *atomic.Int64) (report Report, err error) {
 	c := copier{from: from, to: to, done: done}
 	names, err := from.Stores(ctx)
 	if err != nil {
@@ -79,10 +60,9 @@ func Copy(ctx context.Context, from Source, to Target, done *atomic.Int64) (repo
 }
 
 type copier struct {
-	from    Source
-	to      Target
-	done    *atomic.Int64
-	created atomic.Int64
+	from, to store.Store
+	done     *atomic.Int64
+	created  atomic.Int64
 }
 
 // samples is how many plants of each store of the target are looked up in the source before anything is written.
@@ -118,9 +98,9 @@ func (c *copier) checkTarget(ctx context.Context, names []string) error {
 	return nil
 }
 
-func other(id int64, store string) error {
+func other(id int64, name string) error {
 	return fmt.Errorf("the target has a plant %d in store %s that the source does not have; "+
-		"copy to an empty database", id, store)
+		"copy to an empty database", id, name)
 }
 
 // copyPlants creates all plants of the source in the target, with a batch for each lane in flight.
@@ -172,7 +152,7 @@ func (c *copier) write(ctx context.Context, batch []plant.Record) error {
 func (c *copier) compare(ctx context.Context, name string) (Store, error) {
 	var both [2]Store
 	var reads errgroup.Group
-	for i, db := range []Source{c.from, c.to} {
+	for i, db := range []store.Store{c.from, c.to} {
 		reads.Go(func() (err error) { both[i], err = c.summarize(ctx, db, name); return err })
 	}
 	if err := reads.Wait(); err != nil {
@@ -185,7 +165,7 @@ func (c *copier) compare(ctx context.Context, name string) (Store, error) {
 	return both[0], nil
 }
 
-func (c *copier) summarize(ctx context.Context, db Source, name string) (Store, error) {
+func (c *copier) summarize(ctx context.Context, db store.Store, name string) (Store, error) {
 	s, hash, buffer := Store{Name: name}, sha256.New(), []byte(nil)
 	for page, err := range pages(ctx, db, name) {
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/store"
 )
 
 // The number of plants in a page. PostgreSQL sends all plants of a page even if it ends early because they are large,
@@ -15,11 +16,11 @@ import (
 const minPage, maxPage = 16, 4096
 
 // pages returns the plants of a store in the order of their ids.
-func pages(ctx context.Context, db Source, store string) iter.Seq2[[]plant.New, error] {
+func pages(ctx context.Context, db store.Store, name string) iter.Seq2[[]plant.New, error] {
 	return func(yield func([]plant.New, error) bool) {
 		var after *int64
 		for limit := maxPage / 4; ; {
-			page, err := db.List(ctx, store, after, limit)
+			page, err := db.List(ctx, name, after, limit)
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}

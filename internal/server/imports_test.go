@@ -38,7 +38,7 @@ var mayImport = map[string]string{
 	"internal/store/postgres":  "internal/plant internal/store internal/token",
 	"internal/store/citus":     "internal/plant internal/store internal/store/postgres",
 	"internal/commit":          "internal/plant internal/store",
-	"internal/dbcopy":          "internal/plant internal/token",
+	"internal/dbcopy":          "internal/plant internal/store internal/token",
 	"internal/backup":          "internal/machine internal/store/sqlite",
 	"internal/plantfile":       "internal/plant",
 	"internal/listen":          "internal/machine internal/share",
