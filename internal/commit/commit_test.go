@@ -173,23 +173,6 @@ func TestFewPlantsWaitForABusyLane(t *testing.T) {
 	s.want(t, "[1 3 2 2]")
 }
 
-func TestAsManyAsInFlightTakeAnotherLane(t *testing.T) {
-	s := &slowStore{takes: 40 * time.Millisecond}
-	withClock(t, s, commit.Options{Lanes: 2, Large: 3}, func(c *clients) {
-		c.took("two commits and a fifth plant", 90*time.Millisecond, func() {
-			c.createN(1) // the first lane
-			c.createN(3) // the second lane
-			c.createN(5)
-			time.Sleep(40 * time.Millisecond)
-			synctest.Wait()
-			c.createN(4) // one lane has taken the five before, so four are too few for the other
-			time.Sleep(10 * time.Millisecond)
-			c.createN(1)
-		})
-	})
-	s.want(t, "[1 3 5 5]")
-}
-
 // After a large batch a single lane waits for three quarters as many plants, for at most half a millisecond.
 func TestPlantsAreExpectedAfterALargeBatch(t *testing.T) {
 	s := &slowStore{takes: time.Millisecond}
@@ -380,38 +363,4 @@ func TestContextEnds(t *testing.T) {
 		}
 	})
 	s.want(t, "[1]")
-}
-
-// Edits are batched like creates: they reach the store in the order in which they joined, and each gets its outcome.
-func TestEdits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var batches [][]int64
-		want := []plant.Outcome{plant.Removed, plant.Absent, plant.Changed}
-		c := commit.New(func(_ context.Context, edits []plant.Edit) (outcomes []plant.Outcome, err error) {
-			var ids []int64
-			for _, e := range edits {
-				ids, outcomes = append(ids, e.ID), append(outcomes, want[e.ID%3])
-			}
-			batches = append(batches, ids)
-			time.Sleep(time.Second)
-			return outcomes, nil
-		}, nil, commit.Options{})
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { c.Run(ctx) })
-		for id := range int64(7) {
-			wg.Go(func() {
-				got, err := c.Commit(t.Context(), plant.Edit{Key: plant.Key{ID: id}})
-				if err != nil || got != want[id%3] {
-					t.Errorf("Commit(%d) = %v, %v, want %v", id, got, err, want[id%3])
-				}
-			})
-			synctest.Wait()
-		}
-		stop()
-		wg.Wait()
-		if got := fmt.Sprint(batches); got != "[[0] [1 2 3 4 5 6]]" {
-			t.Errorf("batches %s", got)
-		}
-	})
 }

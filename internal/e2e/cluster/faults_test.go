@@ -65,6 +65,9 @@ func (x *trial) cause(f fault, s *testkit.Server, faulty, healthy *probe) {
 	})
 	stop := faulty.read(s)
 	defer stop()
+	again := testkit.StartAgain(x.t, s, x.db, "--access-log", "off") // also while a worker does not respond
+	defer again.Kill()
+	healthy.want(again, 20)
 	healthy.want(s, 20)
 	testkit.WaitFor(x.t, "errors of the ledger", func() bool { return !f.long || x.Failed() >= before+clients })
 	testkit.Must(x.t, f.end)()

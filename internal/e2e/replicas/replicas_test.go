@@ -152,16 +152,6 @@ func names(t *testing.T, p *testkit.Server) map[int]string {
 	return names
 }
 
-// The race detects servers that do not share a database.
-func TestRaceCatchesTwoWinners(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	apart := []*testkit.Server{testkit.Start(t, pgtest.Database(t)), testkit.Start(t, pgtest.Database(t))}
-	if _, violations := race(t, apart, racedStep); len(violations) == 0 {
-		t.Error("two winners of one id were not detected")
-	}
-}
-
 // Every server refuses a revoked token after two seconds.
 func TestRevokedOnEveryServer(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -15,36 +14,6 @@ import (
 	"plantstore/internal/store/storetest"
 	"plantstore/internal/token"
 )
-
-// A failed statement is reported as what it is: not as an absent plant, an unknown token or a name that is taken.
-func TestBrokenTables(t *testing.T) {
-	s := newStore(t)
-	if err := s.writer.tx(func() error {
-		return errors.Join(exec(s.writer.conn, "DROP TABLE plants"), exec(s.writer.conn, "DROP TABLE tokens"))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	ctx := t.Context()
-	_, createErr := s.CreateBatch(ctx, []plant.Record{{Store: "main"}})
-	_, getErr := s.Get(ctx, "main", 1)
-	_, listErr := s.List(ctx, "main", nil, 1)
-	_, countErr := s.Count(ctx, "main")
-	_, tokenErr := s.TokenByHash(ctx, token.Hash{})
-	_, tokensErr := s.Tokens(ctx)
-	for name, err := range map[string]error{
-		"CreateBatch": createErr, "Get": getErr, "List": listErr, "Count": countErr,
-		"TokenByHash": tokenErr, "Tokens": tokensErr,
-		"Replace":     storetest.Replace(ctx, s, "main", 1, plant.Plant{}, nil),
-		"Remove":      storetest.Remove(ctx, s, "main", 1, nil),
-		"AddToken":    s.AddToken(ctx, token.Token{Created: time.Now()}),
-		"RevokeToken": s.RevokeToken(ctx, "x", time.Now()),
-		"Check":       s.Check(ctx),
-	} {
-		if err == nil || !strings.Contains(err.Error(), "no such table") {
-			t.Errorf("%s without its table = %v, want an error about the table", name, err)
-		}
-	}
-}
 
 // A value that the schema does not allow means that the file is damaged.
 func TestDamagedValues(t *testing.T) {

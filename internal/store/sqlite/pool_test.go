@@ -80,22 +80,6 @@ func TestReadEndsWithContext(t *testing.T) {
 	}
 }
 
-func TestReadWithEndedContext(t *testing.T) {
-	s := newStore(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 20 { // the connection is free, too
-		_, getErr := s.Get(ctx, "main", 1)
-		_, countErr := s.Count(ctx, "main")
-		_, tokenErr := s.TokenByHash(ctx, token.Hash{})
-		for _, err := range []error{getErr, countErr, tokenErr} {
-			if !errors.Is(err, context.Canceled) {
-				t.Fatalf("a read with an ended context = %v, want %v", err, context.Canceled)
-			}
-		}
-	}
-}
-
 // Close waits for reads, and refuses all that follow.
 func TestCloseDuringReads(t *testing.T) {
 	s := newStore(t)

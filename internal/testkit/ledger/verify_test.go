@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -178,22 +177,6 @@ func TestMark(t *testing.T) {
 		}
 		if r, err := verify(f.Target); err != nil || len(r.Violations) != want {
 			t.Errorf("a copy with %q: %q, %v, want %d violations", stored, r.Violations, err, want)
-		}
-	}
-}
-
-func TestVerifyNeedsAList(t *testing.T) {
-	f := newFake(t)
-	for _, plants := range []fakeResponse{
-		{status: 500, body: "[]"},
-		{status: 200, body: `{"error":1}`},
-		{status: 200, body: `[{"id":"x"}]`},
-		{status: 200, body: `[{"id":1,"name":"a"},{"id":1,"name":"a"}]`},
-		{status: 200, body: `[]`, header: http.Header{"Link": {"</plants>"}}},
-	} {
-		f.list = &plants
-		if r, err := New().Verify(f.Target); err == nil {
-			t.Errorf("with the list %d %s: %v, want an error", plants.status, plants.body, r)
 		}
 	}
 }
