@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,8 +23,7 @@ type Pooler struct {
 	server  *Server
 	dir     string
 	program string
-	process *os.Process
-	exited  chan struct{}
+	daemon
 }
 
 // PoolModes are the modes of PgBouncer in which a session of the server may be used for several transactions of one
@@ -80,6 +78,7 @@ func (p *Pooler) init(mode string) (err error) {
 	if p.dir, err = os.MkdirTemp("", "pgtest-"); err != nil {
 		return err
 	}
+	p.logFile = filepath.Join(p.dir, "log")
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -108,25 +107,7 @@ func (p *Pooler) URL(database string) string { return p.server.Through(p.Address
 func (p *Pooler) Start() error {
 	cmd := asOwner(exec.Command(p.program, p.config()))
 	cmd.Dir = p.dir
-	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	if p.exited, err = launch(cmd); err != nil {
-		return err
-	}
-	p.process = cmd.Process
-	for deadline := time.Now().Add(timeout); ; time.Sleep(20 * time.Millisecond) {
-		if err = p.ping(); err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			text, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("PgBouncer accepts no connections: %w\n%s", err, text)
-		}
-	}
+	return p.run(cmd, p.ping)
 }
 
 func (p *Pooler) ping() error {
@@ -140,4 +121,4 @@ func (p *Pooler) ping() error {
 }
 
 // Stop ends PgBouncer at once: it drops the connections of its clients and those to the server.
-func (p *Pooler) Stop() error { return end(p.process, p.exited, syscall.SIGQUIT) }
+func (p *Pooler) Stop() error { return p.end(syscall.SIGQUIT) }

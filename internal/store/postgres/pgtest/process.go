@@ -27,10 +27,22 @@ func (s *Server) signalAll(signal syscall.Signal) error {
 	return nil
 }
 
-// launch starts a process that ends with the test binary. The channel is closed when it has exited.
-func launch(cmd *exec.Cmd) (exited chan struct{}, err error) {
-	exited = make(chan struct{})
-	started := make(chan error)
+// daemon is a process that ends with the test binary, and can be started again.
+type daemon struct {
+	logFile string
+	process *os.Process   // nil if another process has started it
+	exited  chan struct{} // closed when the process has exited
+}
+
+// run starts the process, and returns when ping succeeds.
+func (d *daemon) run(cmd *exec.Cmd, ping func() error) error {
+	log, err := os.OpenFile(d.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	exited, started := make(chan struct{}), make(chan error)
 	go func() {
 		// The kernel signals the process when the thread that started it ends. So this thread lives as long as
 		// the process, and both end with the test binary.
@@ -43,15 +55,33 @@ func launch(cmd *exec.Cmd) (exited chan struct{}, err error) {
 		}
 		close(exited)
 	}()
-	return exited, <-started
+	if err := <-started; err != nil {
+		return err
+	}
+	d.process, d.exited = cmd.Process, exited
+	for deadline := time.Now().Add(timeout); ; {
+		if err = ping(); err == nil {
+			return nil
+		}
+		select {
+		case <-exited:
+		case <-time.After(20 * time.Millisecond):
+			if time.Now().Before(deadline) {
+				continue
+			}
+		}
+		text, _ := os.ReadFile(d.logFile)
+		return fmt.Errorf("%s accepts no connections: %w\n%s", cmd.Path, err, text)
+	}
 }
 
-func end(process *os.Process, exited <-chan struct{}, signal syscall.Signal) error {
-	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+// end sends a signal, and returns when the process has exited.
+func (d *daemon) end(signal syscall.Signal) error {
+	if err := d.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	select {
-	case <-exited:
+	case <-d.exited:
 		return nil
 	case <-time.After(timeout):
 		return fmt.Errorf("the server still runs %v after signal %v", timeout, signal)

@@ -28,9 +28,7 @@ type Server struct {
 	bin, dir string
 	settings map[string]string
 	shared   bool // used by several tests
-
-	process *os.Process   // nil if another process has started the server
-	exited  chan struct{} // closed when the process has exited
+	daemon
 }
 
 // start starts a server whose directory is in a folder. initdb takes seconds, so the files are copied from the shared
@@ -80,6 +78,7 @@ func newServer(
 		return nil, err
 	}
 	s := &Server{Socket: dir, bin: bin, dir: dir, settings: settings}
+	s.logFile = filepath.Join(dir, "log")
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.remove())
@@ -110,7 +109,7 @@ func (s *Server) startAnywhere() (err error) {
 		if err = s.Start(); err == nil || !strings.Contains(err.Error(), "Address already in use") {
 			return err
 		}
-		if err := os.Remove(s.log()); err != nil { // the error of the next start is found in a new log
+		if err := os.Remove(s.logFile); err != nil { // the error of the next start is found in a new log
 			return err
 		}
 	}
@@ -119,7 +118,6 @@ func (s *Server) startAnywhere() (err error) {
 
 func (s *Server) data() string     { return filepath.Join(s.dir, "data") }
 func (s *Server) initial() string  { return filepath.Join(s.dir, "initial") }
-func (s *Server) log() string      { return filepath.Join(s.dir, "log") }
 func (s *Server) password() string { return filepath.Join(s.dir, "password") }
 
 // passwords is the file with which the nodes of a cluster log in to each other.
@@ -186,42 +184,15 @@ func freePort() (port int, err error) {
 
 // Start starts the server and returns when it accepts connections.
 func (s *Server) Start() error {
-	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.Port), "-k", s.Socket, "-h", "127.0.0.1",
 		"-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB", "-c", "max_connections=400"}
 	for name, value := range s.settings {
 		args = append(args, "-c", name+"="+value)
 	}
-	cmd := s.command("postgres", args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if s.exited, err = launch(cmd); err != nil {
-		return err
-	}
-	s.process = cmd.Process
-	return s.waitUntilReady()
-}
-
-func (s *Server) waitUntilReady() error {
-	deadline := time.Now().Add(timeout)
-	for {
+	return s.run(s.command("postgres", args...), func() error {
 		_, err := s.Attempt("postgres", "SELECT 1")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-s.exited:
-		case <-time.After(20 * time.Millisecond):
-			if time.Now().Before(deadline) {
-				continue
-			}
-		}
-		log, _ := os.ReadFile(s.log())
-		return fmt.Errorf("the server accepts no connections: %w\n%s", err, log)
-	}
+		return err
+	})
 }
 
 // Stop stops the server in PostgreSQL's fast mode: it ends the sessions and keeps what is committed.
@@ -251,8 +222,6 @@ func (s *Server) Kill9() error {
 	}
 	return nil
 }
-
-func (s *Server) end(signal syscall.Signal) error { return end(s.process, s.exited, signal) }
 
 func (s *Server) remove() error {
 	var err error
