@@ -8,25 +8,20 @@
 package console
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"fmt"
-	"io"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 //go:embed assets preact/standalone.module.js
 var files embed.FS
 
-// scalarGzip is the JavaScript of the API reference. It is embedded compressed only,
-// which is a quarter of the size and what nearly every client requests.
+// scalarGzip is the JavaScript of the API reference. It is embedded and sent compressed only, a quarter of its size,
+// since every browser accepts gzip. The other files are too small for a difference.
 //
 //go:embed scalar/standalone.js.gz
 var scalarGzip []byte
@@ -55,8 +50,7 @@ func Routes(prefix string) map[string]http.Handler {
 		"GET " + prefix + "/{$}":               embedded("assets/index.html", consolePolicy),
 		"GET " + prefix + "/docs":              embedded("assets/docs.html", referencePolicy),
 		"GET " + prefix + "/console/preact.js": embedded("preact/standalone.module.js", consolePolicy),
-		"GET " + prefix + "/docs/scalar.js": newAsset("scalar.js", referencePolicy,
-			decompressOnce(scalarGzip), scalarGzip),
+		"GET " + prefix + "/docs/scalar.js":    newAsset("scalar.js", referencePolicy, scalarGzip, "gzip"),
 	}
 	scripts, _ := files.ReadDir("assets") // embedded: it cannot fail
 	for _, file := range scripts {
@@ -71,104 +65,54 @@ func Routes(prefix string) map[string]http.Handler {
 	return routes
 }
 
-// asset is one file with its headers, plain and compressed.
+// asset is one file with the headers of its responses.
 type asset struct {
-	contentType string
-	policy      string
-	hash        string
-	plain       func() []byte
-	gzipped     []byte
+	policy, etag, contentType, encoding string
+	content                             []byte
 }
 
 // embedded returns an embedded file. It panics if the file is missing,
 // which every test that calls Routes detects.
 func embedded(name, policy string) *asset {
-	plain, err := files.ReadFile(name)
+	content, err := files.ReadFile(name)
 	if err != nil {
 		panic(err)
 	}
-	var packed bytes.Buffer
-	zw, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // fails only for an unknown level
-	if _, err := zw.Write(plain); err != nil {
-		panic(err)
-	}
-	if err := zw.Close(); err != nil {
-		panic(err)
-	}
-	return newAsset(name, policy, func() []byte { return plain }, packed.Bytes())
+	return newAsset(name, policy, content, "")
 }
 
-// decompressOnce returns a function that decompresses on its first call, since few
-// clients do without gzip. The result is kept: decompressing takes far longer than
-// sending, and any client may request it any number of times.
-func decompressOnce(gzipped []byte) func() []byte {
-	return sync.OnceValue(func() []byte {
-		zr, err := gzip.NewReader(bytes.NewReader(gzipped))
-		if err != nil {
-			panic(err)
-		}
-		plain, err := io.ReadAll(zr)
-		if err != nil {
-			panic(err)
-		}
-		return plain
-	})
+func newAsset(name, policy string, content []byte, encoding string) *asset {
+	sum := sha256.Sum256(content)
+	return &asset{policy, `"` + hex.EncodeToString(sum[:12]) + `"`, contentTypes[path.Ext(name)], encoding, content}
 }
 
-func newAsset(name, policy string, plain func() []byte, gzipped []byte) *asset {
-	sum := sha256.Sum256(gzipped)
-	return &asset{
-		contentType: contentType(name),
-		policy:      policy,
-		hash:        hex.EncodeToString(sum[:12]),
-		plain:       plain,
-		gzipped:     gzipped,
-	}
-}
-
-// contentType returns the media type of a file. The table of the operating system
-// may be missing or wrong, and with nosniff a wrong type breaks the page.
-func contentType(name string) string {
-	types := map[string]string{
-		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
-	}
-	if types[path.Ext(name)] == "" {
-		panic(fmt.Sprintf("console: no content type for %q", name))
-	}
-	return types[path.Ext(name)]
+// contentTypes has the media type of each kind of file. The table of the operating
+// system may be missing or wrong, and with nosniff a wrong type breaks the page.
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
 func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	secure(h, a.policy)
-	gzipped := acceptsGzip(r.Header.Values("Accept-Encoding"))
-	etag := `"` + a.hash + `"`
-	if gzipped {
-		etag = `"` + a.hash + `-gzip"`
-	}
 	// Clients may cache a file but must revalidate it, so that a new version of
 	// the program is used at once.
 	h.Set("Cache-Control", "no-cache")
-	h.Set("ETag", etag)
-	h.Set("Vary", "Accept-Encoding")
+	h.Set("ETag", a.etag)
 	// The ETag is a quoted hash, so finding it anywhere in the header is a match:
 	// alone, in a list or weakened by a proxy.
-	if known := strings.Join(r.Header.Values("If-None-Match"), ","); known == "*" || strings.Contains(known, etag) {
+	known := strings.Join(r.Header.Values("If-None-Match"), ",")
+	if known == "*" || strings.Contains(known, a.etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-
 	h.Set("Content-Type", a.contentType)
-	var body []byte
-	if gzipped {
-		h.Set("Content-Encoding", "gzip")
-		body = a.gzipped
-	} else {
-		body = a.plain()
+	if a.encoding != "" {
+		h.Set("Content-Encoding", a.encoding)
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // an error means that the client has disconnected
+	h.Set("Content-Length", strconv.Itoa(len(a.content)))
+	_, _ = w.Write(a.content) // an error means that the client has disconnected
 }
 
 // redirect redirects to another path of the same server.
@@ -184,24 +128,4 @@ func secure(h http.Header, policy string) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
-}
-
-// acceptsGzip reports whether Accept-Encoding allows gzip, by name or with *.
-func acceptsGzip(values []string) bool {
-	any := false
-	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
-		coding, params, _ := strings.Cut(item, ";")
-		accepted := true
-		if name, q, ok := strings.Cut(params, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {
-			weight, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
-			accepted = err == nil && weight > 0
-		}
-		switch strings.ToLower(strings.TrimSpace(coding)) {
-		case "gzip":
-			return accepted
-		case "*":
-			any = accepted
-		}
-	}
-	return any
 }
