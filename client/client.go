@@ -14,6 +14,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -177,10 +178,7 @@ const Any = "*"
 // may be caused by the first call's own change, and 40401 means only that the plant no longer exists.
 func (c *Client) Replace(ctx context.Context, id int64, to Plant, ifMatch string) (Stored, error) {
 	body, err := encode(nil, to)
-	if err == nil {
-		err = checkIfMatch(ifMatch)
-	}
-	if err != nil {
+	if err := cmp.Or(err, checkIfMatch(ifMatch)); err != nil {
 		return Stored{}, err
 	}
 	return c.stored(ctx, request{
@@ -224,25 +222,25 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 			query.Set("q", from.Text)
 		}
 		after := from.After
-		for next, more := query.Encode(), true; more; {
-			var page []NewPlant
-			var err error
-			if page, next, more, err = c.page(ctx, next); err != nil {
+		for {
+			page, next, err := c.page(ctx, query)
+			if err == nil && next != nil && after != nil && *next <= *after {
+				err = fmt.Errorf("the service returned a link back from %d to %d", *after, *next) // the iteration might never end
+			}
+			if err != nil {
 				yield(NewPlant{}, err)
 				return
-			}
-			if cursor, err := afterOf(next); more && (err != nil || after != nil && cursor <= *after) {
-				// The iteration might never end.
-				yield(NewPlant{}, fmt.Errorf("the service returned an invalid link to the next page, %q", next))
-				return
-			} else if more {
-				after = &cursor
 			}
 			for _, p := range page {
 				if !yield(p, nil) {
 					return
 				}
 			}
+			if next == nil {
+				return
+			}
+			after = next
+			query.Set("after", strconv.FormatInt(*next, 10))
 		}
 	}
 }
@@ -273,25 +271,26 @@ func (c *Client) plantURL(id int64) *url.URL {
 	return c.base.JoinPath("plants", strconv.FormatInt(id, 10))
 }
 
-func (c *Client) page(ctx context.Context, query string) (page []NewPlant, next string, more bool, err error) {
+// page returns the plants of a page, and the id that the next page starts after, or nil if it is the last.
+func (c *Client) page(ctx context.Context, query url.Values) (page []NewPlant, next *int64, err error) {
 	u := *c.plants
-	u.RawQuery = query
+	u.RawQuery = query.Encode()
 	resp, err := c.do(ctx, request{method: http.MethodGet, url: &u, success: http.StatusOK, idempotent: true})
 	if err != nil {
-		return nil, "", false, err
+		return nil, nil, err
 	}
 	var all []plantJSON
 	if json.Unmarshal(resp.body, &all) != nil {
-		return nil, "", false, errNotPlantStore
+		return nil, nil, errNotPlantStore
 	}
 	for _, p := range all {
 		if p.ID == nil || p.Name == nil {
-			return nil, "", false, errNotPlantStore
+			return nil, nil, errNotPlantStore
 		}
 		page = append(page, NewPlant{*p.ID, Plant{*p.Name, p.Tag}})
 	}
-	next, more = nextQuery(resp.header)
-	return page, next, more, nil
+	next, err = nextAfter(resp.header)
+	return page, next, err
 }
 
 func (c *Client) stored(ctx context.Context, req request) (Stored, error) {
@@ -308,24 +307,21 @@ func (c *Client) stored(ctx context.Context, req request) (Stored, error) {
 
 var nextLink = regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?next"?`)
 
-// nextQuery returns the query of the link to the next page. The rest of the link is ignored, so the
+// nextAfter returns the parameter after of the link to the next page. The rest of the link is ignored, so the
 // token is never sent to another host, and a proxy may serve the API under a different path.
-func nextQuery(h http.Header) (query string, ok bool) {
+func nextAfter(h http.Header) (*int64, error) {
 	m := nextLink.FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
 	if m == nil {
-		return "", false
+		return nil, nil
 	}
-	_, query, ok = strings.Cut(m[1], "?")
-	return query, ok
-}
-
-// afterOf returns the id that the page of a query starts after.
-func afterOf(query string) (int64, error) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return 0, err
+	link, err := url.Parse(m[1])
+	if err == nil {
+		var id int64
+		if id, err = strconv.ParseInt(link.Query().Get("after"), 10, 64); err == nil {
+			return &id, nil
+		}
 	}
-	return strconv.ParseInt(values.Get("after"), 10, 64)
+	return nil, fmt.Errorf("the service returned an invalid link to the next page, %q", m[1])
 }
 
 // plantJSON is a plant in a response. A nil field is absent.
