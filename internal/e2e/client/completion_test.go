@@ -14,7 +14,6 @@ func TestCompletion(t *testing.T) {
 	for words, want := range map[string]string{
 		"pl": "plants", "token ": "issue list revoke rotate show update",
 		"plants export --format ": "csv ndjson", "token issue --name ": "", "help tok": "token",
-		"token issue --scopes plants:read,": "plants:read,plants:create plants:read,plants:write",
 	} {
 		out, errs, code := testkit.Run(t, nil, append([]string{"__completeNoDesc"}, strings.Split(words, " ")...)...)
 		values, _, _ := strings.Cut(out, ":4")
