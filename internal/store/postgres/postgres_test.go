@@ -35,20 +35,9 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// runStoretest runs the suite of all engines. database returns the URL of a new database, and one at which another
-// process would open it.
+// runStoretest runs the suite of all engines: see storetest.RunOn.
 func runStoretest(t *testing.T, database func(t *testing.T) (first, again string)) {
-	var mu sync.Mutex
-	others := map[*testing.T]string{}
-	storetest.Run(t, func(t *testing.T) store.Store {
-		mu.Lock()
-		defer mu.Unlock()
-		address, ok := others[t]
-		if !ok {
-			address, others[t] = database(t)
-		}
-		return openStore(t, address)
-	})
+	storetest.RunOn(t, database, func(t *testing.T, address string) store.Store { return openStore(t, address) })
 }
 
 // patient are timeouts that a slow machine does not reach, and quick are those for faults that last longer. They leave

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,22 @@ import (
 // Open opens the database of one test. Called again with the same test it opens the same database
 // once more, as a second process would.
 type Open func(t *testing.T) store.Store
+
+// RunOn is Run on databases that have an address. database returns the address of a new one, and that at which another
+// process would open it.
+func RunOn(t *testing.T, database func(*testing.T) (first, again string), open func(*testing.T, string) store.Store) {
+	var mu sync.Mutex
+	others := map[*testing.T]string{}
+	Run(t, func(t *testing.T) store.Store {
+		mu.Lock()
+		defer mu.Unlock()
+		address, ok := others[t]
+		if !ok {
+			address, others[t] = database(t)
+		}
+		return open(t, address)
+	})
+}
 
 // Run runs the whole suite.
 func Run(t *testing.T, open Open) {
