@@ -61,7 +61,9 @@ func TestReportsNameEveryRow(t *testing.T) {
 			t.Errorf("the report lacks %q:\n%s", want, table.String())
 		}
 	}
-	for _, want := range []string{"| create | 700 |", "| get | — |", "0.8 times the rate of a bare", "not measured: pg"} {
+	for _, want := range []string{
+		"| create | 700 |", "| get | — |", "0.8 times the rate of a bare", "not measured: pg",
+	} {
 		if page := sampleResult().markdown(); !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
