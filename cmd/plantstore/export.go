@@ -71,7 +71,7 @@ func export(ctx context.Context, c *client.Client, f plantfile.Format, to io.Wri
 		if err != nil {
 			return err
 		}
-		line = f.Append(line[:0], plant.New{ID: p.ID, Plant: plant.Plant(p.Plant)})
+		line = f.Append(line[:0], plant.Plant{ID: p.ID, Content: plant.Content(p.Plant)})
 		if f.Name != "csv" { // which has no escapes
 			line = escapeJSON(line)
 		}

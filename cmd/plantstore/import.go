@@ -93,7 +93,7 @@ func (im *importer) run(ctx context.Context, c *client.Client) (err error) {
 func (im *importer) one(ctx context.Context, row plantfile.Row) error {
 	err := row.Err
 	for err == nil {
-		_, err = im.create(ctx, client.NewPlant{ID: row.Plant.ID, Plant: client.Plant(row.Plant.Plant)})
+		_, err = im.create(ctx, client.NewPlant{ID: row.Plant.ID, Plant: client.Plant(row.Plant.Content)})
 		e, isResponse := errors.AsType[*client.Error](err)
 		switch {
 		case err == nil:

@@ -52,7 +52,7 @@ type creator interface {
 	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
 }
 
-func record(id int64) plant.Record { return plant.Record{Store: "main", New: plant.New{ID: id}} }
+func record(id int64) plant.Record { return plant.Record{Store: "main", Plant: plant.Plant{ID: id}} }
 
 type shardFunc = func(*plant.Record) (server, shard int)
 

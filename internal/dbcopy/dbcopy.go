@@ -90,7 +90,7 @@ func (c *copier) checkTarget(ctx context.Context, names []string) error {
 			if err != nil && !errors.Is(err, plant.ErrNotFound) {
 				return fmt.Errorf("read the source: %w", err)
 			}
-			if err != nil || !here.Equal(there.Plant) {
+			if err != nil || !here.Equal(there.Content) {
 				return other(there.ID, name)
 			}
 		}
@@ -121,10 +121,10 @@ func (c *copier) copyPlants(ctx context.Context, names []string) error {
 }
 
 // byShard returns the plants of a page in batches of one shard each, which are stored fastest.
-func (c *copier) byShard(name string, page []plant.New) map[int][]plant.Record {
+func (c *copier) byShard(name string, page []plant.Plant) map[int][]plant.Record {
 	batches := map[int][]plant.Record{}
 	for _, p := range page {
-		r := plant.Record{Store: name, New: p}
+		r := plant.Record{Store: name, Plant: p}
 		_, shard := c.to.Shard(r.Key())
 		batches[shard] = append(batches[shard], r)
 	}

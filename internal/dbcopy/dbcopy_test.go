@@ -187,7 +187,7 @@ func (f *faulty) CreateBatch(ctx context.Context, batch []plant.Record) ([]plant
 	return f.Store.CreateBatch(ctx, batch)
 }
 
-func (f *faulty) List(ctx context.Context, name string, after *int64, limit int) ([]plant.New, error) {
+func (f *faulty) List(ctx context.Context, name string, after *int64, limit int) ([]plant.Plant, error) {
 	if f.onList != nil {
 		f.onList(name)
 	}
@@ -248,7 +248,7 @@ func TestSourceChanges(t *testing.T) {
 			return err
 		},
 		"replaced": func(s store.Store) error {
-			return storetest.Replace(t.Context(), s, "a", 5, plant.Plant{Name: "late"}, nil)
+			return storetest.Replace(t.Context(), s, "a", 5, plant.Content{Name: "late"}, nil)
 		},
 		"removed": func(s store.Store) error { return storetest.Remove(t.Context(), s, "a", 5, nil) },
 	} {

@@ -16,8 +16,8 @@ import (
 const minPage, maxPage = 16, 4096
 
 // pages returns the plants of a store in the order of their ids.
-func pages(ctx context.Context, db store.Store, name string) iter.Seq2[[]plant.New, error] {
-	return func(yield func([]plant.New, error) bool) {
+func pages(ctx context.Context, db store.Store, name string) iter.Seq2[[]plant.Plant, error] {
+	return func(yield func([]plant.Plant, error) bool) {
 		var after *int64
 		for limit := maxPage / 4; ; {
 			page, err := db.List(ctx, name, after, limit)
@@ -47,7 +47,7 @@ type Hash [sha256.Size]byte
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // appendPlant appends the bytes of a plant that a Hash is made of.
-func appendPlant(b []byte, p *plant.New) []byte {
+func appendPlant(b []byte, p *plant.Plant) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(p.ID))
 	b = appendText(b, p.Name)
 	if p.Tag == nil {

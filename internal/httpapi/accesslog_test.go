@@ -34,7 +34,7 @@ type slow struct {
 	takes time.Duration
 }
 
-func (s slow) Get(ctx context.Context, store string, id int64) (plant.New, error) {
+func (s slow) Get(ctx context.Context, store string, id int64) (plant.Plant, error) {
 	time.Sleep(s.takes)
 	return s.fakeStore.Get(ctx, store, id)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // etag returns the entity tag of a plant, which depends only on its name and tag.
-func etag(p plant.Plant) string {
+func etag(p plant.Content) string {
 	sum := sha256.Sum256(p.AppendJSON(nil))
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
@@ -53,7 +53,7 @@ func matchesWeakly(tags []string, tag string) bool {
 // precondition returns the plant that If-Match and If-None-Match allow an edit to change, or nil where they allow any.
 // The store compares again in the transaction of the edit, so a concurrent edit is not overwritten. An edit never
 // creates a plant, so If-Match: * restricts nothing.
-func (a *API) precondition(x *exchange, id int64) (*plant.Plant, error) {
+func (a *API) precondition(x *exchange, id int64) (*plant.Content, error) {
 	match, err := entityTags(x.request, "If-Match")
 	if err != nil {
 		return nil, err
@@ -70,12 +70,12 @@ func (a *API) precondition(x *exchange, id int64) (*plant.Plant, error) {
 	if err != nil {
 		return nil, err
 	}
-	tag := etag(p.Plant)
+	tag := etag(p.Content)
 	switch {
 	case !anyMatch && !slices.Contains(match, tag):
 		return nil, plant.ErrChanged
 	case matchesWeakly(noneMatch, tag):
 		return nil, errMatches
 	}
-	return &p.Plant, nil
+	return &p.Content, nil
 }

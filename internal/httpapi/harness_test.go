@@ -43,7 +43,7 @@ func bearers(header string) (*token.Token, error) {
 // fakeStore keeps plants in memory. It fails on demand: fail has the error of a call such as "List 2", the second
 // call of List.
 type fakeStore struct {
-	plants  map[int64]plant.Plant
+	plants  map[int64]plant.Content
 	outcome plant.Outcome // of creates
 	fail    map[string]error
 	calls   []string
@@ -63,18 +63,18 @@ func (s *fakeStore) Create(_ context.Context, r plant.Record) (plant.Outcome, er
 	return s.outcome, s.call("Create", "%s %s", r.Store, r.AppendJSON(nil))
 }
 
-func (s *fakeStore) Get(_ context.Context, name string, id int64) (plant.New, error) {
+func (s *fakeStore) Get(_ context.Context, name string, id int64) (plant.Plant, error) {
 	if err := s.call("Get", "%s %d", name, id); err != nil {
-		return plant.New{}, err
+		return plant.Plant{}, err
 	}
 	p, ok := s.plants[id]
 	if !ok {
-		return plant.New{}, plant.ErrNotFound
+		return plant.Plant{}, plant.ErrNotFound
 	}
-	return plant.New{ID: id, Plant: p}, nil
+	return plant.Plant{ID: id, Content: p}, nil
 }
 
-func (s *fakeStore) List(_ context.Context, name string, after *int64, limit int) (list []plant.New, err error) {
+func (s *fakeStore) List(_ context.Context, name string, after *int64, limit int) (list []plant.Plant, err error) {
 	from := "start"
 	if after != nil {
 		from = fmt.Sprint(*after)
@@ -89,7 +89,7 @@ func (s *fakeStore) List(_ context.Context, name string, after *int64, limit int
 		}
 		p := s.plants[id]
 		size += p.Size()
-		list = append(list, plant.New{ID: id, Plant: p})
+		list = append(list, plant.Plant{ID: id, Content: p})
 	}
 	return list, nil
 }
@@ -114,7 +114,7 @@ func (s *fakeStore) Edit(_ context.Context, e plant.Edit) (outcome plant.Outcome
 	return outcome, err
 }
 
-func describe(seen *plant.Plant) string {
+func describe(seen *plant.Content) string {
 	if seen == nil {
 		return "any"
 	}

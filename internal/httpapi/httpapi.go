@@ -27,8 +27,8 @@ type Authenticator interface {
 
 // Reader reads plants; store.Plants has its promises.
 type Reader interface {
-	Get(ctx context.Context, store string, id int64) (plant.New, error)
-	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
+	Get(ctx context.Context, store string, id int64) (plant.Plant, error)
+	List(ctx context.Context, store string, after *int64, limit int) ([]plant.Plant, error)
 	Count(ctx context.Context, store string) (int64, error)
 }
 

@@ -154,7 +154,7 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 			}
 			last, next = candidate.ID, &last
 			examined, size = examined+1, size+candidate.Size()
-			if !p.filter.Match(candidate.Plant) {
+			if !p.filter.Match(candidate.Content) {
 				continue
 			}
 			if err := x.appendPlant(candidate); err != nil {
@@ -169,7 +169,7 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 }
 
 // appendPlant appends an element of a page to the buffer.
-func (x *exchange) appendPlant(p plant.New) error {
+func (x *exchange) appendPlant(p plant.Plant) error {
 	if len(x.buf) > 1 {
 		x.buf = append(x.buf, ',')
 	}

@@ -129,7 +129,7 @@ func TestLargePages(t *testing.T) {
 	for _, stored := range []int64{2, 3, 4, 7} {
 		s := ferns()
 		for id := range stored {
-			s.plants[id] = plant.Plant{Name: strings.Repeat("x", size)}
+			s.plants[id] = plant.Content{Name: strings.Repeat("x", size)}
 		}
 		var all []int64
 		for i, page := range pagesOf(t, newStoreAPI(s), "/plants") {
@@ -186,8 +186,8 @@ func wantUncounted(t *testing.T, w *httptest.ResponseRecorder) {
 // stuck is a store whose counts of "greedy" run until their context ends.
 type stuck struct{ Reader }
 
-func (stuck) List(context.Context, string, *int64, int) ([]plant.New, error) {
-	return []plant.New{{ID: 1, Plant: plant.Plant{Name: "Fern", Tag: new("shade")}}}, nil
+func (stuck) List(context.Context, string, *int64, int) ([]plant.Plant, error) {
+	return []plant.Plant{{ID: 1, Content: plant.Content{Name: "Fern", Tag: new("shade")}}}, nil
 }
 
 func (stuck) Count(ctx context.Context, name string) (int64, error) {

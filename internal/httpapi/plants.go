@@ -21,19 +21,19 @@ func (a *API) createPlant(x *exchange) error {
 	if err := a.create(x, p); err != nil {
 		return err
 	}
-	x.buf = p.Plant.AppendJSON(x.buf[:0])
+	x.buf = p.Content.AppendJSON(x.buf[:0])
 	writeJSON(x, http.StatusOK, x.buf)
 	return nil
 }
 
 // create stores a plant, or confirms that it is stored already.
-func (a *API) create(x *exchange, p plant.New) error {
+func (a *API) create(x *exchange, p plant.Plant) error {
 	claim, err := x.enqueue(&a.creates)
 	if err != nil {
 		return err
 	}
 	defer claim.Release()
-	outcome, err := a.deps.Create(x.context(), plant.Record{Store: x.token.Store, New: p})
+	outcome, err := a.deps.Create(x.context(), plant.Record{Store: x.token.Store, Plant: p})
 	if err = cmp.Or(err, outcome.Err()); errors.Is(err, plant.ErrTaken) {
 		return failf(plant.ErrTaken, "id %d already belongs to a plant with a different name or tag", p.ID)
 	}
@@ -52,7 +52,7 @@ func (a *API) getPlant(x *exchange) error {
 	if err := x.reserve(2 * p.Size()); err != nil { // the plant, and its JSON until a slow client has read it
 		return err
 	}
-	tag := etag(p.Plant)
+	tag := etag(p.Content)
 	x.Header().Set("ETag", tag)
 	// An invalid header matches nothing: the plant is returned as without the header.
 	if seen, err := entityTags(x.request, "If-None-Match"); err == nil && matchesWeakly(seen, tag) {
@@ -111,7 +111,7 @@ func (a *API) replacePlant(x *exchange) error {
 		return err
 	}
 	x.Header().Set("ETag", etag(to))
-	writePlant(x, plant.New{ID: id, Plant: to})
+	writePlant(x, plant.Plant{ID: id, Content: to})
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (a *API) removePlant(x *exchange) error {
 }
 
 // edit replaces a plant that meets the precondition of the request, or removes it if to is nil.
-func (a *API) edit(x *exchange, id int64, to *plant.Plant) error {
+func (a *API) edit(x *exchange, id int64, to *plant.Content) error {
 	seen, err := a.precondition(x, id)
 	if err != nil {
 		return about(id, err)
@@ -146,7 +146,7 @@ func (a *API) edit(x *exchange, id int64, to *plant.Plant) error {
 	return about(id, err)
 }
 
-func writePlant(x *exchange, p plant.New) {
+func writePlant(x *exchange, p plant.Plant) {
 	x.buf = p.AppendJSON(x.buf[:0])
 	writeJSON(x, http.StatusOK, x.buf)
 }

@@ -23,9 +23,9 @@ const (
 )
 
 func ferns(ids ...int64) *fakeStore {
-	s := &fakeStore{plants: map[int64]plant.Plant{}, outcome: plant.Created, fail: map[string]error{}}
+	s := &fakeStore{plants: map[int64]plant.Content{}, outcome: plant.Created, fail: map[string]error{}}
 	for _, id := range ids {
-		s.plants[id] = plant.Plant{Name: "Fern", Tag: new("shade")}
+		s.plants[id] = plant.Content{Name: "Fern", Tag: new("shade")}
 	}
 	return s
 }
@@ -113,7 +113,7 @@ func TestReplace(t *testing.T) {
 			wantError(t, w, test.number, test.want)
 		} else {
 			wantResponse(t, w, 200, test.want)
-			wantHeaders(t, w, "ETag", etag(plant.Plant{Name: "Ivy"}))
+			wantHeaders(t, w, "ETag", etag(plant.Content{Name: "Ivy"}))
 		}
 		if got := strings.Join(s.calls, "|"); got != test.call {
 			t.Errorf("a replace with %s calls %s, want %s", test.body, got, test.call)
@@ -324,7 +324,7 @@ func TestStoreFailures(t *testing.T) {
 			}
 			s := ferns(7)
 			if r.call == "List 2" { // follows a list that ends early
-				s.plants[7] = plant.Plant{Name: strings.Repeat("n", store.PageBytes)}
+				s.plants[7] = plant.Content{Name: strings.Repeat("n", store.PageBytes)}
 			}
 			s.fail[r.call] = fmt.Errorf("%s: %w", inside, test.err)
 			a, log := newAPI(Config{}, Dependencies{Create: s.Create, Edit: s.Edit, Reader: s})

@@ -46,9 +46,9 @@ func pagesOf(t interface {
 // The pages of a search end at the limit or after the plants that it may examine, and the last one has no link.
 func TestSearch(t *testing.T) {
 	s := ferns(1, 2, 3, 4, 5, 6, 7, 8, 9)
-	s.plants[3] = plant.Plant{Name: "Ivy", Tag: new("Climber")}
-	s.plants[8] = plant.Plant{Name: "climbing rose"}
-	s.plants[9] = plant.Plant{Name: "Ivy", Tag: new("")}
+	s.plants[3] = plant.Content{Name: "Ivy", Tag: new("Climber")}
+	s.plants[8] = plant.Content{Name: "climbing rose"}
+	s.plants[9] = plant.Content{Name: "Ivy", Tag: new("")}
 	for _, test := range []struct {
 		query    string
 		examined int
@@ -100,9 +100,9 @@ func TestSearchReturnsWhatMatches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := ferns()
 		for _, id := range rapid.SliceOfN(rapid.Int64Range(-20, 20), 0, 30).Draw(t, "ids") {
-			s.plants[id] = plant.Plant{Name: text.Draw(t, "name"), Tag: tag.Draw(t, "tag")}
+			s.plants[id] = plant.Content{Name: text.Draw(t, "name"), Tag: tag.Draw(t, "tag")}
 			if rapid.IntRange(0, 9).Draw(t, "large") == 0 {
-				s.plants[id] = plant.Plant{Name: strings.Repeat("ab", 60<<10), Tag: s.plants[id].Tag}
+				s.plants[id] = plant.Content{Name: strings.Repeat("ab", 60<<10), Tag: s.plants[id].Tag}
 			}
 		}
 		q, wantTag := text.Draw(t, "q"), tag.Draw(t, "with tag")
@@ -135,7 +135,7 @@ func TestSearchReturnsWhatMatches(t *testing.T) {
 func TestSearchOfLargePlants(t *testing.T) {
 	s := ferns()
 	for id := range int64(100) {
-		s.plants[id] = plant.Plant{Name: strings.Repeat("x", 64<<10)}
+		s.plants[id] = plant.Content{Name: strings.Repeat("x", 64<<10)}
 	}
 	w := send(newStoreAPI(s), "GET", "/plants?q=y", nil)
 	wantResponse(t, w, 200, "[]")
@@ -150,7 +150,7 @@ func TestSearchOfLargePlants(t *testing.T) {
 // sluggish is a store of plants without end, each of whose lists takes 1.1 seconds.
 type sluggish struct{ *fakeStore }
 
-func (sluggish) List(ctx context.Context, _ string, after *int64, limit int) (list []plant.New, err error) {
+func (sluggish) List(ctx context.Context, _ string, after *int64, limit int) (list []plant.Plant, err error) {
 	select {
 	case <-time.After(1100 * time.Millisecond):
 	case <-ctx.Done():
@@ -162,7 +162,7 @@ func (sluggish) List(ctx context.Context, _ string, after *int64, limit int) (li
 	}
 	for id := range int64(min(limit, 10)) {
 		size := store.PageBytes / 20
-		list = append(list, plant.New{ID: first + id, Plant: plant.Plant{Name: strings.Repeat("x", size)}})
+		list = append(list, plant.Plant{ID: first + id, Content: plant.Content{Name: strings.Repeat("x", size)}})
 	}
 	list[len(list)-1].Name = strings.Repeat("x", store.PageBytes)
 	return list, nil
@@ -188,7 +188,7 @@ func TestSlowSearch(t *testing.T) {
 // stalled is a store whose lists end only with their context.
 type stalled struct{ *fakeStore }
 
-func (stalled) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.New, error) {
+func (stalled) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.Plant, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -221,11 +221,11 @@ func TestSearchOfDisconnectedClient(t *testing.T) {
 // ending is a store whose reads end with their context.
 type ending struct{ *fakeStore }
 
-func (ending) Get(ctx context.Context, _ string, id int64) (plant.New, error) {
-	return plant.New{ID: id}, ctx.Err()
+func (ending) Get(ctx context.Context, _ string, id int64) (plant.Plant, error) {
+	return plant.Plant{ID: id}, ctx.Err()
 }
 
-func (ending) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.New, error) {
+func (ending) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.Plant, error) {
 	return nil, ctx.Err()
 }
 

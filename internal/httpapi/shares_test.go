@@ -103,13 +103,13 @@ type large struct {
 	bytes int
 }
 
-func (l large) Get(_ context.Context, _ string, id int64) (plant.New, error) {
-	return plant.New{ID: id, Plant: plant.Plant{Name: strings.Repeat("x", l.bytes)}}, nil
+func (l large) Get(_ context.Context, _ string, id int64) (plant.Plant, error) {
+	return plant.Plant{ID: id, Content: plant.Content{Name: strings.Repeat("x", l.bytes)}}, nil
 }
 
-func (l large) List(ctx context.Context, store string, _ *int64, _ int) ([]plant.New, error) {
+func (l large) List(ctx context.Context, store string, _ *int64, _ int) ([]plant.Plant, error) {
 	p, err := l.Get(ctx, store, 1)
-	return []plant.New{p}, err
+	return []plant.Plant{p}, err
 }
 
 const (

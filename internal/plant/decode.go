@@ -59,17 +59,17 @@ func (e *Invalid) Unwrap() error { return e.Reason }
 
 // Decode reads the body of a create: one JSON object with a required integer id, a required
 // string name and an optional string tag. Other members are ignored. Every error is an *Invalid.
-func Decode(body []byte) (New, error) {
-	var p New
+func Decode(body []byte) (Plant, error) {
+	var p Plant
 	err := decode(body, &p, nil)
 	return p, err
 }
 
 // DecodePlant reads the body of a replace of the plant with this id. An id in the body must be the same.
-func DecodePlant(body []byte, id int64) (Plant, error) {
-	var p New
+func DecodePlant(body []byte, id int64) (Content, error) {
+	var p Plant
 	err := decode(body, &p, &id)
-	return p.Plant, err
+	return p.Content, err
 }
 
 type decoder struct {
@@ -86,7 +86,7 @@ var decoders = sync.Pool{New: func() any {
 }}
 
 // decode reads a body into p. The id is required if want is nil; otherwise it is optional and must be *want.
-func decode(body []byte, p *New, want *int64) error {
+func decode(body []byte, p *Plant, want *int64) error {
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
 	d.buf = *bytes.NewBuffer(body)

@@ -19,37 +19,37 @@ func tag(s string) *string { return &s }
 func TestDecodeAllowed(t *testing.T) {
 	for _, test := range []struct {
 		body string
-		want plant.New
+		want plant.Plant
 	}{
-		{`{"id":1,"name":"Fern"}`, plant.New{ID: 1, Plant: plant.Plant{Name: "Fern"}}},
-		{`{"tag":"","name":"","id":0}`, plant.New{Plant: plant.Plant{Tag: tag("")}}},
-		{" \t\r\n{ \"id\" : -1 , \"name\" : \"a\" } \n", plant.New{ID: -1, Plant: plant.Plant{Name: "a"}}},
-		{`{"id":9223372036854775807,"name":""}`, plant.New{ID: 9223372036854775807}},
-		{`{"id":-9223372036854775808,"name":""}`, plant.New{ID: -9223372036854775808}},
-		{`{"id":9223372036854775807.0,"name":""}`, plant.New{ID: 9223372036854775807}},
-		{`{"id":9007199254740993,"name":""}`, plant.New{ID: 9007199254740993}},
-		{`{"id":1.0,"name":""}`, plant.New{ID: 1}},
-		{`{"id":1e2,"name":""}`, plant.New{ID: 100}},
-		{`{"id":1E+2,"name":""}`, plant.New{ID: 100}},
-		{`{"id":-12.50e1,"name":""}`, plant.New{ID: -125}},
-		{`{"id":1200e-2,"name":""}`, plant.New{ID: 12}},
-		{`{"id":-0,"name":""}`, plant.New{}},
-		{`{"id":0.000e99999999999999999999,"name":""}`, plant.New{}},
-		{`{"id":0e-99999999999999999999,"name":""}`, plant.New{}},
-		{`{"id":0.0000000000000000000009e22,"name":""}`, plant.New{ID: 9}},
-		{`{"\u0069d":1,"n\u0061me":"x"}`, plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
+		{`{"id":1,"name":"Fern"}`, plant.Plant{ID: 1, Content: plant.Content{Name: "Fern"}}},
+		{`{"tag":"","name":"","id":0}`, plant.Plant{Content: plant.Content{Tag: tag("")}}},
+		{" \t\r\n{ \"id\" : -1 , \"name\" : \"a\" } \n", plant.Plant{ID: -1, Content: plant.Content{Name: "a"}}},
+		{`{"id":9223372036854775807,"name":""}`, plant.Plant{ID: 9223372036854775807}},
+		{`{"id":-9223372036854775808,"name":""}`, plant.Plant{ID: -9223372036854775808}},
+		{`{"id":9223372036854775807.0,"name":""}`, plant.Plant{ID: 9223372036854775807}},
+		{`{"id":9007199254740993,"name":""}`, plant.Plant{ID: 9007199254740993}},
+		{`{"id":1.0,"name":""}`, plant.Plant{ID: 1}},
+		{`{"id":1e2,"name":""}`, plant.Plant{ID: 100}},
+		{`{"id":1E+2,"name":""}`, plant.Plant{ID: 100}},
+		{`{"id":-12.50e1,"name":""}`, plant.Plant{ID: -125}},
+		{`{"id":1200e-2,"name":""}`, plant.Plant{ID: 12}},
+		{`{"id":-0,"name":""}`, plant.Plant{}},
+		{`{"id":0.000e99999999999999999999,"name":""}`, plant.Plant{}},
+		{`{"id":0e-99999999999999999999,"name":""}`, plant.Plant{}},
+		{`{"id":0.0000000000000000000009e22,"name":""}`, plant.Plant{ID: 9}},
+		{`{"\u0069d":1,"n\u0061me":"x"}`, plant.Plant{ID: 1, Content: plant.Content{Name: "x"}}},
 		{`{"id":1,"name":"\ud83c\udf35\n\u0001","tag":"\u00e9"}`,
-			plant.New{ID: 1, Plant: plant.Plant{Name: "🌵\n\x01", Tag: tag("é")}}},
-		{`{"x":"tag","id":1,"y":"name","name":"x","z":"id"}`, plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
+			plant.Plant{ID: 1, Content: plant.Content{Name: "🌵\n\x01", Tag: tag("é")}}},
+		{`{"x":"tag","id":1,"y":"name","name":"x","z":"id"}`, plant.Plant{ID: 1, Content: plant.Content{Name: "x"}}},
 		{`{"id":1,"name":"x","ID":"other","Name":null,"more":{"id":[{}]},"":0}`,
-			plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
+			plant.Plant{ID: 1, Content: plant.Content{Name: "x"}}},
 		{`{"id":1,"name":"x","more":` + strings.Repeat("[", 9_999) + strings.Repeat("]", 9_999) + `}`,
-			plant.New{ID: 1, Plant: plant.Plant{Name: "x"}}},
+			plant.Plant{ID: 1, Content: plant.Content{Name: "x"}}},
 	} {
 		got, err := plant.Decode([]byte(test.body))
 		if err != nil {
 			t.Errorf("Decode(%.60s) = %v", test.body, err)
-		} else if got.ID != test.want.ID || !got.Equal(test.want.Plant) {
+		} else if got.ID != test.want.ID || !got.Equal(test.want.Content) {
 			t.Errorf("Decode(%.60s) = %+v, want %+v", test.body, got, test.want)
 		}
 	}
@@ -256,12 +256,12 @@ func TestIntegersAreExact(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r != 0 && utf8.ValidRune(r) }))
-		want := plant.New{ID: rapid.Int64().Draw(t, "id"), Plant: plant.Plant{Name: text.Draw(t, "name")}}
+		want := plant.Plant{ID: rapid.Int64().Draw(t, "id"), Content: plant.Content{Name: text.Draw(t, "name")}}
 		if rapid.Bool().Draw(t, "tagged") {
 			want.Tag = tag(text.Draw(t, "tag"))
 		}
 		got, err := plant.Decode(want.AppendJSON(nil))
-		if err != nil || got.ID != want.ID || !got.Equal(want.Plant) {
+		if err != nil || got.ID != want.ID || !got.Equal(want.Content) {
 			t.Fatalf("Decode(%s) = %+v, %v", want.AppendJSON(nil), got, err)
 		}
 	})
@@ -308,7 +308,7 @@ func FuzzDecode(f *testing.F) {
 			!strings.ContainsAny(other.ID.String(), "eE") {
 			t.Fatalf("Decode(%q).ID = %d", body, p.ID)
 		}
-		if other.Name == nil || !p.Equal(plant.Plant{Name: *other.Name, Tag: other.Tag}) {
+		if other.Name == nil || !p.Equal(plant.Content{Name: *other.Name, Tag: other.Tag}) {
 			t.Fatalf("Decode(%q) = %+v, another parser reads %+v", body, p, other)
 		}
 		if strings.ContainsRune(p.Name, 0) {
@@ -329,7 +329,7 @@ func BenchmarkDecode(b *testing.B) {
 }
 
 func BenchmarkAppendJSON(b *testing.B) {
-	p := plant.Plant{Name: "Monstera deliciosa", Tag: tag("climber")}
+	p := plant.Content{Name: "Monstera deliciosa", Tag: tag("climber")}
 	var buf []byte
 	b.ReportAllocs()
 	for b.Loop() {

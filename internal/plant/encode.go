@@ -7,18 +7,18 @@ import (
 )
 
 // AppendJSON appends the plant as in the response to a create: without an id.
-func (p Plant) AppendJSON(b []byte) []byte {
+func (p Content) AppendJSON(b []byte) []byte {
 	b = append(b, '{')
 	return p.appendMembers(b)
 }
 
 // AppendJSON appends the plant as in the response to a read: with its id.
-func (p New) AppendJSON(b []byte) []byte {
+func (p Plant) AppendJSON(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"id":`...), p.ID, 10)
 	return p.appendMembers(append(b, ','))
 }
 
-func (p Plant) appendMembers(b []byte) []byte {
+func (p Content) appendMembers(b []byte) []byte {
 	b = appendString(append(b, `"name":`...), p.Name)
 	if p.Tag != nil {
 		b = appendString(append(b, `,"tag":`...), *p.Tag)

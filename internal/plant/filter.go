@@ -19,7 +19,7 @@ func NewFilter(tag *string, text string) Filter { return Filter{tag, strings.Map
 func (f Filter) All() bool { return f.tag == nil && f.text == "" }
 
 // Match reports whether the filter selects a plant.
-func (f Filter) Match(p Plant) bool {
+func (f Filter) Match(p Content) bool {
 	if f.tag != nil && (p.Tag == nil || *p.Tag != *f.tag) {
 		return false
 	}

@@ -35,7 +35,7 @@ func TestFilter(t *testing.T) {
 		{"ﬁg", nil, "fig", false},
 		{"a\\b%_", nil, "\\B%_", true},
 	} {
-		p := plant.Plant{Name: test.name, Tag: test.tag}
+		p := plant.Content{Name: test.name, Tag: test.tag}
 		if got := plant.NewFilter(nil, test.q).Match(p); got != test.want {
 			t.Errorf("%q matches %s: %v, want %v", test.q, p.AppendJSON(nil), got, test.want)
 		}
@@ -47,18 +47,18 @@ func TestFilter(t *testing.T) {
 		{nil, nil, true}, {new("a"), nil, true}, {nil, new(""), false}, {nil, new("a"), false}, {new(""), new(""), true},
 		{new("a"), new("a"), true}, {new("A"), new("a"), false}, {new("ab"), new("a"), false}, {new(""), new("a"), false},
 	} {
-		p := plant.Plant{Name: "a", Tag: test.tag}
+		p := plant.Content{Name: "a", Tag: test.tag}
 		if got := plant.NewFilter(test.filter, "").Match(p); got != test.want {
 			t.Errorf("the tag filter of %s: %v, want %v", p.AppendJSON(nil), got, test.want)
 		}
 	}
 	both := plant.NewFilter(new("shade"), "FERN")
-	for want, p := range map[bool]plant.Plant{true: {"Tree fern", new("shade")}, false: {"Tree fern", new("sun")}} {
+	for want, p := range map[bool]plant.Content{true: {"Tree fern", new("shade")}, false: {"Tree fern", new("sun")}} {
 		if both.Match(p) != want {
 			t.Errorf("both filters select %s: %v", p.AppendJSON(nil), !want)
 		}
 	}
-	if both.Match(plant.Plant{Name: "Ivy", Tag: new("shade")}) {
+	if both.Match(plant.Content{Name: "Ivy", Tag: new("shade")}) {
 		t.Error("a plant with the tag but without the text is selected")
 	}
 	if !plant.NewFilter(nil, "").All() || plant.NewFilter(new(""), "").All() || plant.NewFilter(nil, "x").All() {
@@ -74,7 +74,7 @@ func TestFold(t *testing.T) {
 		}
 		f := plant.NewFilter(nil, string(r))
 		for other := unicode.SimpleFold(r); ; other = unicode.SimpleFold(other) {
-			if !f.Match(plant.Plant{Name: string(other)}) {
+			if !f.Match(plant.Content{Name: string(other)}) {
 				t.Errorf("%U does not match %U", r, other)
 			}
 			if other == r {
@@ -83,8 +83,8 @@ func TestFold(t *testing.T) {
 		}
 		for _, other := range []rune{r ^ 0x20, r + 1, unicode.ToUpper(r), unicode.ToLower(r)} {
 			name := string(other)
-			if f.Match(plant.Plant{Name: name}) != strings.EqualFold(string([]rune(name)), string(r)) {
-				t.Errorf("%U matches %U: %v", r, other, f.Match(plant.Plant{Name: name}))
+			if f.Match(plant.Content{Name: name}) != strings.EqualFold(string([]rune(name)), string(r)) {
+				t.Errorf("%U matches %U: %v", r, other, f.Match(plant.Content{Name: name}))
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func TestFilterFindsText(t *testing.T) {
 		for i := 0; i+length <= len(runes); i++ {
 			want = want || strings.EqualFold(string(runes[i:i+length]), q)
 		}
-		if got := plant.NewFilter(nil, q).Match(plant.Plant{Name: name}); got != want {
+		if got := plant.NewFilter(nil, q).Match(plant.Content{Name: name}); got != want {
 			t.Errorf("%q matches %q: %v, want %v", q, name, got, want)
 		}
 	})

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Plant is a plant without its id. A nil Tag means that the plant has no tag, which differs from an empty one.
-type Plant struct {
+// Content is a plant without its id. A nil Tag means that the plant has no tag, which differs from an empty one.
+type Content struct {
 	Name string
 	Tag  *string
 }
 
 // Equal reports whether p and q are the same plant, character for character.
-func (p Plant) Equal(q Plant) bool {
+func (p Content) Equal(q Content) bool {
 	if p.Name != q.Name || (p.Tag == nil) != (q.Tag == nil) {
 		return false
 	}
@@ -24,17 +24,17 @@ func (p Plant) Equal(q Plant) bool {
 }
 
 // Size returns the length of the name and the tag in bytes.
-func (p Plant) Size() int {
+func (p Content) Size() int {
 	if p.Tag == nil {
 		return len(p.Name)
 	}
 	return len(p.Name) + len(*p.Tag)
 }
 
-// New is a plant with the id that its client chose.
-type New struct {
+// Plant is a plant with the id that its client chose.
+type Plant struct {
 	ID int64
-	Plant
+	Content
 }
 
 // Key identifies a plant: those of different stores are independent.
@@ -51,7 +51,7 @@ func (k Key) Compare(other Key) int {
 // Record is a plant in the store that it belongs to.
 type Record struct {
 	Store string
-	New
+	Plant
 }
 
 // Key returns the key of the plant.
@@ -60,8 +60,8 @@ func (r *Record) Key() Key { return Key{r.Store, r.ID} }
 // Edit replaces or removes a stored plant.
 type Edit struct {
 	Key
-	To   *Plant // the new name and tag; nil removes the plant
-	Seen *Plant // if not nil, only a plant that is equal to it is changed
+	To   *Content // the new name and tag; nil removes the plant
+	Seen *Content // if not nil, only a plant that is equal to it is changed
 }
 
 // ByKey returns the indexes of edits in the order of their keys. Edits of the same plant keep their order.

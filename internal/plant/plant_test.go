@@ -11,16 +11,16 @@ import (
 
 func TestEqual(t *testing.T) {
 	for _, test := range []struct {
-		p, q plant.Plant
+		p, q plant.Content
 		want bool
 	}{
-		{plant.Plant{Name: "a"}, plant.Plant{Name: "a"}, true},
-		{plant.Plant{Name: "a"}, plant.Plant{Name: "A"}, false},
-		{plant.Plant{Name: "a"}, plant.Plant{Name: "a", Tag: tag("")}, false},
-		{plant.Plant{Name: "a", Tag: tag("")}, plant.Plant{Name: "a"}, false},
-		{plant.Plant{Name: "a", Tag: tag("t")}, plant.Plant{Name: "a", Tag: tag("t")}, true},
-		{plant.Plant{Name: "a", Tag: tag("t")}, plant.Plant{Name: "a", Tag: tag("T")}, false},
-		{plant.Plant{Name: "a", Tag: tag("t")}, plant.Plant{Name: "b", Tag: tag("t")}, false},
+		{plant.Content{Name: "a"}, plant.Content{Name: "a"}, true},
+		{plant.Content{Name: "a"}, plant.Content{Name: "A"}, false},
+		{plant.Content{Name: "a"}, plant.Content{Name: "a", Tag: tag("")}, false},
+		{plant.Content{Name: "a", Tag: tag("")}, plant.Content{Name: "a"}, false},
+		{plant.Content{Name: "a", Tag: tag("t")}, plant.Content{Name: "a", Tag: tag("t")}, true},
+		{plant.Content{Name: "a", Tag: tag("t")}, plant.Content{Name: "a", Tag: tag("T")}, false},
+		{plant.Content{Name: "a", Tag: tag("t")}, plant.Content{Name: "b", Tag: tag("t")}, false},
 	} {
 		if got := test.p.Equal(test.q); got != test.want {
 			t.Errorf("%+v.Equal(%+v) = %v", test.p, test.q, got)
@@ -29,7 +29,7 @@ func TestEqual(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for want, p := range map[int]plant.Plant{
+	for want, p := range map[int]plant.Content{
 		0: {}, 4: {Name: "é🌵"[:4]}, 2: {Name: "é"}, 5: {Name: "ab", Tag: tag("cde")}, 3: {Name: "abc", Tag: tag("")},
 	} {
 		if got := p.Size(); got != want {
@@ -67,12 +67,12 @@ func TestByKey(t *testing.T) {
 }
 
 func TestAppendJSON(t *testing.T) {
-	p := plant.New{ID: math.MinInt64, Plant: plant.Plant{Name: "a\"<\n🌵"}}
+	p := plant.Plant{ID: math.MinInt64, Content: plant.Content{Name: "a\"<\n🌵"}}
 	for want, got := range map[string][]byte{
-		`{"name":"a\"<\n🌵"}`:                           p.Plant.AppendJSON(nil),
+		`{"name":"a\"<\n🌵"}`:                           p.Content.AppendJSON(nil),
 		`{"id":-9223372036854775808,"name":"a\"<\n🌵"}`: p.AppendJSON(nil),
-		`x{"name":"b","tag":""}`:                       plant.Plant{Name: "b", Tag: tag("")}.AppendJSON([]byte("x")),
-		`x{"id":0,"name":"","tag":"t"}`:                plant.New{Plant: plant.Plant{Tag: tag("t")}}.AppendJSON([]byte("x")),
+		`x{"name":"b","tag":""}`:                       plant.Content{Name: "b", Tag: tag("")}.AppendJSON([]byte("x")),
+		`x{"id":0,"name":"","tag":"t"}`:                plant.Plant{Content: plant.Content{Tag: tag("t")}}.AppendJSON([]byte("x")),
 	} {
 		if string(got) != want {
 			t.Errorf("AppendJSON() = %s, want %s", got, want)
@@ -86,7 +86,7 @@ func TestAppendJSONPanicsOnInvalidText(t *testing.T) {
 			t.Errorf("recover() = %v, want %v", got, want)
 		}
 	}()
-	plant.Plant{Name: "\xff"}.AppendJSON(nil)
+	plant.Content{Name: "\xff"}.AppendJSON(nil)
 }
 
 func TestParseID(t *testing.T) {

@@ -85,7 +85,7 @@ func (r *csvReader) next() (Row, error) {
 	return Row{r.before + line, p, err}, nil
 }
 
-func (r *csvReader) plant(fields []string) (p plant.New, err error) {
+func (r *csvReader) plant(fields []string) (p plant.Plant, err error) {
 	if p.ID, err = strconv.ParseInt(strings.TrimSpace(fields[r.id]), 10, 64); err != nil {
 		return p, fmt.Errorf("the id must be a 64-bit integer, but is %.40q", fields[r.id])
 	}

@@ -20,7 +20,7 @@ const maxRow = 64 << 20 // bytes; no service accepts a larger body
 // Row is a plant of a file, or the reason why it can't be imported.
 type Row struct {
 	Line  int // on which it starts
-	Plant plant.New
+	Plant plant.Plant
 	Err   error
 }
 

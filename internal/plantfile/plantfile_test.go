@@ -115,7 +115,7 @@ func TestFormats(t *testing.T) {
 		f := rapid.SampledFrom(Formats()).Draw(t, "format")
 		file := []byte(f.Header)
 		for range rapid.IntRange(0, 5).Draw(t, "plants") {
-			p := plant.New{ID: rapid.Int64().Draw(t, "id"), Plant: plant.Plant{Name: text.Draw(t, "name")}}
+			p := plant.Plant{ID: rapid.Int64().Draw(t, "id"), Content: plant.Content{Name: text.Draw(t, "name")}}
 			if rapid.Bool().Draw(t, "tagged") {
 				tag := text.Draw(t, "tag")
 				p.Tag = &tag

@@ -11,18 +11,18 @@ import (
 // Format is how plants are written to a file: a header, and a line for each plant.
 type Format struct {
 	Name, Header string
-	Append       func([]byte, plant.New) []byte
+	Append       func([]byte, plant.Plant) []byte
 }
 
 // Formats returns all formats. The first is the default.
 func Formats() []Format {
 	return []Format{
-		{"ndjson", "", func(b []byte, p plant.New) []byte { return append(p.AppendJSON(b), '\n') }},
+		{"ndjson", "", func(b []byte, p plant.Plant) []byte { return append(p.AppendJSON(b), '\n') }},
 		{"csv", "id,name,tag\n", appendCSV},
 	}
 }
 
-func appendCSV(b []byte, p plant.New) []byte {
+func appendCSV(b []byte, p plant.Plant) []byte {
 	b = append(strconv.AppendInt(b, p.ID, 10), ',')
 	b = append(appendField(b, p.Name), ',')
 	if p.Tag != nil {

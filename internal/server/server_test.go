@@ -141,7 +141,7 @@ func (s *slowStore) CreateBatch(ctx context.Context, plants []plant.Record) ([]p
 	return s.Store.CreateBatch(ctx, plants)
 }
 
-func (s *slowStore) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.New, error) {
+func (s *slowStore) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.Plant, error) {
 	s.entered <- ctx
 	select {
 	case <-ctx.Done():

@@ -75,7 +75,7 @@ type Plants interface {
 	Shard(key plant.Key) (server, shard int)
 
 	// Get returns the plant, or plant.ErrNotFound.
-	Get(ctx context.Context, store string, id int64) (plant.New, error)
+	Get(ctx context.Context, store string, id int64) (plant.Plant, error)
 
 	// List returns at most limit plants of a store in the order of their ids, from the lowest
 	// id or, if after is not nil, from the first id above it. Its cost depends on limit, not on
@@ -84,7 +84,7 @@ type Plants interface {
 	//
 	// The page ends early with the plant that brings it to PageBytes, and no other is read into
 	// memory. It is empty only if no plant is left.
-	List(ctx context.Context, store string, after *int64, limit int) ([]plant.New, error)
+	List(ctx context.Context, store string, after *int64, limit int) ([]plant.Plant, error)
 
 	// Count returns how many plants a store has.
 	Count(ctx context.Context, store string) (int64, error)

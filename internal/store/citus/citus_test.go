@@ -73,7 +73,7 @@ func record(id int) plant.Record {
 func wantStored(t *testing.T, s store.Store, want plant.Record) {
 	t.Helper()
 	got, err := s.Get(t.Context(), want.Store, want.ID)
-	if err != nil || !got.Equal(want.Plant) {
+	if err != nil || !got.Equal(want.Content) {
 		t.Errorf("Get(%d) = %v, %v, want %v", want.ID, got, err, want)
 	}
 }
@@ -171,7 +171,7 @@ func TestEditsAreAtomic(t *testing.T) {
 	s := openStore(t, address, patient)
 	create(t, s, 1, 2, 3)
 	rename := func(id int, name string) plant.Edit {
-		return plant.Edit{Key: plant.Key{Store: "main", ID: int64(id)}, To: &plant.Plant{Name: name}}
+		return plant.Edit{Key: plant.Key{Store: "main", ID: int64(id)}, To: &plant.Content{Name: name}}
 	}
 	outcomes, err := s.EditBatch(t.Context(), []plant.Edit{rename(1, "new"), rename(2, "invalid"), rename(3, "new")})
 	if err == nil || errors.Is(err, store.ErrUnknown) {

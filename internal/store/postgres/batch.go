@@ -23,7 +23,7 @@ type batch struct {
 // key is what is known of a key of a batch.
 type key struct {
 	first   *plant.Record // the first with this key
-	stored  *plant.Plant  // nil: unknown
+	stored  *plant.Content  // nil: unknown
 	created bool          // by this batch
 }
 
@@ -70,7 +70,7 @@ func (b *batch) outcome(i int) plant.Outcome {
 	switch {
 	case k.created && k.first == &b.records[i]:
 		return plant.Created
-	case k.stored.Equal(b.records[i].Plant):
+	case k.stored.Equal(b.records[i].Content):
 		return plant.Same
 	}
 	return plant.Taken
@@ -143,7 +143,7 @@ func (b *batch) insert(ctx context.Context, conn *pgx.Conn, keys []*key, suffix 
 		return stored, err
 	}
 	for _, k := range created {
-		k.stored, k.created = &k.first.Plant, true
+		k.stored, k.created = &k.first.Content, true
 	}
 	return true, nil
 }
@@ -180,11 +180,11 @@ func (b *batch) readExisting(ctx context.Context, conn *pgx.Conn, keys []*key) e
 		if err != nil {
 			return err
 		}
-		var p plant.New
+		var p plant.Plant
 		_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Name, &p.Tag}, func() error {
 			k, err := b.find(plant.Key{Store: storeName, ID: p.ID})
 			if err == nil {
-				k.stored = &plant.Plant{Name: p.Name, Tag: p.Tag}
+				k.stored = &plant.Content{Name: p.Name, Tag: p.Tag}
 			}
 			return err
 		})

@@ -187,7 +187,7 @@ func writeWithoutStandby(t *testing.T, s *Store, server *pgtest.Server, cancel b
 		}, store.ErrUnknown},
 		// A replace that waits keeps its row locked, so it is one that no other write needs.
 		"EditBatch": {func() error {
-			return storetest.Replace(t.Context(), s, "main", 2, record(2).Plant, nil)
+			return storetest.Replace(t.Context(), s, "main", 2, record(2).Content, nil)
 		}, store.ErrUnknown},
 		"Check": {func() error { return s.Check(t.Context()) }, store.ErrUnavailable},
 	} {

@@ -14,9 +14,9 @@ import (
 // rename returns an edit of a plant that record has created.
 func rename(id int, name string, seen bool) plant.Edit {
 	r := record(id)
-	e := plant.Edit{Key: r.Key(), To: &plant.Plant{Name: name}}
+	e := plant.Edit{Key: r.Key(), To: &plant.Content{Name: name}}
 	if seen {
-		e.Seen = &r.Plant
+		e.Seen = &r.Content
 	}
 	return e
 }
@@ -68,7 +68,7 @@ func TestConnectionLostDuringEdits(t *testing.T) {
 			if _, err := s.EditBatch(t.Context(), edits); err != nil { // prepares the statements
 				t.Fatal(err)
 			}
-			edits[0].To = &plant.Plant{Name: "d"}
+			edits[0].To = &plant.Content{Name: "d"}
 			p.Set(proxy.Once(proxy.Replies, func(c *proxy.Chunk) ([]byte, bool) {
 				if keep < 0 {
 					return c.Data[:len(c.Data)+keep], false

@@ -87,8 +87,8 @@ func (s *Store) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.O
 }
 
 // Get implements store.Plants.
-func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
-	p := plant.New{ID: id}
+func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.Plant, error) {
+	p := plant.Plant{ID: id}
 	err := s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
 		err := queryRow(ctx, conn, getPlant, storeName, id).Scan(&p.Name, &p.Tag)
 		return cmp.Or(err, store.CheckText(&p.Name, p.Tag))
@@ -97,13 +97,13 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 		err = plant.ErrNotFound
 	}
 	if err != nil {
-		return plant.New{}, err
+		return plant.Plant{}, err
 	}
 	return p, nil
 }
 
 // List implements store.Plants.
-func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.New, err error) {
+func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.Plant, err error) {
 	err = s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
 		page, err = list(ctx, conn, storeName, after, limit)
 		for _, p := range page {
@@ -120,7 +120,7 @@ func (s *Store) List(ctx context.Context, storeName string, after *int64, limit 
 // list runs one query, and two more for each large plant.
 func list(
 	ctx context.Context, conn *pgx.Conn, storeName string, after *int64, limit int,
-) (page []plant.New, err error) {
+) (page []plant.Plant, err error) {
 	for size := 0; len(page) < limit && size < store.PageBytes; {
 		first, ok := store.FirstAfter(after)
 		if !ok {
@@ -133,7 +133,7 @@ func list(
 		var large *int64
 		var name pgtype.Text // null where the plant is large
 		for size < store.PageBytes && large == nil && rows.Next() {
-			var p plant.New
+			var p plant.Plant
 			if err := rows.Scan(&p.ID, &name, &p.Tag); err != nil {
 				return nil, err
 			}
@@ -153,7 +153,7 @@ func list(
 			break
 		}
 		after = large
-		p := plant.New{ID: *large}
+		p := plant.Plant{ID: *large}
 		err = queryRow(ctx, conn, getPlant, storeName, p.ID).Scan(&p.Name, &p.Tag)
 		if errors.Is(err, pgx.ErrNoRows) { // removed meanwhile
 			continue

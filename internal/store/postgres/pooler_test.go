@@ -62,7 +62,7 @@ func TestSettingsBehindPooler(t *testing.T) {
 	}
 	for what, write := range map[string]func() error{
 		"CreateBatch": func() error { create(t, s, record(2)); return nil },
-		"Replace":     func() error { return storetest.Replace(t.Context(), s, "main", 1, record(2).Plant, nil) },
+		"Replace":     func() error { return storetest.Replace(t.Context(), s, "main", 1, record(2).Content, nil) },
 		"Check":       func() error { return s.Check(t.Context()) },
 	} {
 		sqlQuery(t, direct, "TRUNCATE seen")
@@ -104,7 +104,7 @@ func TestCommitFailsBehindPooler(t *testing.T) {
 			DROP TRIGGER IF EXISTS at_commit ON plants;
 			CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON plants DEFERRABLE INITIALLY DEFERRED
 				FOR EACH ROW EXECUTE FUNCTION at_commit()`)
-		if err := storetest.Replace(t.Context(), s, "main", 1, record(3).Plant, nil); !errors.Is(err, test.want) {
+		if err := storetest.Replace(t.Context(), s, "main", 1, record(3).Content, nil); !errors.Is(err, test.want) {
 			t.Errorf("Replace() with %s = %v, want %v", test.raise, err, test.want)
 		}
 		outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(2)})

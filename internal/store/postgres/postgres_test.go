@@ -111,7 +111,7 @@ func wantOutcomes(t *testing.T, got []plant.Outcome, err error, want ...plant.Ou
 func wantStored(t *testing.T, s *Store, want plant.Record) {
 	t.Helper()
 	got, err := s.Get(context.Background(), want.Store, want.ID)
-	if err != nil || !got.Equal(want.Plant) {
+	if err != nil || !got.Equal(want.Content) {
 		t.Errorf("Get(%d) = %v, %v, want %v", want.ID, got, err, want)
 	}
 }
@@ -213,7 +213,7 @@ func TestSlotsAreSeparate(t *testing.T) {
 		s.createSlots <- struct{}{}
 	}
 	wantStored(t, s, record(1))
-	if err := storetest.Replace(t.Context(), s, "main", 1, record(2).Plant, nil); err != nil {
+	if err := storetest.Replace(t.Context(), s, "main", 1, record(2).Content, nil); err != nil {
 		t.Errorf("Replace() while all lanes are in use = %v", err)
 	}
 }
@@ -243,7 +243,7 @@ func TestClosed(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"CreateBatch": func() error { _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); return err },
 		"Get":         func() error { _, err := s.Get(t.Context(), "main", 1); return err },
-		"Replace":     func() error { return storetest.Replace(t.Context(), s, "main", 1, plant.Plant{}, nil) },
+		"Replace":     func() error { return storetest.Replace(t.Context(), s, "main", 1, plant.Content{}, nil) },
 		"Check":       func() error { return s.Check(t.Context()) },
 	} {
 		if err := call(); !errors.Is(err, errClosed) {

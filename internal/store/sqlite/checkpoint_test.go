@@ -91,9 +91,9 @@ func TestWALIsBounded(t *testing.T) {
 	t.Parallel()
 	const limit, n = (walLimit+stepPages)*pageSize + 2<<20, 30
 	s := newStore(t)
-	large, other := plant.Plant{Name: strings.Repeat("x", 1<<20)}, plant.Plant{Name: strings.Repeat("y", 1<<20)}
+	large, other := plant.Content{Name: strings.Repeat("x", 1<<20)}, plant.Content{Name: strings.Repeat("y", 1<<20)}
 	for id := range int64(n) {
-		record := plant.Record{Store: "main", New: plant.New{ID: id, Plant: large}}
+		record := plant.Record{Store: "main", Plant: plant.Plant{ID: id, Content: large}}
 		if _, err := s.CreateBatch(t.Context(), []plant.Record{record}); err != nil {
 			t.Fatal(err)
 		}

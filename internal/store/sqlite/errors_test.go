@@ -42,13 +42,13 @@ func TestDamagedValues(t *testing.T) {
 	}
 	ctx := t.Context()
 	put("INSERT INTO plants (store, id) VALUES ('main', 1)")
-	_, err := s.CreateBatch(ctx, []plant.Record{{Store: "main", New: plant.New{ID: 1}}})
+	_, err := s.CreateBatch(ctx, []plant.Record{{Store: "main", Plant: plant.Plant{ID: 1}}})
 	wantDamaged("CreateBatch", "name", err)
 	_, err = s.Get(ctx, "main", 1)
 	wantDamaged("Get", "name", err)
 	_, err = s.List(ctx, "main", nil, 1)
 	wantDamaged("List", "name", err)
-	wantDamaged("Replace", "name", storetest.Replace(ctx, s, "main", 1, plant.Plant{}, nil))
+	wantDamaged("Replace", "name", storetest.Replace(ctx, s, "main", 1, plant.Content{}, nil))
 	put("INSERT INTO plants (store, id, name) VALUES ('other', 'x', 'x')")
 	_, err = s.List(ctx, "other", nil, 1)
 	wantDamaged("List", "id", err)
@@ -56,13 +56,13 @@ func TestDamagedValues(t *testing.T) {
 	for id, column := range []string{"name", "tag"} {
 		put("INSERT INTO plants (store, id, name, tag) VALUES ('text', ?, '', '')", int64(id))
 		put("UPDATE plants SET "+column+" = ? WHERE store = 'text' AND id = ?", "Fern\xff", int64(id))
-		p := plant.New{ID: int64(id)}
+		p := plant.Plant{ID: int64(id)}
 		after := p.ID - 1
 		_, err := s.Get(ctx, "text", p.ID)
 		wantDamaged("Get", invalidText, err)
 		_, err = s.List(ctx, "text", &after, 1)
 		wantDamaged("List", invalidText, err)
-		_, err = s.CreateBatch(ctx, []plant.Record{{Store: "text", New: p}})
+		_, err = s.CreateBatch(ctx, []plant.Record{{Store: "text", Plant: p}})
 		wantDamaged("CreateBatch", invalidText, err)
 		wantDamaged("Remove", invalidText, storetest.Remove(ctx, s, "text", p.ID, nil))
 	}

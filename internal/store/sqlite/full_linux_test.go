@@ -82,7 +82,7 @@ func TestStartOnFullDisk(t *testing.T) {
 	d := newFullDisk(t, leaveKilled(t))
 	s := open(t, d.path)
 	create := func() error {
-		_, err := s.CreateBatch(t.Context(), []plant.Record{{Store: "main", New: plant.New{ID: 2}}})
+		_, err := s.CreateBatch(t.Context(), []plant.Record{{Store: "main", Plant: plant.Plant{ID: 2}}})
 		return err
 	}
 	for range 2 {

@@ -25,7 +25,7 @@ func TestStats(t *testing.T) {
 		}
 	})
 	for id := range int64(3) {
-		record := plant.Record{Store: "main", New: plant.New{ID: id, Plant: plant.Plant{Name: "x"}}}
+		record := plant.Record{Store: "main", Plant: plant.Plant{ID: id, Content: plant.Content{Name: "x"}}}
 		if _, err := s.CreateBatch(t.Context(), []plant.Record{record}); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestFileRemovedOrReplaced(t *testing.T) {
 // addDuring inserts a plant and calls change before the commit.
 func (w *writer) addDuring(change func() error) error {
 	return w.tx(func() error {
-		if _, err := w.insert(&plant.Record{Store: "main", New: plant.New{ID: 2}}); err != nil {
+		if _, err := w.insert(&plant.Record{Store: "main", Plant: plant.Plant{ID: 2}}); err != nil {
 			return err
 		}
 		return change()

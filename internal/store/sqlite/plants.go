@@ -97,7 +97,7 @@ func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) err
 			return err
 		}
 		outcomes[i] = plant.Taken
-		if stored.Equal(p.Plant) {
+		if stored.Equal(p.Content) {
 			outcomes[i] = plant.Same
 		}
 	}
@@ -118,11 +118,11 @@ func (w *writer) insert(rows ...*plant.Record) (int, error) {
 }
 
 // plantOf reads a row of getPlant or listPlants.
-func plantOf(row *sqlite.Stmt) (plant.New, error) {
+func plantOf(row *sqlite.Stmt) (plant.Plant, error) {
 	if err := checkTypes(row, sqlite.TypeInteger, sqlite.TypeText); err != nil {
-		return plant.New{}, err
+		return plant.Plant{}, err
 	}
-	p := plant.New{ID: row.ColumnInt64(0), Plant: plant.Plant{Name: row.ColumnText(1), Tag: orNil(row, 2, row.ColumnText)}}
+	p := plant.Plant{ID: row.ColumnInt64(0), Content: plant.Content{Name: row.ColumnText(1), Tag: orNil(row, 2, row.ColumnText)}}
 	return p, store.CheckText(&p.Name, p.Tag)
 }
 
@@ -131,10 +131,10 @@ func (s *Store) Shard(plant.Key) (server, shard int) { return 0, 0 }
 
 // Get implements store.Plants. It takes microseconds, so that the end of ctx does not interrupt it: that would need a
 // goroutine.
-func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New, error) {
+func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.Plant, error) {
 	conn, err := s.readers.get(ctx)
 	if err != nil {
-		return plant.New{}, err
+		return plant.Plant{}, err
 	}
 	defer s.readers.put(conn)
 	p, err := getFrom(conn, storeName, id)
@@ -142,14 +142,14 @@ func (s *Store) Get(ctx context.Context, storeName string, id int64) (plant.New,
 }
 
 // getFrom reads a plant, or returns plant.ErrNotFound.
-func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.New, error) {
+func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.Plant, error) {
 	for row, err := range query(conn, getPlant, storeName, id) {
 		if err != nil {
-			return plant.New{}, err
+			return plant.Plant{}, err
 		}
 		return plantOf(row)
 	}
-	return plant.New{}, plant.ErrNotFound
+	return plant.Plant{}, plant.ErrNotFound
 }
 
 // Count implements store.Plants. It reads all keys of the store.
@@ -169,15 +169,15 @@ func (s *Store) Stores(ctx context.Context) ([]string, error) {
 }
 
 // List implements store.Plants.
-func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.New, error) {
+func (s *Store) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.Plant, error) {
 	first, ok := store.FirstAfter(after)
 	if !ok {
 		return nil, nil
 	}
 	size := 0
-	return collect(ctx, s.readers, func(row *sqlite.Stmt) (plant.New, error) {
+	return collect(ctx, s.readers, func(row *sqlite.Stmt) (plant.Plant, error) {
 		if size >= store.PageBytes {
-			return plant.New{}, errEnough // each step reads one row, and its text is not yet in memory
+			return plant.Plant{}, errEnough // each step reads one row, and its text is not yet in memory
 		}
 		p, err := plantOf(row)
 		size += p.Size()

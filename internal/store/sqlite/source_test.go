@@ -55,7 +55,7 @@ func TestSource(t *testing.T) {
 	_, err := source.CreateBatch(t.Context(), []plant.Record{storetest.Record("main", 3, "Oak", "-")})
 	for what, err := range map[string]error{
 		"CreateBatch": err, "AddToken": source.AddToken(t.Context(), tok), "Check": source.Check(t.Context()),
-		"Replace": storetest.Replace(t.Context(), source, "main", 1, plant.Plant{}, nil),
+		"Replace": storetest.Replace(t.Context(), source, "main", 1, plant.Content{}, nil),
 		"Remove":  storetest.Remove(t.Context(), source, "main", 1, nil),
 	} {
 		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "for reading only") {

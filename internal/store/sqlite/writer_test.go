@@ -42,7 +42,7 @@ func openWriter(t *testing.T, path string) *writer {
 // addPlant inserts a plant in a transaction of its own.
 func (w *writer) addPlant(id int64, name string) error {
 	return w.tx(func() error {
-		_, err := w.insert(&plant.Record{Store: "main", New: plant.New{ID: id, Plant: plant.Plant{Name: name}}})
+		_, err := w.insert(&plant.Record{Store: "main", Plant: plant.Plant{ID: id, Content: plant.Content{Name: name}}})
 		return err
 	})
 }
@@ -249,7 +249,7 @@ func TestCreateWaitsForOneBatchOfEdits(t *testing.T) {
 		go func() { // as a Committer does
 			n := 0
 			for range batches {
-				err := storetest.Replace(t.Context(), s, "main", 1, plant.Plant{Name: "y"}, nil)
+				err := storetest.Replace(t.Context(), s, "main", 1, plant.Content{Name: "y"}, nil)
 				if errors.Is(err, plant.ErrNotFound) {
 					n++
 				} else if err != nil {
@@ -261,7 +261,7 @@ func TestCreateWaitsForOneBatchOfEdits(t *testing.T) {
 		synctest.Wait()
 		created := make(chan error, 1)
 		go func() {
-			_, err := s.CreateBatch(t.Context(), []plant.Record{{Store: "main", New: plant.New{ID: 1}}})
+			_, err := s.CreateBatch(t.Context(), []plant.Record{{Store: "main", Plant: plant.Plant{ID: 1}}})
 			created <- err
 		}()
 		synctest.Wait()

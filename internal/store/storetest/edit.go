@@ -18,16 +18,16 @@ func testReplace(t *testing.T, open Open) {
 		Record("main", 0, "Fern", "shade"), Record("main", 3, "Fern", "shade"), Record("other", 1, "Fern", "shade"),
 	}
 	create(t, s, append(others, Record("main", 1, "Fern", "shade"))...)
-	to := Record("main", 1, "Ivy", "-").Plant
+	to := Record("main", 1, "Ivy", "-").Content
 	for range 2 { // idempotent
 		if err := Replace(ctx, s, "main", 1, to, nil); err != nil {
 			t.Fatal(err)
 		}
 		wantStored(t, s, Record("main", 1, "Ivy", "-"))
 	}
-	old := Record("main", 1, "Fern", "shade").Plant
+	old := Record("main", 1, "Fern", "shade").Content
 	wantError(t, "Replace with a stale plant", Replace(ctx, s, "main", 1, old, &old), plant.ErrChanged)
-	emptyTag := Record("main", 1, "Ivy", "").Plant
+	emptyTag := Record("main", 1, "Ivy", "").Content
 	wantError(t, "Replace where only the absence of a tag differs",
 		Replace(ctx, s, "main", 1, old, &emptyTag), plant.ErrChanged)
 	wantStored(t, s, Record("main", 1, "Ivy", "-"))
@@ -49,10 +49,10 @@ func testRemove(t *testing.T, open Open) {
 	s := opened(t, open)
 	ctx := t.Context()
 	create(t, s, Record("main", 1, "Fern", "shade"), Record("main", 2, "Ivy", "-"))
-	stale := Record("main", 1, "Fern", "-").Plant
+	stale := Record("main", 1, "Fern", "-").Content
 	wantError(t, "Remove with a stale plant", Remove(ctx, s, "main", 1, &stale), plant.ErrChanged)
 	wantStored(t, s, Record("main", 1, "Fern", "shade"))
-	seen := Record("main", 1, "Fern", "shade").Plant
+	seen := Record("main", 1, "Fern", "shade").Content
 	if err := Remove(ctx, s, "main", 1, &seen); err != nil {
 		t.Error(err)
 	}
@@ -71,8 +71,8 @@ func testEditBatch(t *testing.T, open Open) {
 	s := opened(t, open)
 	create(t, s, Record("main", 1, "Fern", "shade"), Record("main", 2, "Ivy", "-"), Record("main", 3, "Oak", "-"),
 		Record("other", 1, "Elm", "-"), Record("other", 2, "Ash", ""))
-	to := plant.Plant{Name: "new", Tag: new("")}
-	ivy, elm, ash := Record("", 0, "Ivy", "-").Plant, Record("", 0, "Elm", "").Plant, Record("", 0, "Ash", "").Plant
+	to := plant.Content{Name: "new", Tag: new("")}
+	ivy, elm, ash := Record("", 0, "Ivy", "-").Content, Record("", 0, "Elm", "").Content, Record("", 0, "Ash", "").Content
 	wantOutcomes(t, edits(t, s,
 		change("other", 2, &ivy, &ash), change("main", 9, &to, nil), change("main", 2, nil, &ivy),
 		change("other", 1, nil, &elm), // the stored one has no tag
@@ -100,7 +100,7 @@ func testEditBatch(t *testing.T, open Open) {
 // testEditTwice makes several edits of a plant in one batch: each finds the result of the ones before it.
 func testEditTwice(t *testing.T, open Open) {
 	s := opened(t, open)
-	a, b, c := plant.Plant{Name: "a"}, plant.Plant{Name: "b"}, plant.Plant{Name: "c"}
+	a, b, c := plant.Content{Name: "a"}, plant.Content{Name: "b"}, plant.Content{Name: "c"}
 	create(t, s, Record("main", 1, "a", "-"), Record("main", 2, "a", "-"), Record("main", 3, "a", "-"),
 		Record("main", 4, "a", "-"))
 	wantOutcomes(t, edits(t, s,
@@ -130,7 +130,7 @@ func testEditSizes(t *testing.T, open Open) {
 		var want []plant.Outcome
 		for i := range n {
 			all = append(all, Record("main", int64(i), "old", "-"))
-			to, outcome := &plant.Plant{Name: fmt.Sprint(i)}, plant.Replaced
+			to, outcome := &plant.Content{Name: fmt.Sprint(i)}, plant.Replaced
 			if i%2 == 1 {
 				to, outcome = nil, plant.Removed
 			}
@@ -146,13 +146,13 @@ func testEditSizes(t *testing.T, open Open) {
 		var removes []plant.Edit
 		for _, p := range page {
 			wantStored(t, s, Record("main", p.ID, fmt.Sprint(int64(n)-1-p.ID), "-"))
-			removes = append(removes, change("main", p.ID, nil, &p.Plant))
+			removes = append(removes, change("main", p.ID, nil, &p.Content))
 		}
 		wantOutcomes(t, edits(t, s, removes...), slices.Repeat([]plant.Outcome{plant.Removed}, len(removes))...)
 	}
 }
 
-func change(name string, id int64, to, seen *plant.Plant) plant.Edit {
+func change(name string, id int64, to, seen *plant.Content) plant.Edit {
 	return plant.Edit{Key: plant.Key{Store: name, ID: id}, To: to, Seen: seen}
 }
 
@@ -175,7 +175,7 @@ func testConcurrentEdits(t *testing.T, open Open) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			errs[i] = Replace(context.Background(), openers[i%2], "main", 1, plant.Plant{Name: fmt.Sprint(i)}, &seen.Plant)
+			errs[i] = Replace(context.Background(), openers[i%2], "main", 1, plant.Content{Name: fmt.Sprint(i)}, &seen.Content)
 		})
 	}
 	wg.Wait()

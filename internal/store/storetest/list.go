@@ -91,8 +91,8 @@ func testListLarge(t *testing.T, open Open) {
 				break
 			}
 			for i, p := range page {
-				if p.ID != rest[i].ID || !p.Equal(rest[i].Plant) {
-					t.Fatalf("List(limit=%d) = %.100s at %d, want %.100s", limit, show(p), i, show(rest[i].New))
+				if p.ID != rest[i].ID || !p.Equal(rest[i].Content) {
+					t.Fatalf("List(limit=%d) = %.100s at %d, want %.100s", limit, show(p), i, show(rest[i].Plant))
 				}
 			}
 			rest = rest[want:]

@@ -77,7 +77,7 @@ func Run(t *testing.T, open Open) {
 
 // Record makes a record for tests; a tag of "-" means none.
 func Record(store string, id int64, name, tag string) plant.Record {
-	r := plant.Record{Store: store, New: plant.New{ID: id, Plant: plant.Plant{Name: name}}}
+	r := plant.Record{Store: store, Plant: plant.Plant{ID: id, Content: plant.Content{Name: name}}}
 	if tag != "-" {
 		r.Tag = &tag
 	}
@@ -90,12 +90,12 @@ type Editor interface {
 }
 
 // Replace makes a batch of one edit and returns the error of its outcome.
-func Replace(ctx context.Context, s Editor, name string, id int64, to plant.Plant, seen *plant.Plant) error {
+func Replace(ctx context.Context, s Editor, name string, id int64, to plant.Content, seen *plant.Content) error {
 	return edit(ctx, s, plant.Edit{Key: plant.Key{Store: name, ID: id}, To: &to, Seen: seen})
 }
 
 // Remove is Replace for an edit that removes a plant.
-func Remove(ctx context.Context, s Editor, name string, id int64, seen *plant.Plant) error {
+func Remove(ctx context.Context, s Editor, name string, id int64, seen *plant.Content) error {
 	return edit(ctx, s, plant.Edit{Key: plant.Key{Store: name, ID: id}, Seen: seen})
 }
 
@@ -144,8 +144,8 @@ func wantStored(t *testing.T, s store.Store, want plant.Record) {
 		t.Errorf("Get(%s, %d) = %v", want.Store, want.ID, err)
 		return
 	}
-	if got.ID != want.ID || !got.Equal(want.Plant) {
-		t.Errorf("Get(%s, %d) = %s, want %s", want.Store, want.ID, show(got), show(want.New))
+	if got.ID != want.ID || !got.Equal(want.Content) {
+		t.Errorf("Get(%s, %d) = %s, want %s", want.Store, want.ID, show(got), show(want.Plant))
 	}
 }
 
@@ -156,7 +156,7 @@ func wantError(t *testing.T, what string, got, want error) {
 	}
 }
 
-func show(p plant.New) string {
+func show(p plant.Plant) string {
 	if p.Tag == nil {
 		return fmt.Sprintf("{%d %q no tag}", p.ID, p.Name)
 	}
@@ -174,7 +174,7 @@ func testStores(t *testing.T, open Open) {
 		t.Error(err)
 	}
 	wantStored(t, s, Record("b", 1, "B", "-"))
-	wantError(t, "Replace in another store", Replace(t.Context(), s, "a", 1, plant.Plant{}, nil), plant.ErrNotFound)
+	wantError(t, "Replace in another store", Replace(t.Context(), s, "a", 1, plant.Content{}, nil), plant.ErrNotFound)
 	for store, want := range map[string]int64{"a": 0, "b": 1, "c": 0} {
 		page, err := s.List(t.Context(), store, nil, 10)
 		if err != nil || int64(len(page)) != want {
