@@ -29,14 +29,14 @@ type Options struct {
 	Timeout time.Duration // how long Commit waits for an outcome at most; 10 s
 
 	// Observe is called after every commit; it may be nil.
-	Observe func(Commit)
+	Observe func(BatchResult)
 
 	// ObserveWait is called with the context of a write after its batch has ended; it may be nil.
-	ObserveWait func(context.Context, Wait)
+	ObserveWait func(context.Context, WriteTiming)
 }
 
-// Wait is what is known of a write at its end, for traces.
-type Wait struct {
+// WriteTiming is what is known of a write at its end, for traces.
+type WriteTiming struct {
 	Joined  time.Time // when the write was queued
 	Started time.Time // when its commit started; zero if it did not
 	Ended   time.Time
@@ -44,8 +44,8 @@ type Wait struct {
 	Err     error
 }
 
-// Commit is what is known of a batch at the end of its commit, for metrics.
-type Commit struct {
+// BatchResult is what is known of a batch at the end of its commit, for metrics.
+type BatchResult struct {
 	Plants   int
 	Outcomes []plant.Outcome // nil if Err is not nil; must not be kept or changed
 	Err      error
@@ -132,7 +132,7 @@ func (c *Committer[T]) Commit(ctx context.Context, write T) (plant.Outcome, erro
 	}
 	<-b.done
 	if c.opts.ObserveWait != nil {
-		c.opts.ObserveWait(ctx, Wait{joined, b.start, b.end, len(b.writes), b.err})
+		c.opts.ObserveWait(ctx, WriteTiming{joined, b.start, b.end, len(b.writes), b.err})
 	}
 	if b.err != nil {
 		return 0, b.err

@@ -308,8 +308,8 @@ func TestObservers(t *testing.T) {
 		*to = append(*to, fmt.Sprint(values...))
 	}
 	options := commit.Options{
-		Observe: func(c commit.Commit) { add(&commits, c.Plants, len(c.Outcomes), c.Err, c.Took) },
-		ObserveWait: func(_ context.Context, w commit.Wait) {
+		Observe: func(c commit.BatchResult) { add(&commits, c.Plants, len(c.Outcomes), c.Err, c.Took) },
+		ObserveWait: func(_ context.Context, w commit.WriteTiming) {
 			add(&waits, w.Joined.Sub(start), w.Started.Sub(start), w.Ended.Sub(start), w.Plants, w.Err)
 		},
 	}

@@ -88,7 +88,7 @@ func (s *server[T]) runLane() {
 		took := time.Since(b.start)
 		s.finish(b, outcomes, err)
 		if s.opts.Observe != nil {
-			s.opts.Observe(Commit{len(b.writes), outcomes, err, took})
+			s.opts.Observe(BatchResult{len(b.writes), outcomes, err, took})
 		}
 	}
 }

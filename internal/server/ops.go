@@ -41,14 +41,14 @@ func observeRequests(m *telemetry.Metrics, t *telemetry.Tracer) func(httpapi.Req
 	}
 }
 
-func observeWaits(t *telemetry.Tracer) func(context.Context, commit.Wait) {
-	return func(ctx context.Context, w commit.Wait) {
+func observeWaits(t *telemetry.Tracer) func(context.Context, commit.WriteTiming) {
+	return func(ctx context.Context, w commit.WriteTiming) {
 		t.Write(ctx, w.Joined, w.Started, w.Ended, w.Plants, w.Err)
 	}
 }
 
-func observeCommits(m *telemetry.Metrics, operation string) func(commit.Commit) {
-	return func(c commit.Commit) {
+func observeCommits(m *telemetry.Metrics, operation string) func(commit.BatchResult) {
+	return func(c commit.BatchResult) {
 		m.Commit(operation, c.Plants, resultLabel(c.Err), c.Took)
 		var counts [plant.Changed + 1]int
 		for _, o := range c.Outcomes {
