@@ -52,7 +52,7 @@ test: lines prepare ## prove every promise once, in at most 8 minutes on two cor
 		-- $(PLAIN) $(TEST) -short -p 3 $(OUTSIDE) $(E2E) -- $(PLAIN) $(TEST) -short -p 1 $(ALONE)
 
 test-all: needs-all prepare ## run the rest: Citus, clusters, tools, floods, all of the console, the release; half an hour
-	bin/test/suite -citus -- $(TEST) $(RACE) ./cmd/... ./internal/store/postgres/... ./internal/store/citus \
+	bin/test/suite -citus -- $(TEST) $(RACE) ./cmd/... ./internal/storage/postgres/... ./internal/storage/citus \
 		-- $(PLAIN) PLANTSTORE_TEST_RACE=1 $(TEST) $(RACED) -- $(PLAIN) $(TEST) ./deploy/... $(E2E) \
 		-- $(PLAIN) $(TEST) -p 1 $(ALONE) $(LONG)
 	$(MAKE) --no-print-directory fuzz FUZZTIME=10s
@@ -150,7 +150,7 @@ test-postgres: ## run the tests of the store and of replicas on PostgreSQL 17 an
 		(cd $$dir/$(PACKAGE) && node scripts/hydrate-symlinks.js); \
 		$$dir/$(PACKAGE)/native/bin/postgres --version; \
 		PLANTSTORE_TEST_POSTGRES=$$dir/$(PACKAGE)/native/bin bin/test/suite \
-			-- $(TEST) $(RACE) ./internal/store/postgres/... -- $(PLAIN) $(TEST) ./internal/e2e/replicas; \
+			-- $(TEST) $(RACE) ./internal/storage/postgres/... -- $(PLAIN) $(TEST) ./internal/e2e/replicas; \
 	done
 
 restarts: needs ## restart the service 50 times under 500 requests a second, on each engine

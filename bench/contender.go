@@ -15,7 +15,7 @@ import (
 	_ "modernc.org/sqlite" // the driver that reads the file
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/testkit/measure"
 	"plantstore/internal/token"
 )
@@ -99,7 +99,7 @@ type database struct {
 	sent  int64 // sequence numbers used
 	count int64 // plants that it must contain
 	maybe int64 // plants that it may contain in addition: their creates did not return 200
-	spots []plant.New
+	spots []plant.Plant
 	clean func()
 }
 
@@ -215,8 +215,8 @@ func (b *bench) fill(db *database, n int64, id func(i, n int64) int64) error {
 	for db.count < n {
 		records = records[:0]
 		for i := db.count; i < min(db.count+batch, n); i++ {
-			p := plant.New{ID: id(i, n), Plant: plant.Plant{Name: name, Tag: &tag}}
-			records = append(records, plant.Record{Store: token.DefaultStore, New: p})
+			p := plant.Plant{ID: id(i, n), Content: plant.Content{Name: name, Tag: &tag}}
+			records = append(records, plant.Record{Store: token.DefaultStore, Plant: p})
 		}
 		if _, err := st.CreateBatch(b.ctx, records); err != nil {
 			return err
@@ -241,8 +241,8 @@ func (db *database) add(report measure.Report, r *row) {
 	tag := measure.Tag
 	for i := range int64(spotChecks) {
 		sequence := report.First + i*max(0, report.Sent-1)/(spotChecks-1)
-		p := plant.Plant{Name: measure.Name(r.nameBytes), Tag: &tag}
-		db.spots = append(db.spots, plant.New{ID: measure.ID(sequence, r.scattered), Plant: p})
+		p := plant.Content{Name: measure.Name(r.nameBytes), Tag: &tag}
+		db.spots = append(db.spots, plant.Plant{ID: measure.ID(sequence, r.scattered), Content: p})
 	}
 }
 
@@ -265,7 +265,7 @@ func (db *database) verify(ctx context.Context) error {
 		if err != nil {
 			return fault(fmt.Sprintf("the create of plant %d returned 200, and it cannot be read: %v", want.ID, err))
 		}
-		if got.ID != want.ID || !got.Equal(want.Plant) {
+		if got.ID != want.ID || !got.Equal(want.Content) {
 			return fault(fmt.Sprintf("plant %d differs from what was sent", want.ID))
 		}
 	}

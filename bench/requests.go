@@ -68,7 +68,7 @@ func (r *row) loadArgs(a api, stored int64) []string {
 // members.
 func (r *row) checkBodies(report measure.Report) error {
 	tag := measure.Tag
-	one := plant.New{ID: measure.ID(0, false), Plant: plant.Plant{Name: measure.Name(r.nameBytes), Tag: &tag}}
+	one := plant.Plant{ID: measure.ID(0, false), Content: plant.Content{Name: measure.Name(r.nameBytes), Tag: &tag}}
 	want := int64(len(one.AppendJSON(nil)))
 	switch r.request {
 	case list:

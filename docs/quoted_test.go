@@ -145,7 +145,7 @@ func TestQuotedCanFail(t *testing.T) {
 	p := newTree(t)
 	for _, wrong := range []string{
 		"plantstore token forget", "plantstore token list --rate", "--no-flag", "PLANTSTORE_LISTENS", "make everything",
-		"EditPlants", "storetest.Everything(t)", "plantstore_queue_plant", "internal/plant/plants.go", "the disk is fine",
+		"EditPlants", "storagetest.Everything(t)", "plantstore_queue_plant", "internal/plant/plants.go", "the disk is fine",
 	} {
 		if p.problem(wrong) == "" {
 			t.Errorf("%q has no problem", wrong)

@@ -42,7 +42,7 @@ type options struct {
 
 // judges lists packages whose tests run a package that has no tests of its own.
 var judges = map[string][]string{
-	"plantstore/internal/store/storetest": {"plantstore/internal/store/sqlite"},
+	"plantstore/internal/storage/storagetest": {"plantstore/internal/storage/sqlite"},
 }
 
 type pkg struct {

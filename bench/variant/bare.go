@@ -22,7 +22,7 @@ import (
 // routes or metrics. A get returns the one plant that it has, under the id in the path.
 type bare struct {
 	authorization []byte // the expected header
-	plant         plant.Plant
+	plant         plant.Content
 }
 
 // Headers of the product. A get has an ETag of this length; the id of a request is not random here.
@@ -41,7 +41,7 @@ func serveBare(ctx context.Context, token string) error {
 	}
 	debug.SetGCPercent(gcPercent)
 	tag := measure.Tag
-	h := &bare{[]byte("Bearer " + token), plant.Plant{Name: measure.Name(10), Tag: &tag}}
+	h := &bare{[]byte("Bearer " + token), plant.Content{Name: measure.Name(10), Tag: &tag}}
 	service := &http.Server{Handler: h}
 	fmt.Printf("net/http serves http://%s\n", l.Addr())
 	context.AfterFunc(ctx, func() { service.Close() })
@@ -96,7 +96,7 @@ func create(b []byte, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return b, err
 	}
-	return p.Plant.AppendJSON(b[:0]), nil
+	return p.Content.AppendJSON(b[:0]), nil
 }
 
 func (h *bare) get(b []byte, id string) ([]byte, error) {
@@ -104,5 +104,5 @@ func (h *bare) get(b []byte, id string) ([]byte, error) {
 	if err != nil {
 		return b, err
 	}
-	return plant.New{ID: n, Plant: h.plant}.AppendJSON(b[:0]), nil
+	return plant.Plant{ID: n, Content: h.plant}.AppendJSON(b[:0]), nil
 }

@@ -22,10 +22,10 @@ import (
 	"plantstore/internal/machine"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
-	"plantstore/internal/store/citus"
-	"plantstore/internal/store/postgres"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/citus"
+	"plantstore/internal/storage/postgres"
+	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token"
 )
@@ -90,7 +90,7 @@ func run(kind, token, db string, slower time.Duration, profile string) (err erro
 }
 
 // serve is server.Run without group commit, with the same settings.
-func serve(ctx context.Context, create creator, st store.Store, log *slog.Logger) error {
+func serve(ctx context.Context, create creator, st storage.Storage, log *slog.Logger) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func serve(ctx context.Context, create creator, st store.Store, log *slog.Logger
 	return nil
 }
 
-func open(ctx context.Context, db string) (store.Store, error) {
+func open(ctx context.Context, db string) (storage.Storage, error) {
 	if postgres.IsURL(db) {
 		return citus.Open(ctx, db, postgres.Options{})
 	}
@@ -140,20 +140,20 @@ func single[T any](
 	}
 }
 
-// slow is a store on a slower disk.
+// slow is a storage on a slower disk.
 type slow struct {
-	store.Store
+	storage.Storage
 	by time.Duration
 }
 
 func (s slow) CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error) {
-	outcomes, err := s.Store.CreateBatch(ctx, plants)
+	outcomes, err := s.Storage.CreateBatch(ctx, plants)
 	time.Sleep(s.by)
 	return outcomes, err
 }
 
 func (s slow) EditBatch(ctx context.Context, edits []plant.Edit) ([]plant.Outcome, error) {
-	outcomes, err := s.Store.EditBatch(ctx, edits)
+	outcomes, err := s.Storage.EditBatch(ctx, edits)
 	time.Sleep(s.by)
 	return outcomes, err
 }

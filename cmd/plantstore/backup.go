@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/backup"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage/sqlite"
 )
 
 func backupCommand(env environment) *cobra.Command {

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"plantstore/internal/store/storetest"
+	"plantstore/internal/storage/storagetest"
 )
 
 func TestBackup(t *testing.T) {
-	db := fileWith(t, storetest.Record("main", 1, "Fern", "shade"), storetest.Record("main", -2, "é", ""))
+	db := fileWith(t, storagetest.Record("main", 1, "Fern", "shade"), storagetest.Record("main", -2, "é", ""))
 	issue(t, db, "--name", "a")
 	to := filepath.Join(t.TempDir(), "backup")
 	const rows = "STORE  PLANTS\nmain   2\n"
@@ -32,7 +32,7 @@ func TestBackup(t *testing.T) {
 }
 
 func TestBackupIsRefused(t *testing.T) {
-	db := fileWith(t, storetest.Record("main", 1, "Fern", "-"))
+	db := fileWith(t, storagetest.Record("main", 1, "Fern", "-"))
 	to, none := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "none")
 	plantstore(t, nil, "backup", "--db", db, "--to", to)
 	text, empty := tempFile(t, "hello"), tempFile(t, "")

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/dbcopy"
-	"plantstore/internal/store"
-	"plantstore/internal/store/citus"
-	"plantstore/internal/store/postgres"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/citus"
+	"plantstore/internal/storage/postgres"
+	"plantstore/internal/storage/sqlite"
 )
 
 func copyCommand(env environment) *cobra.Command {
@@ -78,7 +78,7 @@ func (env environment) copy(ctx context.Context, o *copyOptions) (report dbcopy.
 		return report, fmt.Errorf("--from: %w", err)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	target, err := env.openStore(ctx, o.to, writes, o.unsafe)
+	target, err := env.openStorage(ctx, o.to, writes, o.unsafe)
 	if err != nil {
 		return report, fmt.Errorf("--to: %w", err)
 	}
@@ -89,7 +89,7 @@ func (env environment) copy(ctx context.Context, o *copyOptions) (report dbcopy.
 }
 
 // openSource opens an existing database for reading.
-func openSource(ctx context.Context, db string) (store.Store, error) {
+func openSource(ctx context.Context, db string) (storage.Storage, error) {
 	if postgres.IsURL(db) {
 		return citus.Open(ctx, db, postgres.Options{ReadOnly: true})
 	}

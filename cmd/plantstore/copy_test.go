@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store/sqlite"
-	"plantstore/internal/store/storetest"
+	"plantstore/internal/storage/sqlite"
+	"plantstore/internal/storage/storagetest"
 )
 
 // fileWith creates a database file with plants.
@@ -28,8 +28,8 @@ func fileWith(t *testing.T, records ...plant.Record) string {
 }
 
 func TestCopy(t *testing.T) {
-	from := fileWith(t, storetest.Record("main", 1, "Fern", "shade"), storetest.Record("main", -2, "é", ""),
-		storetest.Record("other", 1, "Fern", "-"))
+	from := fileWith(t, storagetest.Record("main", 1, "Fern", "shade"), storagetest.Record("main", -2, "é", ""),
+		storagetest.Record("other", 1, "Fern", "-"))
 	issue(t, from, "--name", "a")
 	to := filepath.Join(t.TempDir(), "copy.db")
 	const rows = "STORE  PLANTS  SHA-256\n" +
@@ -56,8 +56,8 @@ func TestCopy(t *testing.T) {
 }
 
 func TestCopyIsRefused(t *testing.T) {
-	from := fileWith(t, storetest.Record("main", 1, "Fern", "-"))
-	other := fileWith(t, storetest.Record("main", 2, "Ivy", "-"))
+	from := fileWith(t, storagetest.Record("main", 1, "Fern", "-"))
+	other := fileWith(t, storagetest.Record("main", 2, "Ivy", "-"))
 	link := filepath.Join(t.TempDir(), "link.db")
 	if err := os.Symlink(from, link); err != nil {
 		t.Fatal(err)

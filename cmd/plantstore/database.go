@@ -8,10 +8,10 @@ import (
 	"regexp"
 	"strings"
 
-	"plantstore/internal/store"
-	"plantstore/internal/store/citus"
-	"plantstore/internal/store/postgres"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/citus"
+	"plantstore/internal/storage/postgres"
+	"plantstore/internal/storage/sqlite"
 )
 
 // database adds the flag --db, which means the same in every command.
@@ -56,8 +56,8 @@ const (
 	serves                 // it creates or migrates; on SQLite, it also recovers from a failure of the process before it
 )
 
-// openStore opens the engine that the value of --db selects.
-func openStore(ctx context.Context, db string, use access, unsafeDurability bool) (store.Store, error) {
+// openStorage opens the engine that the value of --db selects.
+func openStorage(ctx context.Context, db string, use access, unsafeDurability bool) (storage.Storage, error) {
 	if postgres.IsURL(db) {
 		return citus.Open(ctx, db, postgres.Options{
 			UnsafeDurability: unsafeDurability, KeepSchema: use == writes || use == creates, ReadOnly: use == reads,
@@ -75,16 +75,16 @@ func openStore(ctx context.Context, db string, use access, unsafeDurability bool
 	return sqlite.OpenCommand(ctx, db, use == migrates)
 }
 
-// withStore opens the database, calls do, and closes the database. Opening a mistyped path would create a database
+// withStorage opens the database, calls do, and closes the database. Opening a mistyped path would create a database
 // there.
-func (env environment) withStore(ctx context.Context, db string, use access, do func(store.Store) error) error {
+func (env environment) withStorage(ctx context.Context, db string, use access, do func(storage.Storage) error) error {
 	if err := checkDatabase("--db", db); err != nil {
 		return err
 	}
 	if _, err := os.Stat(db); err != nil && use != creates && !isURL(db) {
 		return fmt.Errorf("--db must be an existing database: %w", err)
 	}
-	st, err := env.openStore(ctx, db, use, true) // the durability of plants does not matter to tokens
+	st, err := env.openStorage(ctx, db, use, true) // the durability of plants does not matter to tokens
 	if err != nil {
 		return err
 	}

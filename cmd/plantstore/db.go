@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"plantstore/internal/store"
-	"plantstore/internal/store/citus"
-	"plantstore/internal/store/postgres"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/citus"
+	"plantstore/internal/storage/postgres"
 )
 
 func dbCommands(env environment) *cobra.Command {
@@ -62,7 +62,7 @@ an older schema, except backup and doctor.`, `
   plantstore db migrate --db postgres://plants@db.example/plants`)
 	db := f.database()
 	return f.runs(func(ctx context.Context) error {
-		return env.withStore(ctx, *db, migrates, func(st store.Store) error {
+		return env.withStorage(ctx, *db, migrates, func(st storage.Storage) error {
 			text := "The schema has version %[2]d: nothing to do.\n"
 			from, to := st.Migrated()
 			if from < to {

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"plantstore/internal/store"
-	"plantstore/internal/store/citus"
-	"plantstore/internal/store/postgres"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/citus"
+	"plantstore/internal/storage/postgres"
+	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/telemetry"
 )
 
@@ -35,23 +35,23 @@ type doctorOptions struct {
 }
 
 // checkSettings returns the settings that serve has in this environment, or why it would not start with them.
-func (env environment) checkSettings(cmd *cobra.Command, db string) store.Finding {
+func (env environment) checkSettings(cmd *cobra.Command, db string) storage.Finding {
 	serve := serveFlags(cmd)
 	if err := env.readVariables(serve); err != nil {
-		return store.Finding{Level: "problem", Check: "settings", Text: err.Error()}
+		return storage.Finding{Level: "problem", Check: "settings", Text: err.Error()}
 	}
 	serve.Set("db", db)
 	var values []string
 	for _, setting := range env.settings(serve) {
 		values = append(values, fmt.Sprint(setting))
 	}
-	return store.Finding{Level: "ok", Check: "settings", Text: strings.Join(values, " ")}
+	return storage.Finding{Level: "ok", Check: "settings", Text: strings.Join(values, " ")}
 }
 
-func doctor(ctx context.Context, o doctorOptions, settings store.Finding, env environment) (err error) {
+func doctor(ctx context.Context, o doctorOptions, settings storage.Finding, env environment) (err error) {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	var found store.Findings
+	var found storage.Findings
 	if postgres.IsURL(*o.db) {
 		found = citus.Diagnose(ctx, *o.db)
 	} else if err := checkDatabase("--db", *o.db); err != nil {

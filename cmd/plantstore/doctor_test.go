@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"plantstore/internal/store"
-	"plantstore/internal/store/storetest"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/storagetest"
 )
 
 // examine runs doctor --json and returns the findings of a check.
-func examine(t *testing.T, code int, args ...string) (found store.Findings, of func(check string) string) {
+func examine(t *testing.T, code int, args ...string) (found storage.Findings, of func(check string) string) {
 	t.Helper()
 	got := plantstore(t, nil, append([]string{"doctor", "--json"}, args...)...)
 	err := json.Unmarshal([]byte(got.stdout), &found)
@@ -49,7 +49,7 @@ func TestDoctor(t *testing.T) {
 	db := filepath.Join(folder, "plants.db")
 	plain := func(name string) { // a database that is not in use
 		t.Helper()
-		from := fileWith(t, storetest.Record("main", 1, "Fern", "-"))
+		from := fileWith(t, storagetest.Record("main", 1, "Fern", "-"))
 		content, err := os.ReadFile(from)
 		if err == nil {
 			err = os.WriteFile(name, content, 0o600)
@@ -117,7 +117,7 @@ func listFolder(t *testing.T, folder string) (names []string) {
 func TestDoctorOfDamage(t *testing.T) {
 	folder := disk(t)
 	at := func(name string) string { return filepath.Join(folder, name) }
-	content, err := os.ReadFile(fileWith(t, storetest.Record("main", 1, "Fern", "-")))
+	content, err := os.ReadFile(fileWith(t, storagetest.Record("main", 1, "Fern", "-")))
 	if err != nil {
 		t.Fatal(err)
 	}

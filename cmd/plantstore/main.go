@@ -18,13 +18,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/client"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token"
 )
 
 func main() {
-	env := environment{os.Stdout, os.Stderr, os.Getenv, openStore, os.Environ()}
+	env := environment{os.Stdout, os.Stderr, os.Getenv, openStorage, os.Environ()}
 	os.Exit(env.run(context.Background(), os.Args[1:]))
 }
 
@@ -35,7 +35,7 @@ var version string
 type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
-	openStore      func(ctx context.Context, db string, use access, unsafeDurability bool) (store.Store, error)
+	openStorage    func(ctx context.Context, db string, use access, unsafeDurability bool) (storage.Storage, error)
 	environ        []string // of the process, to find unknown variables
 }
 

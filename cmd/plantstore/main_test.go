@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plantstore/client"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -47,7 +47,7 @@ func run(t *testing.T, v variables, stdout, stderr io.Writer, args ...string) in
 	for name, value := range v {
 		environ = append(environ, name+"="+value)
 	}
-	return environment{stdout, stderr, v.get, openStore, environ}.run(t.Context(), args)
+	return environment{stdout, stderr, v.get, openStorage, environ}.run(t.Context(), args)
 }
 
 // want compares the exit code and the whole output.
@@ -59,11 +59,11 @@ func (r result) want(t *testing.T, what string, code int, stdout, stderr string)
 	}
 }
 
-// withStore runs the program with a store of the test's own in place of the database.
-func withStore(t *testing.T, st store.Store, openErr error, args ...string) result {
+// withStorage runs the program with a store of the test's own in place of the database.
+func withStorage(t *testing.T, st storage.Storage, openErr error, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	open := func(context.Context, string, access, bool) (store.Store, error) { return st, openErr }
+	open := func(context.Context, string, access, bool) (storage.Storage, error) { return st, openErr }
 	env := environment{&stdout, &stderr, variables{}.get, open, nil}
 	return result{code: env.run(t.Context(), args), stdout: stdout.String(), stderr: stderr.String()}
 }
@@ -224,9 +224,9 @@ func TestExitCodes(t *testing.T) {
 			`{"message":"` + client.ErrUnknown.Error() + `: Get \"http://x\": refused","exit":1}`},
 	} {
 		db := tempFile(t, "")
-		withStore(t, nil, test.err, "token", "list", "--db", db).want(t, test.text, test.code, "",
+		withStorage(t, nil, test.err, "token", "list", "--db", db).want(t, test.text, test.code, "",
 			"plantstore token list: "+test.text+"\n")
-		withStore(t, nil, test.err, "token", "list", "--db", db, "--json").want(t, test.text, test.code, "", test.json+"\n")
+		withStorage(t, nil, test.err, "token", "list", "--db", db, "--json").want(t, test.text, test.code, "", test.json+"\n")
 	}
 	const json = `{"message":"unknown flag: --nope; see plantstore token list --help","exit":2}` + "\n"
 	plantstore(t, nil, "token", "list", "--nope", "--json").want(t, "an unknown flag before --json", 2, "", json)

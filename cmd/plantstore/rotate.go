@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/rate"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -141,7 +141,7 @@ func (env environment) printCredential(done, name, credential string) error {
 func (env environment) changeToken(
 	ctx context.Context, db, name string, change func(*token.Token) (*token.Token, error),
 ) error {
-	return env.withStore(ctx, db, writes, func(st store.Store) error {
+	return env.withStorage(ctx, db, writes, func(st storage.Storage) error {
 		all, err := st.Tokens(ctx)
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"plantstore/internal/httpapi"
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/systemd"
 	"plantstore/internal/telemetry"
 )
@@ -86,7 +86,7 @@ func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environ
 		return usageError{err}
 	}
 	cfg.Log.Info("settings", settings...)
-	st, err := env.openStore(ctx, *o.db, serves, o.unsafe)
+	st, err := env.openStorage(ctx, *o.db, serves, o.unsafe)
 	if err != nil {
 		return ignoreStop(ctx, cfg.Log, err)
 	}

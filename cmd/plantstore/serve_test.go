@@ -16,7 +16,7 @@ import (
 	"plantstore/internal/httpapi"
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/testkit/missing"
 )
 
@@ -118,7 +118,7 @@ func TestServeRefuses(t *testing.T) {
 		"--ops-listen nonsense":                             "--ops-listen is ",
 		"--base-url nonsense":                               "base URL ",
 	} {
-		got := withStore(t, nil, errors.New("opened"), append([]string{"serve"}, strings.Fields(args)...)...)
+		got := withStorage(t, nil, errors.New("opened"), append([]string{"serve"}, strings.Fields(args)...)...)
 		if got.code != 2 || !strings.HasPrefix(got.stderr, "plantstore serve: "+want) ||
 			strings.Contains(got.stdout+got.stderr, "Secret") {
 			t.Errorf("serve %s: %+v, want %q", args, got, want)
@@ -158,7 +158,7 @@ func startService(t *testing.T, db string) (url string, log *buffer, stop func()
 	ctx, cancel := context.WithCancel(context.Background())
 	stdout, log, code := new(buffer), new(buffer), make(chan int, 1)
 	go func() {
-		env := environment{stdout, log, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get, openStore, nil}
+		env := environment{stdout, log, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get, openStorage, nil}
 		code <- env.run(ctx, []string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"})
 	}()
 	stop = sync.OnceValue(func() int { cancel(); return <-code })
@@ -199,18 +199,18 @@ func TestServeStartFails(t *testing.T) {
 		closed  int
 		stderr  string
 	}{
-		{"the database is unavailable", t.Context(), store.ErrUnavailable, nil, 1, 0, store.ErrUnavailable.Error()},
+		{"the database is unavailable", t.Context(), storage.ErrUnavailable, nil, 1, 0, storage.ErrUnavailable.Error()},
 		{"canceled without a signal", t.Context(), context.Canceled, nil, 1, 0, "context canceled"},
 		{"stopped while opening", stopped, context.Canceled, nil, 0, 0, "context canceled before the service was ready"},
-		{"failed while stopping", stopped, store.ErrUnavailable, nil, 1, 0, store.ErrUnavailable.Error()},
+		{"failed while stopping", stopped, storage.ErrUnavailable, nil, 1, 0, storage.ErrUnavailable.Error()},
 		{"stopped while starting", stopped, nil, context.Canceled, 0, 1, "context canceled before the service was ready"},
-		{"failed after opening", t.Context(), nil, store.ErrFull, 1, 1, store.ErrFull.Error()},
+		{"failed after opening", t.Context(), nil, storage.ErrFull, 1, 1, storage.ErrFull.Error()},
 	} {
 		var stdout, stderr bytes.Buffer
 		st := &failingStore{err: test.err}
 		unsafe := false
 		env := environment{&stdout, &stderr, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get,
-			func(_ context.Context, db string, _ access, u bool) (store.Store, error) {
+			func(_ context.Context, db string, _ access, u bool) (storage.Storage, error) {
 				unsafe = u
 				return st, test.openErr
 			}, nil}

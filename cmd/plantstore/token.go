@@ -13,7 +13,7 @@ import (
 
 	"plantstore/client"
 	"plantstore/internal/rate"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -52,7 +52,7 @@ Issue a token and print it. It cannot be shown again.`, `
 		}
 		t, credential := token.New(*name, *storeName, granted, now, end)
 		t.Rate = allowed
-		err = env.withStore(ctx, *db, creates, func(st store.Store) error { return st.AddToken(ctx, t) })
+		err = env.withStorage(ctx, *db, creates, func(st storage.Storage) error { return st.AddToken(ctx, t) })
 		if errors.Is(err, token.ErrNameTaken) {
 			return fmt.Errorf("%w: %q; choose another name; the name of a revoked token can't be used again", err, *name)
 		}
@@ -83,7 +83,7 @@ EXPIRES says which tokens have expired, and which will within 14 days.`, `
 	expiring := f.String("expiring", "", "only valid tokens that expire within this `time`, such as 30d")
 	return f.runs(func(ctx context.Context) error {
 		var all []token.Token
-		err := env.withStore(ctx, *db, reads, func(st store.Store) (err error) {
+		err := env.withStorage(ctx, *db, reads, func(st storage.Storage) (err error) {
 			all, err = st.Tokens(ctx)
 			return err
 		})
@@ -183,7 +183,7 @@ printed.`, `
 	db, name := f.database(), f.takesText("NAME")
 	return f.runs(func(ctx context.Context) error {
 		var all []token.Token
-		err := env.withStore(ctx, *db, writes, func(st store.Store) error {
+		err := env.withStorage(ctx, *db, writes, func(st storage.Storage) error {
 			err := st.RevokeToken(ctx, *name, time.Now())
 			all, _ = st.Tokens(ctx) // for the hint below
 			return err

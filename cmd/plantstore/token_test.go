@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"plantstore/internal/rate"
-	"plantstore/internal/store"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/token"
 )
 
@@ -198,7 +198,7 @@ func TestMistypedDatabase(t *testing.T) {
 
 // failingStore fails every call of a token command, or only Close.
 type failingStore struct {
-	store.Store
+	storage.Storage
 	err, closeErr error
 	closed        int
 }
@@ -230,12 +230,12 @@ func TestTokenCommandsFail(t *testing.T) {
 			openErr error
 			want    string
 		}{
-			{&failingStore{err: store.ErrUnavailable}, nil, store.ErrUnavailable.Error()},
-			{&failingStore{err: store.ErrFull, closeErr: broken}, nil, store.ErrFull.Error() + "; cannot close"},
+			{&failingStore{err: storage.ErrUnavailable}, nil, storage.ErrUnavailable.Error()},
+			{&failingStore{err: storage.ErrFull, closeErr: broken}, nil, storage.ErrFull.Error() + "; cannot close"},
 			{&failingStore{closeErr: broken}, nil, "cannot close"},
 			{&failingStore{}, errors.New("cannot open"), "cannot open"},
 		} {
-			got := withStore(t, test.st, test.openErr, args...)
+			got := withStorage(t, test.st, test.openErr, args...)
 			got.want(t, name, 1, "", "plantstore "+name+": "+test.want+"\n")
 			if want := map[bool]int{true: 1}[test.openErr == nil]; test.st.closed != want {
 				t.Errorf("%s: %s: closed %d times, want %d", name, test.want, test.st.closed, want)

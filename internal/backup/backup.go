@@ -17,7 +17,7 @@ import (
 	"syscall"
 
 	"plantstore/internal/machine"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage/sqlite"
 )
 
 const (

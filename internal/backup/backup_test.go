@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store/sqlite"
-	"plantstore/internal/store/storetest"
+	"plantstore/internal/storage/sqlite"
+	"plantstore/internal/storage/storagetest"
 	"plantstore/internal/token"
 )
 
@@ -28,9 +28,9 @@ func backUp(t *testing.T, n int) (db, path string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	all := []plant.Record{storetest.Record("other", -1, "é", "")}
+	all := []plant.Record{storagetest.Record("other", -1, "é", "")}
 	for id := range n {
-		all = append(all, storetest.Record("main", int64(id), fmt.Sprint("Fern ", id), "shade"))
+		all = append(all, storagetest.Record("main", int64(id), fmt.Sprint("Fern ", id), "shade"))
 	}
 	one, _ := token.New("one", "main", token.AllScopes, time.Now(), time.Time{})
 	if _, err := s.CreateBatch(t.Context(), all); err != nil {

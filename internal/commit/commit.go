@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 )
 
 // Options bound a Committer. A zero field takes its default.
@@ -85,8 +85,8 @@ type batch[T any] struct {
 
 // New returns a Committer that commits while Run runs.
 //
-// Write commits a batch, as CreateBatch and EditBatch of store.Plants do. Shard returns the numbers of the server and
-// of the shard that keep a plant, as Shard of store.Plants does; it is nil if there is only one.
+// Write commits a batch, as CreateBatch and EditBatch of storage.Plants do. Shard returns the numbers of the server and
+// of the shard that keep a plant, as Shard of storage.Plants does; it is nil if there is only one.
 func New[T any](
 	write func(context.Context, []T) ([]plant.Outcome, error), shard func(*T) (server, shard int), opts Options,
 ) *Committer[T] {
@@ -149,10 +149,10 @@ func (c *Committer[T]) join(write T) (*batch[T], int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, 0, store.ErrStopping
+		return nil, 0, storage.ErrStopping
 	}
 	if c.waiting >= c.opts.Queue {
-		return nil, 0, store.ErrBusy
+		return nil, 0, storage.ErrBusy
 	}
 	s := c.server(number)
 	b := s.openBatch(shard)
@@ -198,12 +198,12 @@ func (c *Committer[T]) Run(ctx context.Context) {
 func (c *Committer[T]) commit(writes []T) (outcomes []plant.Outcome, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: panic in a commit: %v\n%s", store.ErrUnknown, r, debug.Stack())
+			err = fmt.Errorf("%w: panic in a commit: %v\n%s", storage.ErrUnknown, r, debug.Stack())
 		}
 	}()
 	outcomes, err = c.write(context.Background(), writes)
 	if err == nil && len(outcomes) != len(writes) {
-		err = fmt.Errorf("%w: the store returned %d outcomes for %d plants", store.ErrUnknown, len(outcomes), len(writes))
+		err = fmt.Errorf("%w: the store returned %d outcomes for %d plants", storage.ErrUnknown, len(outcomes), len(writes))
 	}
 	return outcomes, err
 }
@@ -212,9 +212,9 @@ func (c *Committer[T]) commit(writes []T) (outcomes []plant.Outcome, err error) 
 func (c *Committer[T]) expire(b *batch[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := store.ErrBusy
+	err := storage.ErrBusy
 	if b.started {
-		err = fmt.Errorf("%w: the database did not confirm in time", store.ErrUnknown)
+		err = fmt.Errorf("%w: the database did not confirm in time", storage.ErrUnknown)
 	}
 	if b.finish(nil, err) {
 		close(b.done)

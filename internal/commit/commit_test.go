@@ -13,7 +13,7 @@ import (
 
 	"plantstore/internal/commit"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 )
 
 // slowStore takes a while for each batch and records the sizes of the batches.
@@ -47,7 +47,7 @@ func (s *slowStore) want(t *testing.T, batches string) {
 	}
 }
 
-// creator makes batches of creates, as store.Plants does.
+// creator makes batches of creates, as storage.Plants does.
 type creator interface {
 	CreateBatch(ctx context.Context, plants []plant.Record) ([]plant.Outcome, error)
 }
@@ -146,7 +146,7 @@ func TestDefaults(t *testing.T) {
 		c.createN(1)
 		c.Wait()
 		c.took("a create after a large batch", 40*time.Millisecond+500*time.Microsecond, func() { c.createN(1) })
-		c.took("a store that does not return", 10*time.Second, func() { c.create(9, store.ErrUnknown) })
+		c.took("a store that does not return", 10*time.Second, func() { c.create(9, storage.ErrUnknown) })
 	})
 	s.want(t, "[1 512 1 1 16 1 1]")
 }
@@ -227,8 +227,8 @@ func TestFullQueue(t *testing.T) {
 	withClock(t, &slowStore{takes: time.Second}, commit.Options{Queue: 2, Batch: 1}, func(c *clients) {
 		c.createN(3) // one in flight, two waiting
 		start := time.Now()
-		if _, err := c.c.Commit(context.Background(), record(9)); !errors.Is(err, store.ErrBusy) || time.Since(start) != 0 {
-			t.Errorf("Commit() with a full queue = %v after %v, want %v at once", err, time.Since(start), store.ErrBusy)
+		if _, err := c.c.Commit(context.Background(), record(9)); !errors.Is(err, storage.ErrBusy) || time.Since(start) != 0 {
+			t.Errorf("Commit() with a full queue = %v after %v, want %v at once", err, time.Since(start), storage.ErrBusy)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -245,8 +245,8 @@ func TestStopCommitsWhatIsWaiting(t *testing.T) {
 		creates.createN(10)
 		stop()
 		creates.Wait()
-		if _, err := c.Commit(t.Context(), record(11)); !errors.Is(err, store.ErrStopping) {
-			t.Errorf("Commit() after the stop = %v, want %v", err, store.ErrStopping)
+		if _, err := c.Commit(t.Context(), record(11)); !errors.Is(err, storage.ErrStopping) {
+			t.Errorf("Commit() after the stop = %v, want %v", err, storage.ErrStopping)
 		}
 	})
 }
@@ -257,9 +257,9 @@ func TestTimeout(t *testing.T) {
 	s := &slowStore{takes: time.Minute}
 	withClock(t, s, commit.Options{Timeout: time.Second, Batch: 1}, func(c *clients) {
 		c.took("the wait", time.Second, func() {
-			c.create(1, store.ErrUnknown)
-			c.create(2, store.ErrBusy)
-			c.create(3, store.ErrBusy)
+			c.create(1, storage.ErrUnknown)
+			c.create(2, storage.ErrBusy)
+			c.create(3, storage.ErrBusy)
 		})
 	})
 	s.want(t, "[1]")
@@ -269,10 +269,10 @@ func TestTimeout(t *testing.T) {
 func TestCreateAfterAnExpiredBatch(t *testing.T) {
 	s := &slowStore{takes: 1200 * time.Millisecond}
 	withClock(t, s, commit.Options{Timeout: time.Second}, func(c *clients) {
-		c.create(1, store.ErrUnknown)
+		c.create(1, storage.ErrUnknown)
 		time.Sleep(100 * time.Millisecond)
-		c.create(2, store.ErrBusy)
-		c.create(3, store.ErrBusy)
+		c.create(2, storage.ErrBusy)
+		c.create(3, storage.ErrBusy)
 		time.Sleep(time.Second)
 		synctest.Wait() // 2 and 3 have expired, 1 is still in flight
 		s.mu.Lock()
@@ -287,10 +287,10 @@ func TestCreateAfterAnExpiredBatch(t *testing.T) {
 }
 
 func TestErrorsReachTheWholeBatch(t *testing.T) {
-	s := &slowStore{takes: time.Second, err: store.ErrFull}
+	s := &slowStore{takes: time.Second, err: storage.ErrFull}
 	withClock(t, s, commit.Options{}, func(c *clients) {
 		for id := range int64(3) {
-			c.create(id, store.ErrFull)
+			c.create(id, storage.ErrFull)
 		}
 		c.Wait()
 	})
@@ -338,12 +338,12 @@ func (s brokenStore) CreateBatch(context.Context, []plant.Record) ([]plant.Outco
 }
 
 // A store that panics or returns too few outcomes makes the outcome unknown, and the lane continues.
-func TestBrokenStore(t *testing.T) {
+func TestBrokenStorage(t *testing.T) {
 	for _, s := range []brokenStore{{false}, {true}} {
 		c, stop := run(s, nil, commit.Options{})
 		for range 3 {
-			if out, err := c.Commit(t.Context(), record(1)); !errors.Is(err, store.ErrUnknown) {
-				t.Errorf("Commit() = %v, %v on a broken store, want %v", out, err, store.ErrUnknown)
+			if out, err := c.Commit(t.Context(), record(1)); !errors.Is(err, storage.ErrUnknown) {
+				t.Errorf("Commit() = %v, %v on a broken store, want %v", out, err, storage.ErrUnknown)
 			}
 		}
 		stop()

@@ -9,7 +9,7 @@ import (
 
 	"plantstore/internal/commit"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 )
 
 // byTens puts ids 0 to 9 on server 0, ids 10 to 19 on server 1 and so on, even and odd ones in different shards.
@@ -108,8 +108,8 @@ func TestServersShareTheQueue(t *testing.T) {
 		c.create(10, nil)
 		c.create(11, nil)
 		c.create(12, nil)
-		c.create(13, store.ErrBusy)
-		c.create(21, store.ErrBusy)
+		c.create(13, storage.ErrBusy)
+		c.create(21, storage.ErrBusy)
 		c.Wait()
 	})
 	s.want(t, []int64{10}, []int64{11}, []int64{12})

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 )
 
 // Report is the result of a copy that succeeded.
@@ -35,7 +35,7 @@ type Store struct {
 // Copy copies all plants and tokens. It returns nil only if the target has every plant and every token of the source,
 // and no other plant. Its errors are sentences for an operator. When ctx ends, it completes the writes in flight.
 // Plants are counted in done, first when they are copied and then when they are compared.
-func Copy(ctx context.Context, from, to store.Store, done *atomic.Int64) (report Report, err error) {
+func Copy(ctx context.Context, from, to storage.Storage, done *atomic.Int64) (report Report, err error) {
 	c := copier{from: from, to: to, done: done}
 	names, err := from.Stores(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func Copy(ctx context.Context, from, to store.Store, done *atomic.Int64) (report
 }
 
 type copier struct {
-	from, to store.Store
+	from, to storage.Storage
 	done     *atomic.Int64
 	created  atomic.Int64
 }
@@ -152,7 +152,7 @@ func (c *copier) write(ctx context.Context, batch []plant.Record) error {
 func (c *copier) compare(ctx context.Context, name string) (Store, error) {
 	var both [2]Store
 	var reads errgroup.Group
-	for i, db := range []store.Store{c.from, c.to} {
+	for i, db := range []storage.Storage{c.from, c.to} {
 		reads.Go(func() (err error) { both[i], err = c.summarize(ctx, db, name); return err })
 	}
 	if err := reads.Wait(); err != nil {
@@ -165,7 +165,7 @@ func (c *copier) compare(ctx context.Context, name string) (Store, error) {
 	return both[0], nil
 }
 
-func (c *copier) summarize(ctx context.Context, db store.Store, name string) (Store, error) {
+func (c *copier) summarize(ctx context.Context, db storage.Storage, name string) (Store, error) {
 	s, hash, buffer := Store{Name: name}, sha256.New(), []byte(nil)
 	for page, err := range pages(ctx, db, name) {
 		if err != nil {

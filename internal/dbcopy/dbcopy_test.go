@@ -15,28 +15,28 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/rate"
-	"plantstore/internal/store"
-	"plantstore/internal/store/postgres"
-	"plantstore/internal/store/postgres/pgtest"
-	"plantstore/internal/store/sqlite"
-	"plantstore/internal/store/storetest"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/postgres"
+	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/internal/storage/sqlite"
+	"plantstore/internal/storage/storagetest"
 	"plantstore/internal/token"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-var engines = map[string]func(t testing.TB) store.Store{
-	"sqlite": func(t testing.TB) store.Store {
+var engines = map[string]func(t testing.TB) storage.Storage{
+	"sqlite": func(t testing.TB) storage.Storage {
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
 		return closeLater(t, s, err)
 	},
-	"postgres": func(t testing.TB) store.Store {
+	"postgres": func(t testing.TB) storage.Storage {
 		s, err := postgres.Open(t.Context(), pgtest.Database(t), postgres.Options{})
 		return closeLater(t, s, err)
 	},
 }
 
-func closeLater(t testing.TB, s store.Store, err error) store.Store {
+func closeLater(t testing.TB, s storage.Storage, err error) storage.Storage {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func closeLater(t testing.TB, s store.Store, err error) store.Store {
 	return s
 }
 
-func create(t testing.TB, s store.Store, records ...plant.Record) {
+func create(t testing.TB, s storage.Storage, records ...plant.Record) {
 	t.Helper()
 	outcomes, err := s.CreateBatch(t.Context(), records)
 	if err != nil || slices.ContainsFunc(outcomes, func(o plant.Outcome) bool { return o != plant.Created }) {
@@ -53,11 +53,11 @@ func create(t testing.TB, s store.Store, records ...plant.Record) {
 	}
 }
 
-func fill(t testing.TB, s store.Store, name string, n int) {
+func fill(t testing.TB, s storage.Storage, name string, n int) {
 	t.Helper()
 	var all []plant.Record
 	for id := range n {
-		all = append(all, storetest.Record(name, int64(id), fmt.Sprint("Fern ", id), "shade"))
+		all = append(all, storagetest.Record(name, int64(id), fmt.Sprint("Fern ", id), "shade"))
 	}
 	for batch := range slices.Chunk(all, 5000) {
 		create(t, s, batch...)
@@ -71,17 +71,17 @@ var texts = append([]string{
 }, slices.Repeat([]string{strings.Repeat("60 KB ", 10_000)}, 60)...)
 
 // fillVaried creates stores of all kinds and returns the number of plants.
-func fillVaried(t testing.TB, s store.Store) (plants int64) {
+func fillVaried(t testing.TB, s storage.Storage) (plants int64) {
 	t.Helper()
 	var all []plant.Record
 	for i, text := range texts {
-		all = append(all, storetest.Record("text", int64(i), text, "-"), storetest.Record("text", -int64(i)-1, "x", text))
+		all = append(all, storagetest.Record("text", int64(i), text, "-"), storagetest.Record("text", -int64(i)-1, "x", text))
 	}
 	for _, id := range []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64 - 1, math.MaxInt64} {
-		all = append(all, storetest.Record("ids", id, "n", ""))
+		all = append(all, storagetest.Record("ids", id, "n", ""))
 	}
 	for i := range 30 {
-		all = append(all, storetest.Record(fmt.Sprintf("store-%d", i), int64(i), "n", "-"))
+		all = append(all, storagetest.Record(fmt.Sprintf("store-%d", i), int64(i), "n", "-"))
 	}
 	for batch := range slices.Chunk(all, 100) {
 		create(t, s, batch...)
@@ -93,7 +93,7 @@ func fillVaried(t testing.TB, s store.Store) (plants int64) {
 var start = time.UnixMilli(1_700_000_000_123).UTC()
 
 // addTokens adds tokens with everything that a token can have.
-func addTokens(t testing.TB, s store.Store) []token.Token {
+func addTokens(t testing.TB, s storage.Storage) []token.Token {
 	t.Helper()
 	plain, _ := token.New("plain", "main", token.AllScopes, start, time.Time{})
 	full, _ := token.New("full", "other", token.Create, start.Add(time.Second), start.Add(time.Hour))
@@ -153,8 +153,8 @@ func sum(r Report) (plants int64) {
 // The hash is documented, so it must not change.
 func TestHash(t *testing.T) {
 	source := engines["sqlite"](t)
-	create(t, source, storetest.Record("main", 1, "Fern", "shade"), storetest.Record("main", -2, "é", ""),
-		storetest.Record("other", 1, "Fern", "-"))
+	create(t, source, storagetest.Record("main", 1, "Fern", "shade"), storagetest.Record("main", -2, "é", ""),
+		storagetest.Record("other", 1, "Fern", "-"))
 	report, err := Copy(t.Context(), source, engines["sqlite"](t), new(atomic.Int64))
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestHash(t *testing.T) {
 
 // faulty is a database with 7 shards that calls functions before its own methods.
 type faulty struct {
-	store.Store
+	storage.Storage
 	onBatch func(batch []plant.Record) error
 	onList  func(name string)
 }
@@ -184,19 +184,19 @@ func (f *faulty) CreateBatch(ctx context.Context, batch []plant.Record) ([]plant
 			return nil, err
 		}
 	}
-	return f.Store.CreateBatch(ctx, batch)
+	return f.Storage.CreateBatch(ctx, batch)
 }
 
 func (f *faulty) List(ctx context.Context, name string, after *int64, limit int) ([]plant.Plant, error) {
 	if f.onList != nil {
 		f.onList(name)
 	}
-	return f.Store.List(ctx, name, after, limit)
+	return f.Storage.List(ctx, name, after, limit)
 }
 
 // A copy that failed continues, and its batches are of one shard.
 func TestContinue(t *testing.T) {
-	source, target := engines["sqlite"](t), &faulty{Store: engines["sqlite"](t)}
+	source, target := engines["sqlite"](t), &faulty{Storage: engines["sqlite"](t)}
 	fill(t, source, "main", 8_000)
 	addTokens(t, source)
 	var batches atomic.Int64
@@ -208,13 +208,13 @@ func TestContinue(t *testing.T) {
 			}
 		}
 		if batches.Add(1) > 10 {
-			return store.ErrUnavailable
+			return storage.ErrUnavailable
 		}
 		return nil
 	}
 	_, err := Copy(t.Context(), source, target, new(atomic.Int64))
 	wantError(t, err, "write to the target: ", "run the same command again to continue")
-	if !errors.Is(err, store.ErrUnavailable) {
+	if !errors.Is(err, storage.ErrUnavailable) {
 		t.Errorf("Copy() = %v, want ErrUnavailable", err)
 	}
 	if tokens, err := target.Tokens(t.Context()); err != nil || len(tokens) > 0 {
@@ -242,25 +242,25 @@ func wantError(t *testing.T, err error, parts ...string) {
 
 // Writes to the source during the copy are detected at the end, and no token is copied.
 func TestSourceChanges(t *testing.T) {
-	for name, change := range map[string]func(s store.Store) error{
-		"created": func(s store.Store) error {
-			_, err := s.CreateBatch(t.Context(), []plant.Record{storetest.Record("a", -1, "late", "-")})
+	for name, change := range map[string]func(s storage.Storage) error{
+		"created": func(s storage.Storage) error {
+			_, err := s.CreateBatch(t.Context(), []plant.Record{storagetest.Record("a", -1, "late", "-")})
 			return err
 		},
-		"replaced": func(s store.Store) error {
-			return storetest.Replace(t.Context(), s, "a", 5, plant.Content{Name: "late"}, nil)
+		"replaced": func(s storage.Storage) error {
+			return storagetest.Replace(t.Context(), s, "a", 5, plant.Content{Name: "late"}, nil)
 		},
-		"removed": func(s store.Store) error { return storetest.Remove(t.Context(), s, "a", 5, nil) },
+		"removed": func(s storage.Storage) error { return storagetest.Remove(t.Context(), s, "a", 5, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			source, target := &faulty{Store: engines["sqlite"](t)}, engines["sqlite"](t)
+			source, target := &faulty{Storage: engines["sqlite"](t)}, engines["sqlite"](t)
 			fill(t, source, "a", 100)
 			fill(t, source, "b", 100)
 			addTokens(t, source)
 			source.onList = func(name string) {
 				if name == "b" { // the first store has been copied
 					source.onList = nil
-					if err := change(source.Store); err != nil {
+					if err := change(source.Storage); err != nil {
 						t.Error(err)
 					}
 				}
@@ -277,16 +277,16 @@ func TestSourceChanges(t *testing.T) {
 // A target that is neither empty nor an earlier copy is refused before anything is written.
 func TestOtherTarget(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare func(t *testing.T, target store.Store)
+		prepare func(t *testing.T, target storage.Storage)
 		want    string
 	}{
-		"another plant": {func(t *testing.T, s store.Store) { create(t, s, storetest.Record("main", 5000, "x", "-")) },
+		"another plant": {func(t *testing.T, s storage.Storage) { create(t, s, storagetest.Record("main", 5000, "x", "-")) },
 			"the target has a plant 5000 in store main that the source does not have; copy to an empty database"},
-		"a different plant": {func(t *testing.T, s store.Store) { create(t, s, storetest.Record("main", 7, "x", "-")) },
+		"a different plant": {func(t *testing.T, s storage.Storage) { create(t, s, storagetest.Record("main", 7, "x", "-")) },
 			"the target has a plant 7 in store main that the source does not have; copy to an empty database"},
-		"another store": {func(t *testing.T, s store.Store) { create(t, s, storetest.Record("other", 1, "x", "-")) },
+		"another store": {func(t *testing.T, s storage.Storage) { create(t, s, storagetest.Record("other", 1, "x", "-")) },
 			"the target has plants in store other, and the source has none; copy to an empty database"},
-		"another token": {func(t *testing.T, s store.Store) { addTokens(t, s) },
+		"another token": {func(t *testing.T, s storage.Storage) { addTokens(t, s) },
 			"token plain of the target is not the token of that name in the source; copy to an empty database"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestOtherTarget(t *testing.T) {
 	source, target := engines["sqlite"](t), engines["sqlite"](t)
 	fill(t, source, "main", 1000)
 	fill(t, target, "main", 500)
-	create(t, target, storetest.Record("main", 700, "x", "-")) // beyond the plants that are looked up
+	create(t, target, storagetest.Record("main", 700, "x", "-")) // beyond the plants that are looked up
 	_, err := Copy(t.Context(), source, target, new(atomic.Int64))
 	wantError(t, err, "the target has a plant 700 in store main that the source does not have")
 }
@@ -315,7 +315,9 @@ func TestRevokedTokens(t *testing.T) {
 	source, target := engines["sqlite"](t), engines["sqlite"](t)
 	addTokens(t, source)
 	copyAll := func() error { _, err := Copy(t.Context(), source, target, new(atomic.Int64)); return err }
-	revoke := func(s store.Store, name string) error { return s.RevokeToken(t.Context(), name, start.Add(time.Hour)) }
+	revoke := func(s storage.Storage, name string) error {
+		return s.RevokeToken(t.Context(), name, start.Add(time.Hour))
+	}
 	if err := errors.Join(copyAll(), revoke(source, "plain"), copyAll()); err != nil {
 		t.Fatal(err)
 	}

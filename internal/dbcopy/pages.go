@@ -8,7 +8,7 @@ import (
 	"iter"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 )
 
 // The number of plants in a page. PostgreSQL sends all plants of a page even if it ends early because they are large,
@@ -16,7 +16,7 @@ import (
 const minPage, maxPage = 16, 4096
 
 // pages returns the plants of a store in the order of their ids.
-func pages(ctx context.Context, db store.Store, name string) iter.Seq2[[]plant.Plant, error] {
+func pages(ctx context.Context, db storage.Storage, name string) iter.Seq2[[]plant.Plant, error] {
 	return func(yield func([]plant.Plant, error) bool) {
 		var after *int64
 		for limit := maxPage / 4; ; {

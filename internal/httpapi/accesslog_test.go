@@ -30,13 +30,13 @@ func TestParseAccessLog(t *testing.T) {
 
 // slow is a store whose reads take time.
 type slow struct {
-	*fakeStore
+	*fakeStorage
 	takes time.Duration
 }
 
 func (s slow) Get(ctx context.Context, store string, id int64) (plant.Plant, error) {
 	time.Sleep(s.takes)
-	return s.fakeStore.Get(ctx, store, id)
+	return s.fakeStorage.Get(ctx, store, id)
 }
 
 // named authenticates every client, and has every token in its cache.

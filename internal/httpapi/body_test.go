@@ -42,7 +42,7 @@ func TestBodyBreaks(t *testing.T) {
 		io.ErrUnexpectedEOF:    `{"error":40022,"message":"the body ended early or its framing is invalid"}`,
 	} {
 		s := ferns()
-		wantResponse(t, send(newStoreAPI(s), "POST", "/plants", reader{err}), 400, want)
+		wantResponse(t, send(newStorageAPI(s), "POST", "/plants", reader{err}), 400, want)
 		wantCalls(t, s)
 	}
 }
@@ -82,7 +82,7 @@ func TestContentType(t *testing.T) {
 		}
 	}
 	s := ferns()
-	w := send(newStoreAPI(s), "PUT", "/plants/1", strings.NewReader(fern), "Content-Type", "application/json")
+	w := send(newStorageAPI(s), "PUT", "/plants/1", strings.NewReader(fern), "Content-Type", "application/json")
 	wantError(t, w, 40020, "Content-Type appears more than once; send it once")
 	wantCalls(t, s)
 }
@@ -90,7 +90,7 @@ func TestContentType(t *testing.T) {
 func TestContentEncoding(t *testing.T) {
 	for encoding, ok := range map[string]bool{"identity": true, "Identity": true, "gzip": false, "": false} {
 		s := ferns()
-		w := send(newStoreAPI(s), "POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`), "Content-Encoding", encoding)
+		w := send(newStorageAPI(s), "POST", "/plants", strings.NewReader(`{"id":1,"name":"x"}`), "Content-Encoding", encoding)
 		if ok {
 			wantResponse(t, w, 200, `{"name":"x"}`)
 			continue

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -135,15 +135,15 @@ var failures = []struct {
 
 	{errInternal, Failure{50001, "The service failed.", "Report the X-Request-Id to the operator."}},
 	{errCoding, Failure{50101, "The Transfer-Encoding is not supported.", "Use chunked or Content-Length."}},
-	{store.ErrUnknown, Failure{50302, "Whether the change was stored is unknown.",
+	{storage.ErrUnknown, Failure{50302, "Whether the change was stored is unknown.",
 		"Repeat a create. Before repeating a replace or remove, read the plant."}},
-	{store.ErrBusy, Failure{50301, "The service is overloaded. Nothing was stored.",
+	{storage.ErrBusy, Failure{50301, "The service is overloaded. Nothing was stored.",
 		"Retry after the time in Retry-After."}},
-	{store.ErrFull, Failure{50304, "The disk of the database is full. Nothing was stored.",
+	{storage.ErrFull, Failure{50304, "The disk of the database is full. Nothing was stored.",
 		"Retry later; the operator must free disk space."}},
-	{store.ErrUnavailable, Failure{50303, "The database is unavailable. Nothing was stored.",
+	{storage.ErrUnavailable, Failure{50303, "The database is unavailable. Nothing was stored.",
 		"Retry later; the operator sees the reason on /readyz."}},
-	{store.ErrStopping, Failure{50305, "The service is stopping. Nothing was stored.",
+	{storage.ErrStopping, Failure{50305, "The service is stopping. Nothing was stored.",
 		"Retry: another process may respond."}},
 	{token.ErrKeys, Failure{50306,
 		"The key that has signed the token is not available from the identity provider. Nothing was stored.",

@@ -12,7 +12,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/rate"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -41,7 +41,7 @@ func classify(err error) (Failure, string) {
 	case errors.Is(err, context.Canceled): // the client has closed its connection
 		return Failure{}, ""
 	case errors.Is(err, context.DeadlineExceeded):
-		return classify(store.ErrUnavailable)
+		return classify(storage.ErrUnavailable)
 	}
 	return classify(errInternal)
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -40,9 +40,9 @@ func bearers(header string) (*token.Token, error) {
 	return &token.Token{Hash: token.HashOf(header), Store: "main", Scopes: token.AllScopes}, nil
 }
 
-// fakeStore keeps plants in memory. It fails on demand: fail has the error of a call such as "List 2", the second
+// fakeStorage keeps plants in memory. It fails on demand: fail has the error of a call such as "List 2", the second
 // call of List.
-type fakeStore struct {
+type fakeStorage struct {
 	plants  map[int64]plant.Content
 	outcome plant.Outcome // of creates
 	fail    map[string]error
@@ -50,7 +50,7 @@ type fakeStore struct {
 	counts  map[string]int
 }
 
-func (s *fakeStore) call(method, format string, args ...any) error {
+func (s *fakeStorage) call(method, format string, args ...any) error {
 	if s.counts == nil {
 		s.counts = map[string]int{}
 	}
@@ -59,11 +59,11 @@ func (s *fakeStore) call(method, format string, args ...any) error {
 	return s.fail[fmt.Sprint(method, " ", s.counts[method])]
 }
 
-func (s *fakeStore) Create(_ context.Context, r plant.Record) (plant.Outcome, error) {
+func (s *fakeStorage) Create(_ context.Context, r plant.Record) (plant.Outcome, error) {
 	return s.outcome, s.call("Create", "%s %s", r.Store, r.AppendJSON(nil))
 }
 
-func (s *fakeStore) Get(_ context.Context, name string, id int64) (plant.Plant, error) {
+func (s *fakeStorage) Get(_ context.Context, name string, id int64) (plant.Plant, error) {
 	if err := s.call("Get", "%s %d", name, id); err != nil {
 		return plant.Plant{}, err
 	}
@@ -74,7 +74,7 @@ func (s *fakeStore) Get(_ context.Context, name string, id int64) (plant.Plant, 
 	return plant.Plant{ID: id, Content: p}, nil
 }
 
-func (s *fakeStore) List(_ context.Context, name string, after *int64, limit int) (list []plant.Plant, err error) {
+func (s *fakeStorage) List(_ context.Context, name string, after *int64, limit int) (list []plant.Plant, err error) {
 	from := "start"
 	if after != nil {
 		from = fmt.Sprint(*after)
@@ -84,7 +84,7 @@ func (s *fakeStore) List(_ context.Context, name string, after *int64, limit int
 	}
 	size := 0
 	for _, id := range slices.Sorted(maps.Keys(s.plants)) {
-		if after != nil && id <= *after || len(list) == limit || size >= store.PageBytes {
+		if after != nil && id <= *after || len(list) == limit || size >= storage.PageBytes {
 			continue
 		}
 		p := s.plants[id]
@@ -94,11 +94,11 @@ func (s *fakeStore) List(_ context.Context, name string, after *int64, limit int
 	return list, nil
 }
 
-func (s *fakeStore) Count(_ context.Context, name string) (int64, error) {
+func (s *fakeStorage) Count(_ context.Context, name string) (int64, error) {
 	return int64(len(s.plants)), s.call("Count", "%s", name)
 }
 
-func (s *fakeStore) Edit(_ context.Context, e plant.Edit) (outcome plant.Outcome, err error) {
+func (s *fakeStorage) Edit(_ context.Context, e plant.Edit) (outcome plant.Outcome, err error) {
 	if e.To == nil {
 		outcome, err = plant.Removed, s.call("Remove", "%s %d %s", e.Store, e.ID, describe(e.Seen))
 	} else {
@@ -137,8 +137,8 @@ func newAPI(cfg Config, deps Dependencies) (*API, *bytes.Buffer) {
 	return New(cfg, deps), log
 }
 
-// newStoreAPI returns an API on a store.
-func newStoreAPI(s *fakeStore) *API {
+// newStorageAPI returns an API on a store.
+func newStorageAPI(s *fakeStorage) *API {
 	a, _ := newAPI(Config{}, Dependencies{Create: s.Create, Edit: s.Edit, Reader: s})
 	return a
 }
@@ -210,7 +210,7 @@ func wantHeaders(t *testing.T, w *httptest.ResponseRecorder, pairs ...string) {
 }
 
 // wantCalls checks what the handlers asked of the store.
-func wantCalls(t *testing.T, s *fakeStore, calls ...string) {
+func wantCalls(t *testing.T, s *fakeStorage, calls ...string) {
 	t.Helper()
 	if !slices.Equal(s.calls, calls) {
 		t.Errorf("calls of the store: %q\nwant %q", s.calls, calls)

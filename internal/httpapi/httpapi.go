@@ -25,7 +25,7 @@ type Authenticator interface {
 	Cached(headers []string) *token.Token
 }
 
-// Reader reads plants; store.Plants has its promises.
+// Reader reads plants; storage.Plants has its promises.
 type Reader interface {
 	Get(ctx context.Context, store string, id int64) (plant.Plant, error)
 	List(ctx context.Context, store string, after *int64, limit int) ([]plant.Plant, error)

@@ -85,7 +85,7 @@ func TestRouting(t *testing.T) {
 
 // HEAD has the headers of GET. net/http drops the body, so this needs a real server.
 func TestHead(t *testing.T) {
-	server := httptest.NewServer(newStoreAPI(ferns(1, 2)))
+	server := httptest.NewServer(newStorageAPI(ferns(1, 2)))
 	defer server.Close()
 	for _, target := range []string{"/plants?limit=1", "/plants/1", "/plants/3", "/openapi.json"} {
 		get, err := http.Get(server.URL + target)

@@ -16,17 +16,17 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/share"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
-	maxPage      = store.PageBytes  // bytes after which a page ends: each client that reads slowly keeps as many
-	maxCounts    = 2                // counts in flight: each may read all plants of a store
-	countWait    = time.Second      // for a count to start
-	countTime    = 20 * time.Second // for a count to end: many clients and proxies have a timeout of 30 s
+	maxPage      = storage.PageBytes // bytes after which a page ends: each client that reads slowly keeps as many
+	maxCounts    = 2                 // counts in flight: each may read all plants of a store
+	countWait    = time.Second       // for a count to start
+	countTime    = 20 * time.Second  // for a count to end: many clients and proxies have a timeout of 30 s
 
 	maxExamined      = 10_000           // plants that a search examines before its page ends
 	maxExaminedBytes = 16 * maxPage     // of their text
@@ -107,7 +107,7 @@ func (a *API) admit(x *exchange, slots *share.Slots[token.Hash], wait time.Durat
 	return func() { free(); leave() }, nil
 }
 
-var errWaiting = failf(store.ErrBusy, "too many searches are waiting; retry later")
+var errWaiting = failf(storage.ErrBusy, "too many searches are waiting; retry later")
 
 // search is readPage for a page with a filter, which may examine far more plants than it returns. A search also ends
 // when its client disconnects.
@@ -162,7 +162,7 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 			}
 			found++
 		}
-		if len(plants) < want && size-before < store.PageBytes { // a shorter list has no more plants
+		if len(plants) < want && size-before < storage.PageBytes { // a shorter list has no more plants
 			return nil, nil
 		}
 	}
@@ -193,7 +193,7 @@ func (a *API) count(x *exchange) (int64, error) {
 	ctx, cancel := context.WithTimeout(x.request.Context(), countTime)
 	defer cancel()
 	n, err := a.deps.Reader.Count(ctx, x.token.Store)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, store.ErrBusy)) {
+	if err != nil && (ctx.Err() != nil || errors.Is(err, storage.ErrBusy)) {
 		err = errNotCounted
 	}
 	return n, err

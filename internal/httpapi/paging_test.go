@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -62,7 +62,7 @@ func TestParsePage(t *testing.T) {
 			got = fmt.Sprint(p.limit, " ", *p.after)
 		}
 		if !p.filter.All() {
-			got += " " + newStoreAPI(ferns()).link(p, 0)
+			got += " " + newStorageAPI(ferns()).link(p, 0)
 		}
 		if err != nil {
 			f, message := classify(err)
@@ -132,7 +132,7 @@ func TestLargePages(t *testing.T) {
 			s.plants[id] = plant.Content{Name: strings.Repeat("x", size)}
 		}
 		var all []int64
-		for i, page := range pagesOf(t, newStoreAPI(s), "/plants") {
+		for i, page := range pagesOf(t, newStorageAPI(s), "/plants") {
 			if want := min(3, int(stored)-3*i); len(page) != want {
 				t.Errorf("page %d of %d plants has %d, want %d", i, stored, len(page), want)
 			}
@@ -157,7 +157,8 @@ func TestCount(t *testing.T) {
 		"count=none, count=exact": "", "count, count=exact": "", "count=exact x": "", "count==exact": "",
 		`count="exact"x`: "", `x="a\", count=exact, b"`: "", `x="a\\", count=exact`: "12",
 	} {
-		w := send(newStoreAPI(ferns(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)), "GET", "/plants?limit=1", nil, "Prefer", prefer)
+		a := newStorageAPI(ferns(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12))
+		w := send(a, "GET", "/plants?limit=1", nil, "Prefer", prefer)
 		applied := ""
 		if want != "" {
 			applied = "count=exact"
@@ -240,6 +241,6 @@ func TestCountsAreShared(t *testing.T) {
 // If the store is too busy to count, the list is returned without its count.
 func TestBusyCount(t *testing.T) {
 	s := ferns(1)
-	s.fail["Count 1"] = fmt.Errorf("inside: %w", store.ErrBusy)
-	wantUncounted(t, counted(newStoreAPI(s), ""))
+	s.fail["Count 1"] = fmt.Errorf("inside: %w", storage.ErrBusy)
+	wantUncounted(t, counted(newStorageAPI(s), ""))
 }

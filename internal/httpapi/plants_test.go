@@ -11,7 +11,7 @@ import (
 
 	"plantstore/api"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 )
 
 const (
@@ -22,8 +22,8 @@ const (
 	fernETag = `"wOJdJiGiZp7nhVH3"`
 )
 
-func ferns(ids ...int64) *fakeStore {
-	s := &fakeStore{plants: map[int64]plant.Content{}, outcome: plant.Created, fail: map[string]error{}}
+func ferns(ids ...int64) *fakeStorage {
+	s := &fakeStorage{plants: map[int64]plant.Content{}, outcome: plant.Created, fail: map[string]error{}}
 	for _, id := range ids {
 		s.plants[id] = plant.Content{Name: "Fern", Tag: new("shade")}
 	}
@@ -45,7 +45,7 @@ func TestCreate(t *testing.T) {
 	} {
 		s := ferns()
 		s.outcome = outcome
-		w := send(newStoreAPI(s), "POST", "/plants", strings.NewReader(`{"id":-7,"name":"Fern","tag":"shade","x":1}`))
+		w := send(newStorageAPI(s), "POST", "/plants", strings.NewReader(`{"id":-7,"name":"Fern","tag":"shade","x":1}`))
 		wantResponse(t, w, want.status, want.body)
 		wantCalls(t, s, `Create main {"id":-7,"name":"Fern","tag":"shade"}`)
 	}
@@ -72,25 +72,25 @@ func TestGet(t *testing.T) {
 		if test.ifNoneMatch == "" {
 			headers = nil
 		}
-		w := send(newStoreAPI(ferns(7)), "GET", test.target, nil, headers...)
+		w := send(newStorageAPI(ferns(7)), "GET", test.target, nil, headers...)
 		wantResponse(t, w, test.status, test.body)
 		wantHeaders(t, w, "ETag", fernETag)
 	}
-	wantError(t, send(newStoreAPI(ferns(7)), "GET", "/plants/8", nil), 40401, "plant 8 does not exist")
+	wantError(t, send(newStorageAPI(ferns(7)), "GET", "/plants/8", nil), 40401, "plant 8 does not exist")
 }
 
 func TestPathID(t *testing.T) {
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
 		for _, id := range []string{"x", "01", "+1", "1.0", "9223372036854775808", strings.Repeat("9", 40)} {
 			s := ferns(1)
-			w := send(newStoreAPI(s), method, "/plants/"+id, strings.NewReader(fern))
+			w := send(newStorageAPI(s), method, "/plants/"+id, strings.NewReader(fern))
 			wantError(t, w, 40025, fmt.Sprintf("id in the path %s, but is %.32q", mustBeInt64, id))
 			wantCalls(t, s)
 		}
 	}
 	for _, id := range []string{"9223372036854775807", "-9223372036854775808"} {
 		s := ferns()
-		wantError(t, send(newStoreAPI(s), "GET", "/plants/"+id, nil), 40401, "plant "+id+" does not exist")
+		wantError(t, send(newStorageAPI(s), "GET", "/plants/"+id, nil), 40401, "plant "+id+" does not exist")
 		wantCalls(t, s, "Get main "+id)
 	}
 }
@@ -108,7 +108,7 @@ func TestReplace(t *testing.T) {
 		{`{"id":7}`, 40011, "name is required and must be a string", ""},
 	} {
 		s := ferns(7)
-		w := send(newStoreAPI(s), "PUT", "/plants/7", strings.NewReader(test.body))
+		w := send(newStorageAPI(s), "PUT", "/plants/7", strings.NewReader(test.body))
 		if test.number != 0 {
 			wantError(t, w, test.number, test.want)
 		} else {
@@ -123,7 +123,7 @@ func TestReplace(t *testing.T) {
 
 func TestRemove(t *testing.T) {
 	s := ferns(7)
-	wantResponse(t, send(newStoreAPI(s), "DELETE", "/plants/7", nil), 204, "")
+	wantResponse(t, send(newStorageAPI(s), "DELETE", "/plants/7", nil), 204, "")
 	wantCalls(t, s, "Remove main 7 any")
 }
 
@@ -185,11 +185,11 @@ func TestPrecondition(t *testing.T) {
 }
 
 // wantEdits sends a remove and a replace of plant 7 with preconditions. The calls of the store are those of the remove.
-func wantEdits(t *testing.T, s *fakeStore, headers []string, number int, message string, calls ...string) {
+func wantEdits(t *testing.T, s *fakeStorage, headers []string, number int, message string, calls ...string) {
 	t.Helper()
 	for method, success := range map[string]int{"DELETE": 204, "PUT": 200} {
 		s.calls = nil
-		w := send(newStoreAPI(s), method, "/plants/7", strings.NewReader(`{"name":"Ivy"}`), headers...)
+		w := send(newStorageAPI(s), method, "/plants/7", strings.NewReader(`{"name":"Ivy"}`), headers...)
 		if number != 0 {
 			wantError(t, w, number, message)
 		} else if w.Code != success {
@@ -264,7 +264,7 @@ func TestPreconditionRaces(t *testing.T) {
 	for _, tags := range []string{fernETag, "*"} {
 		s := ferns()
 		s.fail["Remove 1"] = plant.ErrNotFound
-		w := send(newStoreAPI(s), "DELETE", "/plants/7", nil, "If-Match", tags)
+		w := send(newStorageAPI(s), "DELETE", "/plants/7", nil, "If-Match", tags)
 		wantError(t, w, 40401, "plant 7 does not exist")
 	}
 	for header, want := range map[string]struct {
@@ -277,13 +277,13 @@ func TestPreconditionRaces(t *testing.T) {
 		s := ferns(7)
 		s.fail["Remove 1"] = plant.ErrChanged
 		tag := map[string]string{"If-Match": fernETag, "If-None-Match": `"x"`}[header]
-		wantError(t, send(newStoreAPI(s), "DELETE", "/plants/7", nil, header, tag), want.number, want.message)
+		wantError(t, send(newStorageAPI(s), "DELETE", "/plants/7", nil, header, tag), want.number, want.message)
 	}
 }
 
 // Every error of the store has its own response behind every handler. What happened inside is in the log and not
 // in the response.
-func TestStoreFailures(t *testing.T) {
+func TestStorageFailures(t *testing.T) {
 	const inside = "SELECT secret FROM /var/lib"
 	requests := []struct {
 		method, target, body, call string
@@ -307,24 +307,24 @@ func TestStoreFailures(t *testing.T) {
 		number  int
 		message string
 	}{
-		{store.ErrBusy, 50301, "too many writes are waiting"},
-		{store.ErrUnknown, 50302, "the outcome is unknown"},
-		{store.ErrUnavailable, 50303, "the database is unavailable"},
-		{store.ErrFull, 50304, "the disk of the database is full"},
-		{store.ErrStopping, 50305, "the service is stopping"},
+		{storage.ErrBusy, 50301, "too many writes are waiting"},
+		{storage.ErrUnknown, 50302, "the outcome is unknown"},
+		{storage.ErrUnavailable, 50303, "the database is unavailable"},
+		{storage.ErrFull, 50304, "the disk of the database is full"},
+		{storage.ErrStopping, 50305, "the service is stopping"},
 		{context.DeadlineExceeded, 50303, "the database is unavailable"},
-		{fmt.Errorf("%w: %w", store.ErrUnknown, context.Canceled), 50302, "the outcome is unknown"},
-		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrFull), 50302, "the outcome is unknown"},
-		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrUnavailable), 50302, "the outcome is unknown"},
+		{fmt.Errorf("%w: %w", storage.ErrUnknown, context.Canceled), 50302, "the outcome is unknown"},
+		{fmt.Errorf("%w: %w", storage.ErrUnknown, storage.ErrFull), 50302, "the outcome is unknown"},
+		{fmt.Errorf("%w: %w", storage.ErrUnknown, storage.ErrUnavailable), 50302, "the outcome is unknown"},
 		{errors.New("something else"), 50001, failed},
 	} {
 		for _, r := range requests {
-			if r.call == "Count 1" && test.err == store.ErrBusy {
+			if r.call == "Count 1" && test.err == storage.ErrBusy {
 				continue // not a failure: see TestBusyCount
 			}
 			s := ferns(7)
 			if r.call == "List 2" { // follows a list that ends early
-				s.plants[7] = plant.Content{Name: strings.Repeat("n", store.PageBytes)}
+				s.plants[7] = plant.Content{Name: strings.Repeat("n", storage.PageBytes)}
 			}
 			s.fail[r.call] = fmt.Errorf("%s: %w", inside, test.err)
 			a, log := newAPI(Config{}, Dependencies{Create: s.Create, Edit: s.Edit, Reader: s})

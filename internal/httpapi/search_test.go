@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -71,7 +71,7 @@ func TestSearch(t *testing.T) {
 		{"q=climb", 9, "[[3 8]]"},
 		{"tag=shade&limit=2", 3, "[[1 2] [4 5] [6 7] []]"},
 	} {
-		a := newStoreAPI(s)
+		a := newStorageAPI(s)
 		a.maxExamined = test.examined
 		if got := fmt.Sprint(pagesOf(t, a, "/plants?"+test.query)); got != test.want {
 			t.Errorf("%s, examining %d: pages %v, want %v", test.query, test.examined, got, test.want)
@@ -107,7 +107,7 @@ func TestSearchReturnsWhatMatches(t *testing.T) {
 		}
 		q, wantTag := text.Draw(t, "q"), tag.Draw(t, "with tag")
 		limit := rapid.IntRange(1, 7).Draw(t, "limit")
-		a := newStoreAPI(s)
+		a := newStorageAPI(s)
 		a.maxExamined = rapid.SampledFrom([]int{1, 2, 5, maxExamined}).Draw(t, "examined")
 		query := url.Values{"q": {q}, "limit": {fmt.Sprint(limit)}}
 		if wantTag != nil {
@@ -137,18 +137,18 @@ func TestSearchOfLargePlants(t *testing.T) {
 	for id := range int64(100) {
 		s.plants[id] = plant.Content{Name: strings.Repeat("x", 64<<10)}
 	}
-	w := send(newStoreAPI(s), "GET", "/plants?q=y", nil)
+	w := send(newStorageAPI(s), "GET", "/plants?q=y", nil)
 	wantResponse(t, w, 200, "[]")
 	wantHeaders(t, w, "Link", `</plants?after=63&limit=100&q=y>; rel="next"`)
 	if lists := s.counts["List"]; lists != 17 {
 		t.Errorf("%d lists, want 16 of 256 KiB and one that shows that more follow", lists)
 	}
-	w = send(newStoreAPI(s), "GET", "/plants?q=x", nil)
+	w = send(newStorageAPI(s), "GET", "/plants?q=x", nil)
 	wantHeaders(t, w, "Link", `</plants?after=3&limit=100&q=x>; rel="next"`)
 }
 
 // sluggish is a store of plants without end, each of whose lists takes 1.1 seconds.
-type sluggish struct{ *fakeStore }
+type sluggish struct{ *fakeStorage }
 
 func (sluggish) List(ctx context.Context, _ string, after *int64, limit int) (list []plant.Plant, err error) {
 	select {
@@ -161,10 +161,10 @@ func (sluggish) List(ctx context.Context, _ string, after *int64, limit int) (li
 		first = *after + 1
 	}
 	for id := range int64(min(limit, 10)) {
-		size := store.PageBytes / 20
+		size := storage.PageBytes / 20
 		list = append(list, plant.Plant{ID: first + id, Content: plant.Content{Name: strings.Repeat("x", size)}})
 	}
-	list[len(list)-1].Name = strings.Repeat("x", store.PageBytes)
+	list[len(list)-1].Name = strings.Repeat("x", storage.PageBytes)
 	return list, nil
 }
 
@@ -186,7 +186,7 @@ func TestSlowSearch(t *testing.T) {
 }
 
 // stalled is a store whose lists end only with their context.
-type stalled struct{ *fakeStore }
+type stalled struct{ *fakeStorage }
 
 func (stalled) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.Plant, error) {
 	<-ctx.Done()
@@ -219,7 +219,7 @@ func TestSearchOfDisconnectedClient(t *testing.T) {
 }
 
 // ending is a store whose reads end with their context.
-type ending struct{ *fakeStore }
+type ending struct{ *fakeStorage }
 
 func (ending) Get(ctx context.Context, _ string, id int64) (plant.Plant, error) {
 	return plant.Plant{ID: id}, ctx.Err()

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"plantstore/internal/share"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -17,7 +17,7 @@ const small = 4 << 10 // bytes of memory that every request may use without bein
 func (x *exchange) enqueue(queue *share.Pool[token.Hash]) (share.Claim[token.Hash], error) {
 	claim := queue.Claim(x.token.Hash)
 	if err := claim.RaiseTo(1); err != nil {
-		return claim, failf(store.ErrBusy, "the token already has its share of the waiting writes; retry later")
+		return claim, failf(storage.ErrBusy, "the token already has its share of the waiting writes; retry later")
 	}
 	return claim, nil
 }
@@ -30,9 +30,9 @@ func (x *exchange) reserve(n int) error {
 	}
 	switch err := x.memory.RaiseTo(int64(n)); {
 	case errors.Is(err, share.ErrExhausted):
-		return failf(store.ErrBusy, "the memory for large bodies and pages is in use; retry later")
+		return failf(storage.ErrBusy, "the memory for large bodies and pages is in use; retry later")
 	case err != nil:
-		return failf(store.ErrBusy, "the token already has its share of the memory for large bodies and pages; retry later")
+		return failf(storage.ErrBusy, "the token already has its share of the memory for large bodies and pages; retry later")
 	}
 	return nil
 }

@@ -7,9 +7,9 @@ import (
 )
 
 // AppendJSON appends the plant as in the response to a create: without an id.
-func (p Content) AppendJSON(b []byte) []byte {
+func (c Content) AppendJSON(b []byte) []byte {
 	b = append(b, '{')
-	return p.appendMembers(b)
+	return c.appendMembers(b)
 }
 
 // AppendJSON appends the plant as in the response to a read: with its id.
@@ -18,10 +18,10 @@ func (p Plant) AppendJSON(b []byte) []byte {
 	return p.appendMembers(append(b, ','))
 }
 
-func (p Content) appendMembers(b []byte) []byte {
-	b = appendString(append(b, `"name":`...), p.Name)
-	if p.Tag != nil {
-		b = appendString(append(b, `,"tag":`...), *p.Tag)
+func (c Content) appendMembers(b []byte) []byte {
+	b = appendString(append(b, `"name":`...), c.Name)
+	if c.Tag != nil {
+		b = appendString(append(b, `,"tag":`...), *c.Tag)
 	}
 	return append(b, '}')
 }

@@ -15,20 +15,20 @@ type Content struct {
 	Tag  *string
 }
 
-// Equal reports whether p and q are the same plant, character for character.
-func (p Content) Equal(q Content) bool {
-	if p.Name != q.Name || (p.Tag == nil) != (q.Tag == nil) {
+// Equal reports whether c and d are the same, character for character.
+func (c Content) Equal(d Content) bool {
+	if c.Name != d.Name || (c.Tag == nil) != (d.Tag == nil) {
 		return false
 	}
-	return p.Tag == nil || *p.Tag == *q.Tag
+	return c.Tag == nil || *c.Tag == *d.Tag
 }
 
 // Size returns the length of the name and the tag in bytes.
-func (p Content) Size() int {
-	if p.Tag == nil {
-		return len(p.Name)
+func (c Content) Size() int {
+	if c.Tag == nil {
+		return len(c.Name)
 	}
-	return len(p.Name) + len(*p.Tag)
+	return len(c.Name) + len(*c.Tag)
 }
 
 // Plant is a plant with the id that its client chose.

@@ -21,10 +21,10 @@ import (
 	"plantstore/internal/commit"
 	"plantstore/internal/httpapi"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
-	"plantstore/internal/store/postgres"
-	"plantstore/internal/store/postgres/pgtest"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/postgres"
+	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/token"
 )
 
@@ -128,7 +128,7 @@ func inMemory(f *testing.F) string {
 	return folder
 }
 
-func (all *engines) add(f *testing.F, st store.Store) {
+func (all *engines) add(f *testing.F, st storage.Storage) {
 	creates, edits := commit.New(st.CreateBatch, nil, commit.Options{}), commit.New(st.EditBatch, nil, commit.Options{})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

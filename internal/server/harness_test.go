@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"plantstore/internal/server"
-	"plantstore/internal/store"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/sqlite"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 	waitLimit  = 30 * time.Second
 )
 
-func openStore(t *testing.T) *sqlite.Store {
+func openStorage(t *testing.T) *sqlite.Storage {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
 	if err != nil {
@@ -42,7 +42,7 @@ type running struct {
 }
 
 // start runs a service with defaults for what cfg leaves out, and stops it when the test ends.
-func start(t *testing.T, cfg server.Config, st store.Store) *running {
+func start(t *testing.T, cfg server.Config, st storage.Storage) *running {
 	t.Helper()
 	s := &running{ended: make(chan error, 1)}
 	cfg.Listen, cfg.OpsListen = "127.0.0.1:0", cmp.Or(cfg.OpsListen, "127.0.0.1:0")

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"plantstore/internal/server"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 )
 
 // hanging is a store whose check returns when the test ends.
 type hanging struct {
-	store.Store
+	storage.Storage
 	end chan struct{}
 }
 
@@ -26,7 +26,7 @@ func (h hanging) Check(context.Context) error {
 
 // While the database hangs, /metrics has everything that is known without it.
 func TestMetricsWhileTheDatabaseHangs(t *testing.T) {
-	database := hanging{openStore(t), make(chan struct{})}
+	database := hanging{openStorage(t), make(chan struct{})}
 	s := start(t, server.Config{Version: "v1.2.3"}, database)
 	defer close(database.end)
 	if status, err := s.send(t.Context(), "POST", "/plants", `{"id":1,"name":"Fern"}`); err != nil || status != 200 {

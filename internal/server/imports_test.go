@@ -18,42 +18,42 @@ var mayImport = map[string]string{
 	"api":    "",
 	"client": "",
 	"cmd/plantstore": "client internal/certificate internal/httpapi internal/listen internal/machine internal/plant " +
-		"internal/rate internal/server internal/store internal/store/citus internal/store/postgres internal/store/sqlite " +
-		"internal/telemetry internal/systemd internal/token internal/token/oidc internal/dbcopy internal/backup " +
-		"internal/plantfile",
-	"deploy/release":           "",
-	"internal/plant":           "",
-	"internal/rate":            "",
-	"internal/share":           "",
-	"internal/machine":         "",
-	"internal/telemetry":       "",
-	"internal/console":         "",
-	"internal/certificate":     "",
-	"internal/systemd":         "",
-	"internal/token":           "internal/rate internal/share",
-	"internal/token/oidc":      "internal/token",
-	"internal/store":           "internal/plant internal/token",
-	"internal/store/storetest": "internal/plant internal/rate internal/store internal/token",
-	"internal/store/sqlite":    "internal/machine internal/plant internal/store internal/token",
-	"internal/store/postgres":  "internal/plant internal/store internal/token",
-	"internal/store/citus":     "internal/plant internal/store internal/store/postgres",
-	"internal/commit":          "internal/plant internal/store",
-	"internal/dbcopy":          "internal/plant internal/store internal/token",
-	"internal/backup":          "internal/machine internal/store/sqlite",
-	"internal/plantfile":       "internal/plant",
-	"internal/listen":          "internal/machine internal/share",
-	"internal/httpapi":         "internal/plant internal/rate internal/share internal/store internal/token",
+		"internal/rate internal/server internal/storage internal/storage/citus internal/storage/postgres " +
+		"internal/storage/sqlite internal/telemetry internal/systemd internal/token internal/token/oidc " +
+		"internal/dbcopy internal/backup internal/plantfile",
+	"deploy/release":               "",
+	"internal/plant":               "",
+	"internal/rate":                "",
+	"internal/share":               "",
+	"internal/machine":             "",
+	"internal/telemetry":           "",
+	"internal/console":             "",
+	"internal/certificate":         "",
+	"internal/systemd":             "",
+	"internal/token":               "internal/rate internal/share",
+	"internal/token/oidc":          "internal/token",
+	"internal/storage":             "internal/plant internal/token",
+	"internal/storage/storagetest": "internal/plant internal/rate internal/storage internal/token",
+	"internal/storage/sqlite":      "internal/machine internal/plant internal/storage internal/token",
+	"internal/storage/postgres":    "internal/plant internal/storage internal/token",
+	"internal/storage/citus":       "internal/plant internal/storage internal/storage/postgres",
+	"internal/commit":              "internal/plant internal/storage",
+	"internal/dbcopy":              "internal/plant internal/storage internal/token",
+	"internal/backup":              "internal/machine internal/storage/sqlite",
+	"internal/plantfile":           "internal/plant",
+	"internal/listen":              "internal/machine internal/share",
+	"internal/httpapi":             "internal/plant internal/rate internal/share internal/storage internal/token",
 	"internal/server": "api internal/commit internal/console internal/httpapi internal/listen internal/machine " +
-		"internal/plant internal/store internal/telemetry internal/token",
+		"internal/plant internal/storage internal/telemetry internal/token",
 }
 
 // testPackages are only for tests, so that no package above may import them.
 var testPackages = []string{
-	"docs", "internal/testkit", "internal/e2e", "internal/store/postgres/pgtest",
+	"docs", "internal/testkit", "internal/e2e", "internal/storage/postgres/pgtest",
 }
 
-// storeNames is what these packages may use of store: its errors and page bounds, never its interfaces.
-var storeNames = map[string]func(name string) bool{
+// storageNames is what these packages may use of storage: its errors and page bounds, never its interfaces.
+var storageNames = map[string]func(name string) bool{
 	"internal/commit": func(name string) bool { return strings.HasPrefix(name, "Err") },
 	"internal/httpapi": func(name string) bool {
 		return strings.HasPrefix(name, "Err") || name == "PageBytes" || name == "FirstAfter"
@@ -64,16 +64,17 @@ var storeNames = map[string]func(name string) bool{
 // in the standard library.
 var libraries = map[string]string{
 	"github.com/go-json-experiment/json": "internal/plant internal/httpapi internal/token/oidc cmd/plantstore",
-	"zombiezen.com/go/sqlite":            "internal/store/sqlite",
-	"modernc.org/sqlite":                 "internal/store/sqlite",
-	"golang.org/x/sys":                   "internal/store/sqlite",
+	"zombiezen.com/go/sqlite":            "internal/storage/sqlite",
+	"modernc.org/sqlite":                 "internal/storage/sqlite",
+	"golang.org/x/sys":                   "internal/storage/sqlite",
 	"golang.org/x/crypto/acme":           "internal/certificate",
 	"golang.org/x/net/idna":              "cmd/plantstore",
 	"golang.org/x/sync": "internal/dbcopy internal/plantfile internal/share internal/telemetry " +
 		"internal/token",
-	"github.com/spf13/cobra":              "cmd/plantstore",
-	"github.com/spf13/pflag":              "cmd/plantstore",
-	"github.com/jackc/pgx/v5":             "internal/store/postgres internal/store/citus internal/store/postgres/pgtest",
+	"github.com/spf13/cobra": "cmd/plantstore",
+	"github.com/spf13/pflag": "cmd/plantstore",
+	"github.com/jackc/pgx/v5": "internal/storage/postgres " +
+		"internal/storage/postgres/pgtest internal/storage/citus",
 	"github.com/google/licensecheck":      "deploy/release",
 	"github.com/coreos/go-oidc/v3":        "internal/token/oidc",
 	"github.com/coreos/go-systemd/v22":    "internal/systemd",
@@ -132,8 +133,8 @@ func importProblem(name, imported string) string {
 }
 
 // Packages that use the errors of store do not depend on its interfaces.
-func TestStoreIsUsedForItsErrors(t *testing.T) {
-	for name, allowed := range storeNames {
+func TestStorageIsUsedForItsErrors(t *testing.T) {
+	for name, allowed := range storageNames {
 		files, err := filepath.Glob("../../" + name + "/*.go")
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", name, len(files), err)
@@ -142,7 +143,7 @@ func TestStoreIsUsedForItsErrors(t *testing.T) {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
 			}
-			used, err := selectorsOf(file, "store")
+			used, err := selectorsOf(file, "storage")
 			if err != nil {
 				t.Fatal(err)
 			}

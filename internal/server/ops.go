@@ -14,13 +14,13 @@ import (
 	"plantstore/internal/commit"
 	"plantstore/internal/httpapi"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/telemetry"
 )
 
 // observeCheckpoints logs checkpoints that fail, and counts all of them.
 func (s *service) observeCheckpoints() {
-	st, ok := s.store.(interface {
+	st, ok := s.storage.(interface {
 		ObserveCheckpoints(func(took time.Duration, err error))
 	})
 	if !ok {
@@ -66,7 +66,7 @@ func resultLabel(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
-	case errors.Is(err, store.ErrUnknown):
+	case errors.Is(err, storage.ErrUnknown):
 		return "unknown"
 	}
 	return "failed"
@@ -85,7 +85,7 @@ func (s *service) sample(set telemetry.Set) {
 	setByLabel(set, telemetry.Evicted, conns.Evicted)
 	setByLabel(set, telemetry.Refused, conns.Refused)
 	set(telemetry.AcceptErrors, float64(conns.AcceptErrors))
-	database := s.store.Stats()
+	database := s.storage.Stats()
 	if database.Bytes > 0 {
 		set(telemetry.DatabaseBytes, float64(database.Bytes))
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"plantstore/internal/server"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 )
 
 // Profiles are limited in number and duration, so that health checks find a free connection.
@@ -41,7 +41,7 @@ func TestProfilesAreLimited(t *testing.T) {
 
 // observed is a store that passes on the function that observes its checkpoints.
 type observed struct {
-	store.Store
+	storage.Storage
 	observe chan func(took time.Duration, err error)
 }
 
@@ -52,7 +52,7 @@ func (o observed) ObserveCheckpoints(observe func(took time.Duration, err error)
 // A checkpoint that fails is logged, also where no metrics count it.
 func TestFailedCheckpointIsLogged(t *testing.T) {
 	for _, ops := range []string{"", "off"} {
-		st := observed{openStore(t), make(chan func(time.Duration, error), 1)}
+		st := observed{openStorage(t), make(chan func(time.Duration, error), 1)}
 		s := start(t, server.Config{OpsListen: ops}, st)
 		observe := <-st.observe
 		observe(time.Millisecond, nil)

@@ -22,7 +22,7 @@ import (
 	"plantstore/internal/listen"
 	"plantstore/internal/machine"
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token"
 )
@@ -66,8 +66,8 @@ const (
 )
 
 // Run serves st until ctx ends, then waits for requests in flight and returns. The caller closes st afterwards.
-func Run(ctx context.Context, cfg Config, st store.Store) error {
-	s := &service{cfg: cfg, store: st, failed: make(chan error, 2)}
+func Run(ctx context.Context, cfg Config, st storage.Storage) error {
+	s := &service{cfg: cfg, storage: st, failed: make(chan error, 2)}
 	defer s.close()
 	if err := s.start(ctx); err != nil {
 		return err
@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg Config, st store.Store) error {
 // service is what Run runs.
 type service struct {
 	cfg     Config
-	store   store.Store
+	storage storage.Storage
 	metrics *telemetry.Metrics
 	health  *telemetry.Health
 	conns   *listen.Listener
@@ -120,20 +120,20 @@ func (s *service) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fixed, err := fixedToken(ctx, s.cfg, s.store)
+	fixed, err := fixedToken(ctx, s.cfg, s.storage)
 	if err != nil {
 		return err
 	}
 	bodies := maxBodies(limits.Memory, s.cfg.MaxBody)
 	tuneCollector(limits.Memory, bodies, s.cfg.MaxConns)
-	tuneScheduler(s.store.Stats().Engine)
+	tuneScheduler(s.storage.Stats().Engine)
 	s.startCommitters(ctx)
 	auth := s.startAuthenticator(ctx, fixed)
 	handler := httpapi.New(s.cfg.Config, httpapi.Dependencies{
 		Auth:            auth,
 		Create:          s.creates.Commit,
 		Edit:            s.edits.Commit,
-		Reader:          s.store,
+		Reader:          s.storage,
 		Connections:     s.conns,
 		Log:             s.log,
 		Observe:         observeRequests(s.metrics, s.cfg.Tracer),
@@ -148,11 +148,11 @@ func (s *service) start(ctx context.Context) error {
 	if err := s.startOps(); err != nil {
 		return err
 	}
-	if err := welcome(ctx, s.cfg, s.store, base, fixed != nil); err != nil {
+	if err := welcome(ctx, s.cfg, s.storage, base, fixed != nil); err != nil {
 		return err
 	}
 	s.serve(s.conns, s.cfg.Tracer.Handler(handler))
-	database := s.store.Stats()
+	database := s.storage.Stats()
 	s.cfg.Log.Info("serving", "address", base.String(), "listening", hostPort(public.Addr(), ""), "version", s.cfg.Version,
 		"engine", database.Engine, "schema", database.Schema, "max_conns", s.cfg.MaxConns, "memory_for_bodies", bodies)
 	ctx, cancel := context.WithCancel(ctx)
@@ -187,13 +187,13 @@ func (s *service) pages(prefix string) map[string]http.Handler {
 // stop are still committed.
 func (s *service) startCommitters(ctx context.Context) {
 	options := s.cfg.Commit
-	options.Lanes, options.ObserveWait = s.store.Lanes(), observeWaits(s.cfg.Tracer)
-	shardOf := func(r *plant.Record) (server, shard int) { return s.store.Shard(r.Key()) }
+	options.Lanes, options.ObserveWait = s.storage.Lanes(), observeWaits(s.cfg.Tracer)
+	shardOf := func(r *plant.Record) (server, shard int) { return s.storage.Shard(r.Key()) }
 	options.Observe = observeCommits(s.metrics, "create")
-	s.creates = commit.New(s.store.CreateBatch, shardOf, options)
-	shardOfEdit := func(e *plant.Edit) (server, shard int) { return s.store.Shard(e.Key) }
+	s.creates = commit.New(s.storage.CreateBatch, shardOf, options)
+	shardOfEdit := func(e *plant.Edit) (server, shard int) { return s.storage.Shard(e.Key) }
 	options.Observe, options.Lanes = observeCommits(s.metrics, "edit"), min(options.Lanes, maxEditLanes)
-	s.edits = commit.New(s.store.EditBatch, shardOfEdit, options)
+	s.edits = commit.New(s.storage.EditBatch, shardOfEdit, options)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cleanup = append(s.cleanup, cancel)
 	s.background.Go(func() { s.creates.Run(ctx) })
@@ -202,16 +202,16 @@ func (s *service) startCommitters(ctx context.Context) {
 
 // startAuthenticator starts recording uses of tokens. Those of the requests in flight at the signal to stop are too.
 func (s *service) startAuthenticator(ctx context.Context, fixed *token.Token) *token.Authenticator {
-	auth := token.NewAuthenticator(s.store, fixed, time.Now)
+	auth := token.NewAuthenticator(s.storage, fixed, time.Now)
 	auth.Accept(s.cfg.JWTs)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cleanup = append(s.cleanup, cancel)
-	s.background.Go(func() { auth.RecordUses(ctx, s.store, s.cfg.Log) })
+	s.background.Go(func() { auth.RecordUses(ctx, s.storage, s.cfg.Log) })
 	return auth
 }
 
 func (s *service) startOps() error {
-	s.health = telemetry.NewHealth(s.store.Check, s.cfg.Log)
+	s.health = telemetry.NewHealth(s.storage.Check, s.cfg.Log)
 	if s.cfg.OpsListen == "off" {
 		return nil
 	}
@@ -273,7 +273,7 @@ func (s *service) drain(ctx context.Context) error {
 }
 
 // close ends everything that start has started, and waits for the commits, whose spans are the last that are sent. A
-// read that the drain has cut off may still use the store: an engine refuses it once it is closed.
+// read that the drain has cut off may still use the storage: an engine refuses it once it is closed.
 func (s *service) close() {
 	for i := range s.cleanup {
 		s.cleanup[len(s.cleanup)-1-i]()

@@ -19,14 +19,14 @@ import (
 	"plantstore/internal/httpapi"
 	"plantstore/internal/plant"
 	"plantstore/internal/server"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
 // TestMixedLoad runs everything at once in one process, under the race detector in make test, which does not cover the
 // code of SQLite itself: creates of new and of the same ids, reads, edits, clients that disconnect, and a stop.
 func TestMixedLoad(t *testing.T) {
-	s := start(t, server.Config{Config: httpapi.Config{AccessLog: httpapi.LogAll}}, openStore(t))
+	s := start(t, server.Config{Config: httpapi.Config{AccessLog: httpapi.LogAll}}, openStorage(t))
 	var clients sync.WaitGroup
 	end := time.Now().Add(time.Second)
 	for n := range 16 {
@@ -72,7 +72,7 @@ func TestStartFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	st := openStore(t)
+	st := openStorage(t)
 	for name, c := range map[string]struct {
 		change func(*server.Config)
 		want   string
@@ -114,7 +114,7 @@ func TestServerFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, server.Config{Public: public, OpsListen: "off"}, openStore(t))
+	s := start(t, server.Config{Public: public, OpsListen: "off"}, openStorage(t))
 	public.Close()
 	select {
 	case err := <-s.ended:
@@ -128,7 +128,7 @@ func TestServerFails(t *testing.T) {
 
 // slowStore is a store whose commits and lists take as long as the test wants.
 type slowStore struct {
-	store.Store
+	storage.Storage
 	entered  chan context.Context
 	release  chan struct{}
 	returned atomic.Bool
@@ -138,7 +138,7 @@ func (s *slowStore) CreateBatch(ctx context.Context, plants []plant.Record) ([]p
 	s.entered <- ctx
 	<-s.release
 	s.returned.Store(true)
-	return s.Store.CreateBatch(ctx, plants)
+	return s.Storage.CreateBatch(ctx, plants)
 }
 
 func (s *slowStore) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.Plant, error) {
@@ -153,7 +153,7 @@ func (s *slowStore) List(ctx context.Context, _ string, _ *int64, _ int) ([]plan
 
 // A create that is cut off at the end of the drain is still committed before Run returns: the caller closes the store.
 func TestRunWaitsForCommits(t *testing.T) {
-	st := &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
+	st := &slowStore{Storage: openStorage(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
 	s := start(t, server.Config{Drain: 10 * time.Millisecond}, st)
 	go s.send(context.Background(), "POST", "/plants", `{"id":1,"name":"x"}`)
 	<-st.entered
@@ -172,7 +172,7 @@ func TestAbandonedReads(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("disconnects are detected on Linux only")
 	}
-	st := &slowStore{Store: openStore(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
+	st := &slowStore{Storage: openStorage(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
 	s := start(t, server.Config{}, st)
 	abandon(t, s, st)
 	wantCounted(t, s, `error_type="",http_request_method="GET",http_response_status_code="499",http_route="/plants"} 1`)
@@ -264,7 +264,7 @@ var protocolErrors = []struct {
 // Responses that net/http sends by itself are Errors, and they are logged as requests unless the access log is off.
 func TestProtocolErrors(t *testing.T) {
 	for _, access := range []httpapi.AccessLog{httpapi.LogAll, httpapi.LogNone} {
-		s := start(t, server.Config{Config: httpapi.Config{AccessLog: access}}, openStore(t))
+		s := start(t, server.Config{Config: httpapi.Config{AccessLog: access}}, openStorage(t))
 		for _, e := range protocolErrors {
 			wantProtocolError(t, s, s.url, e.sent, e.public, access)
 			wantProtocolError(t, s, s.health, e.sent, e.ops, access)
@@ -310,7 +310,7 @@ func wantProtocolError(t *testing.T, s *running, url, sent string, want int, acc
 
 // Headers of up to 32 KiB are accepted. net/http adds 4 KiB to the limit.
 func TestHeaderLimit(t *testing.T) {
-	s := start(t, server.Config{}, openStore(t))
+	s := start(t, server.Config{}, openStorage(t))
 	for size, want := range map[int]int{31 << 10: 200, 40 << 10: 431} {
 		status, err := s.send(t.Context(), "GET", "/plants", "", "X-Filler", strings.Repeat("x", size))
 		if err != nil || status != want {

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"time"
 
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -40,7 +40,7 @@ func fixedToken(ctx context.Context, cfg Config, issued token.Lookup) (*token.To
 }
 
 // welcome prints the addresses. On a database without tokens it issues a first one, which is shown only here.
-func welcome(ctx context.Context, cfg Config, st store.Store, base *url.URL, hasFixed bool) error {
+func welcome(ctx context.Context, cfg Config, st storage.Storage, base *url.URL, hasFixed bool) error {
 	fmt.Fprintf(cfg.Out, "Plant Store serves %s\nConsole: %s/\nReference: %s/docs\n", base, base, base)
 	if cfg.BaseURL == "" && base.Hostname() == "localhost" { // see baseURL
 		fmt.Fprintf(cfg.Out, "Clients see %s in the API description. To change it, set --base-url.\n", base)

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"plantstore/internal/listen"
-	"plantstore/internal/store"
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/token"
 )
 
@@ -57,7 +57,7 @@ func TestBaseURL(t *testing.T) {
 	}
 }
 
-func openStore(t *testing.T) store.Store {
+func openStorage(t *testing.T) storage.Storage {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "plants.db"))
 	if err != nil {
@@ -68,7 +68,7 @@ func openStore(t *testing.T) store.Store {
 }
 
 func TestFixedToken(t *testing.T) {
-	st, log := openStore(t), new(bytes.Buffer)
+	st, log := openStorage(t), new(bytes.Buffer)
 	issued, credential := token.New("laptop", "other", token.Read, time.Now(), time.Time{})
 	if err := st.AddToken(t.Context(), issued); err != nil {
 		t.Fatal(err)
@@ -94,19 +94,19 @@ func TestFixedToken(t *testing.T) {
 }
 
 // taken is a store where another process issues the first token.
-type taken struct{ store.Store }
+type taken struct{ storage.Storage }
 
 func (taken) AddToken(context.Context, token.Token) error { return token.ErrNameTaken }
 
 func TestWelcome(t *testing.T) {
 	base := &url.URL{Scheme: "http", Host: "plants.example"}
-	st, everywhere := openStore(t), new(bytes.Buffer)
+	st, everywhere := openStorage(t), new(bytes.Buffer)
 	err := welcome(t.Context(), Config{Out: everywhere}, st, &url.URL{Scheme: "http", Host: "localhost:80"}, true)
 	if err != nil || !strings.Contains(everywhere.String(), "\nClients see http://localhost:80 in the API description. "+
 		"To change it, set --base-url.\n") {
 		t.Errorf("on every address: %v, %q", err, everywhere)
 	}
-	print := func(st store.Store, hasFixed bool) string {
+	print := func(st storage.Storage, hasFixed bool) string {
 		out := new(bytes.Buffer)
 		if err := welcome(t.Context(), Config{Out: out}, st, base, hasFixed); err != nil {
 			t.Error(err)

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/storage/postgres/pgtest"
 )
 
 // Binary is the path of the product, once Main or Build has built it.

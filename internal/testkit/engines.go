@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/storage/postgres/pgtest"
 )
 
 // Engine makes an empty database for a test and returns the value of --db for it. The test is skipped if the machine

@@ -14,7 +14,7 @@ type Use struct {
 	At   time.Time
 }
 
-// Uses is where uses are kept: see package store.
+// Uses is where uses are kept: see package storage.
 type Uses interface {
 	Check(ctx context.Context) error
 	Tokens(ctx context.Context) ([]Token, error)

@@ -11,7 +11,7 @@ import (
 
 	"plantstore/api"
 	"plantstore/internal/httpapi"
-	"plantstore/internal/store"
+	"plantstore/internal/storage"
 	"plantstore/internal/testkit"
 )
 
@@ -44,8 +44,8 @@ func TestErrorExamples(t *testing.T) {
 		41201: do("PUT", "/plants/1", monstera, jsonType, `If-Match: "x"`),
 		41202: do("PUT", "/plants/1", monstera, jsonType, "If-None-Match: *"),
 		50301: string(httpapi.Refusal()),
-		50302: fmt.Sprintf(`{"error":50302,"message":%q}`, store.ErrUnknown),
-		50303: fmt.Sprintf(`{"error":50303,"message":%q}`, store.ErrUnavailable),
+		50302: fmt.Sprintf(`{"error":50302,"message":%q}`, storage.ErrUnknown),
+		50303: fmt.Sprintf(`{"error":50303,"message":%q}`, storage.ErrUnavailable),
 	} {
 		produced[number] = body
 	}

@@ -19,7 +19,7 @@ func TestLedgerDetectsFalseAcknowledgements(t *testing.T) {
 	t.Parallel()
 	c := cutPowerSQLite(t)
 	product := c.command
-	file := filepath.Join(testkit.Root(), "internal/store/sqlite/conn.go")
+	file := filepath.Join(testkit.Root(), "internal/storage/sqlite/conn.go")
 	changed := buildChanged(t, t.TempDir(), file, `"synchronous(FULL)"`, `"synchronous(NORMAL)"`)
 	c.command = func() *exec.Cmd {
 		cmd := product()

@@ -9,7 +9,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/internal/testkit"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/internal/testkit"
 	"plantstore/internal/testkit/ledger"
 	"plantstore/internal/testkit/proxy"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/internal/testkit"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/internal/testkit"
 )
 

@@ -3,7 +3,7 @@ package replicas
 import (
 	"testing"
 
-	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/internal/testkit"
 )
 

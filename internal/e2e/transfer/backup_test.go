@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"plantstore/internal/store/sqlite"
+	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/testkit"
 	"plantstore/internal/testkit/ledger"
 )
@@ -94,7 +94,7 @@ func TestBackupUnderLoad(t *testing.T) {
 func TestBackupIsInterrupted(t *testing.T) {
 	testkit.Long(t)
 	db := testkit.Engines[0].Database(t)
-	fill(t, openStore(t, db), "main", 200_000)
+	fill(t, openStorage(t, db), "main", 200_000)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		folder := t.TempDir()
 		file := filepath.Join(folder, "backup")

@@ -8,17 +8,17 @@ import (
 	"testing"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/store"
-	"plantstore/internal/store/postgres"
-	"plantstore/internal/store/sqlite"
-	"plantstore/internal/store/storetest"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/postgres"
+	"plantstore/internal/storage/sqlite"
+	"plantstore/internal/storage/storagetest"
 	"plantstore/internal/testkit"
 )
 
-// openStore opens a database without the service.
-func openStore(t *testing.T, db string) store.Store {
+// openStorage opens a database without the service.
+func openStorage(t *testing.T, db string) storage.Storage {
 	t.Helper()
-	var st store.Store
+	var st storage.Storage
 	var err error
 	if postgres.IsURL(db) {
 		st, err = postgres.Open(t.Context(), db, postgres.Options{})
@@ -33,11 +33,11 @@ func openStore(t *testing.T, db string) store.Store {
 }
 
 // fill creates n plants in a store.
-func fill(t *testing.T, st store.Store, name string, n int) {
+func fill(t *testing.T, st storage.Storage, name string, n int) {
 	t.Helper()
 	var batch []plant.Record
 	for id := range n {
-		batch = append(batch, storetest.Record(name, int64(id), fmt.Sprintf("Monstera deliciosa %d", id), "climber"))
+		batch = append(batch, storagetest.Record(name, int64(id), fmt.Sprintf("Monstera deliciosa %d", id), "climber"))
 		if len(batch) == 10_000 || id == n-1 {
 			if _, err := st.CreateBatch(t.Context(), batch); err != nil {
 				t.Fatal(err)
@@ -49,7 +49,7 @@ func fill(t *testing.T, st store.Store, name string, n int) {
 
 // endCopy starts plantstore copy, waits until it writes plants, and ends it with a signal. It reports false if the copy
 // was faster: then the caller tries again.
-func endCopy(t *testing.T, from, to string, target store.Store, signal syscall.Signal) (*testkit.Server, bool) {
+func endCopy(t *testing.T, from, to string, target storage.Storage, signal syscall.Signal) (*testkit.Server, bool) {
 	t.Helper()
 	before, err := target.Count(t.Context(), "main")
 	if err != nil {
@@ -69,19 +69,19 @@ func TestCopyIsEnded(t *testing.T) {
 	testkit.Long(t)
 	const n = 60_000
 	from := testkit.Engines[0].Database(t)
-	fill(t, openStore(t, from), "main", n)
+	fill(t, openStorage(t, from), "main", n)
 	token := testkit.IssueToken(t, from, "--name", "kept")
 	for _, e := range testkit.OneOfEach() {
 		t.Run(e.Name, func(t *testing.T) {
 			to := e.Database(t)
-			target := openStore(t, to)
+			target := openStorage(t, to)
 			// A killed copy may commit in PostgreSQL while the next one starts, so the interrupt comes first.
 			signals := []syscall.Signal{syscall.SIGINT, syscall.SIGKILL}
 			for attempt, ended := 0, 0; ended < len(signals) && attempt < 100; attempt++ {
 				s, ok := endCopy(t, from, to, target, signals[ended])
 				if !ok {
 					to, ended = e.Database(t), 0
-					target = openStore(t, to)
+					target = openStorage(t, to)
 					continue
 				}
 				if signals[ended] == syscall.SIGINT && (s.WaitExit() != 1 || s.Stdout.String() != "" ||

@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/internal/store/postgres/pgtest"
+	"plantstore/internal/storage/postgres/pgtest"
 )
 
 func main() {

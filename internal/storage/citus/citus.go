@@ -1,0 +1,105 @@
+// Package citus stores plants and tokens in a PostgreSQL database whose tables Citus distributes over several servers.
+//
+// It adds to package postgres what such a cluster needs: which server keeps a plant, inserts that Citus can send
+// to one server, and a check of the durability of every server.
+package citus
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/storage"
+	"plantstore/internal/storage/postgres"
+)
+
+// Storage is an open database of a cluster. Its tables may be distributed, or all on the coordinator.
+type Storage struct {
+	*postgres.Storage
+	cluster *cluster
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+var _ storage.Storage = (*Storage)(nil)
+
+// Open opens a database as postgres.Open does. If it has the extension citus, the result is a Store of this package.
+//
+// It refuses a cluster with a node that can lose what it confirms. A node that does not respond is not refused: the
+// plants on the others can be served.
+func Open(ctx context.Context, address string, opts postgres.Options) (storage.Storage, error) {
+	var c *cluster
+	opts.Find = func(ctx context.Context, conn *pgx.Conn, migrates bool) (_ postgres.Cluster, err error) {
+		if c, err = find(ctx, conn, opts, migrates); c == nil || err != nil {
+			return nil, err
+		}
+		return c, c.admit(ctx, conn)
+	}
+	s, err := postgres.Open(ctx, address, opts)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		return s, nil
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	cs := &Storage{Storage: s, cluster: c, stop: stop, stopped: make(chan struct{})}
+	go func() {
+		defer close(cs.stopped)
+		c.monitor(ctx)
+	}()
+	return cs, nil
+}
+
+// Diagnose is postgres.Diagnose for every server of a cluster.
+func Diagnose(ctx context.Context, address string) storage.Findings {
+	return postgres.Diagnose(ctx, address,
+		func(ctx context.Context, conn *pgx.Conn, migrates bool) (postgres.Cluster, error) {
+			c, err := find(ctx, conn, postgres.Options{}, migrates)
+			if c == nil || err != nil {
+				return nil, err
+			}
+			return c, nil
+		})
+}
+
+// Close implements storage.Storage.
+func (s *Storage) Close() error {
+	s.stop()
+	<-s.stopped
+	return s.Storage.Close()
+}
+
+// Check implements storage.Storage. It fails while any node does not respond.
+func (s *Storage) Check(ctx context.Context) error {
+	if err := s.cluster.health.Load().err; err != nil {
+		return err
+	}
+	return s.Storage.Check(ctx)
+}
+
+// Stats implements storage.Storage.
+func (s *Storage) Stats() storage.Stats {
+	stats := s.Storage.Stats()
+	stats.Nodes = s.cluster.health.Load().counts
+	return stats
+}
+
+// Shard implements storage.Plants.
+func (s *Storage) Shard(key plant.Key) (server, shard int) {
+	l := s.cluster.layout.Load()
+	if l == nil {
+		return 0, 0
+	}
+	shard = l.find(key)
+	return l.shards[shard].server, shard
+}
+
+const (
+	period         = time.Second      // between two checks of the nodes
+	checkTimeout   = 10 * time.Second // of a check of all nodes
+	connectTimeout = time.Second      // of a connection from one node to another, for a check
+	queryTimeout   = 2 * time.Second  // of a query of one node
+)

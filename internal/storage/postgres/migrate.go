@@ -1,0 +1,146 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed schema/*.sql
+var schema embed.FS
+
+const (
+	createVersions = `
+		CREATE TABLE IF NOT EXISTS plantstore_schema (
+			version integer     NOT NULL PRIMARY KEY,  -- the number of a file in schema/
+			applied timestamptz NOT NULL DEFAULT now() -- when it was applied
+		)`
+	lockVersions  = "LOCK TABLE plantstore_schema IN EXCLUSIVE MODE"
+	selectVersion = "SELECT coalesce(max(version), 0) FROM plantstore_schema"
+	insertVersion = "INSERT INTO plantstore_schema (version) VALUES ($1)"
+)
+
+// migrationLockTimeout is longer than that of a create: another process may be migrating.
+const migrationLockTimeout = "120s"
+
+// prepare finds a cluster and migrates the schema, on a connection of its own.
+func (s *Storage) prepare(ctx context.Context, config *pgx.ConnConfig) error {
+	config = config.Copy()
+	config.RuntimeParams["lock_timeout"] = migrationLockTimeout
+	config.RuntimeParams["statement_timeout"] = "0"
+	conn, err := Connect(ctx, config, s.opts)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := s.migrate(ctx, conn); err != nil || s.opts.ReadOnly {
+		return err
+	}
+	problems, err := tableProblems(ctx, conn)
+	if err != nil {
+		return Translate(err)
+	}
+	return s.opts.Refuse(problems)
+}
+
+// migrate applies the new files of schema/, in the order of their names, in one transaction. Any number of
+// processes may call it at once: one migrates, and the others wait for it. If the schema is up to date it is
+// only read, so that the user of a replica needs no privilege to change it.
+func (s *Storage) migrate(ctx context.Context, conn *pgx.Conn) error {
+	steps := schemaSteps()
+	applied, err := schemaVersion(ctx, conn, len(steps))
+	if err != nil {
+		return err
+	}
+	s.from, s.to = applied, len(steps)
+	s.cluster, err = s.opts.Find.find(ctx, conn, applied < len(steps) && !s.opts.ReadOnly)
+	switch {
+	case err != nil || applied == len(steps):
+		return err
+	case applied == 0 && s.opts.ReadOnly:
+		return errors.New("it has no tables of Plant Store; use a database that serve has been started on")
+	case applied > 0 && (s.opts.ReadOnly || s.opts.KeepSchema):
+		return fmt.Errorf("its schema has version %d and this program needs version %d; make a backup, and run "+
+			"plantstore db migrate --db with this database", applied, len(steps))
+	}
+	// IF NOT EXISTS does not prevent the error if several processes create the table at once. It may be about the entry
+	// of the table in a catalog.
+	_, err = conn.Exec(ctx, createVersions)
+	if err != nil && !hasCode(err, uniqueViolation, duplicateTable, duplicateObject) {
+		return Translate(err)
+	}
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		names, values := sessionOf(conn).namesAndValues() // again: conn may be pooled
+		if _, err := tx.Exec(ctx, applySettings, names, values, true); err != nil {
+			return Translate(err)
+		}
+		if _, err := tx.Exec(ctx, lockVersions); err != nil {
+			return Translate(err)
+		}
+		applied, err := schemaVersion(ctx, conn, len(steps))
+		if err != nil {
+			return err
+		}
+		s.from = applied // another process may have migrated it
+		for i := applied; i < len(steps); i++ {
+			if err := apply(ctx, tx, steps[i], i+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return Translate(err)
+}
+
+// schemaSteps returns the files of the migrations in their order.
+func schemaSteps() []string {
+	steps, err := fs.Glob(schema, "schema/*.sql")
+	if err != nil {
+		panic(err) // the pattern is invalid
+	}
+	return steps
+}
+
+// schemaVersion returns the version of the schema, or 0 if there is none. It refuses a newer version than
+// this program knows.
+func schemaVersion(ctx context.Context, conn *pgx.Conn, known int) (applied int, err error) {
+	err = conn.QueryRow(ctx, selectVersion, pgx.QueryExecModeSimpleProtocol).Scan(&applied)
+	if hasCode(err, undefinedTable) {
+		return 0, nil
+	}
+	if err == nil && applied > known {
+		err = fmt.Errorf("its schema has version %d and this program supports versions up to %d; "+
+			"start the newer program", applied, known)
+	}
+	return applied, Translate(err)
+}
+
+// Migrated implements storage.Storage.
+func (s *Storage) Migrated() (from, to int) { return s.from, s.to }
+
+func apply(ctx context.Context, tx pgx.Tx, step string, version int) error {
+	text, err := schema.ReadFile(step)
+	if err != nil {
+		return err
+	}
+	for statement := range strings.SplitSeq(string(text), ";\n") { // Citus refuses several at once
+		if _, err = tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+			break
+		}
+	}
+	if hasCode(err, duplicateTable) {
+		return errors.New("it contains tables of another program; use another database")
+	}
+	if err == nil {
+		_, err = tx.Exec(ctx, insertVersion, version)
+	}
+	if err != nil {
+		return fmt.Errorf("apply %s: %w", step, Translate(err))
+	}
+	return nil
+}

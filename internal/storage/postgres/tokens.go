@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/token"
+)
+
+const (
+	tokenColumns = "name, hash, store, scopes, tail, created, expires, rate, burst, last_used"
+	addToken     = "INSERT INTO tokens (" + tokenColumns + `)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`
+	tokenFields = "SELECT " + tokenColumns + ", revoked FROM tokens"
+	tokenByHash = tokenFields + " WHERE hash = $1"
+	allTokens   = tokenFields + " ORDER BY created, name"
+	revokeToken = "UPDATE tokens SET revoked = coalesce(revoked, $1) WHERE name = $2"
+	changeToken = `
+		UPDATE tokens SET name = $1, scopes = $2, expires = $3, rate = $4, burst = $5
+		WHERE hash = $6 AND name = $7 AND scopes = $8 AND expires IS NOT DISTINCT FROM $9
+			AND rate IS NOT DISTINCT FROM $10 AND burst IS NOT DISTINCT FROM $11 AND revoked IS NULL`
+	rotateToken = "WITH changed AS (" + changeToken + " RETURNING hash) INSERT INTO tokens (" + tokenColumns + `)
+		SELECT $12, $13::bytea, $14, $15, $16, $17::bigint, $18::bigint, $19, $20::bigint, $21::bigint FROM changed`
+	recordUses = `
+		UPDATE tokens SET last_used = used.at FROM unnest($1::bytea[], $2::bigint[]) AS used (hash, at)
+		WHERE tokens.hash = used.hash AND coalesce(last_used, 0) < used.at`
+)
+
+// AddToken implements storage.Tokens.
+func (s *Storage) AddToken(_ context.Context, t token.Token) error {
+	return s.changeToken(false, token.ErrNameTaken, addToken, tokenArgs(t)...)
+}
+
+func tokenArgs(t token.Token) []any {
+	r := t.Row()
+	return []any{r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, r.Expires, r.Rate, r.Burst, r.LastUsed}
+}
+
+// RevokeToken implements storage.Tokens.
+func (s *Storage) RevokeToken(_ context.Context, name string, at time.Time) error {
+	return s.changeToken(true, token.ErrUnknown, revokeToken, at.UnixMilli(), name)
+}
+
+// ChangeToken implements storage.Tokens.
+func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
+	was, to, sql := before.Row(), after.Row(), changeToken
+	args := []any{
+		to.Name, to.Scopes, to.Expires, to.Rate, to.Burst,
+		was.Hash, was.Name, was.Scopes, was.Expires, was.Rate, was.Burst,
+	}
+	if add != nil {
+		sql, args = rotateToken, append(args, tokenArgs(*add)...)
+	}
+	err := s.changeToken(false, token.ErrChanged, sql, args...)
+	if hasCode(err, uniqueViolation) {
+		err = token.ErrNameTaken
+	}
+	return err
+}
+
+// RecordUses implements storage.Tokens.
+func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
+	hashes, times := make([][]byte, len(uses)), make([]int64, len(uses))
+	for i, use := range uses {
+		hashes[i], times[i] = use.Hash[:], use.At.UnixMilli()
+	}
+	return s.changeToken(true, nil, recordUses, hashes, times)
+}
+
+// changeToken runs a statement on tokens, and returns errNone if it changed none.
+func (s *Storage) changeToken(repeatable bool, errNone error, sql string, args ...any) error {
+	var rows int64
+	err := s.write(s.otherSlots, repeatable, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+		rows, stored, err = exec(ctx, conn, sql, args...)
+		return stored, err
+	})
+	if err == nil && rows == 0 {
+		err = errNone
+	}
+	return err
+}
+
+// TokenByHash implements storage.Tokens.
+func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (t token.Token, err error) {
+	err = s.readIn(ctx, s.tokenSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		t, err = scanToken(queryRow(ctx, conn, tokenByHash, hash[:]))
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = token.ErrUnknown
+	}
+	return t, err
+}
+
+// Tokens implements storage.Tokens.
+func (s *Storage) Tokens(ctx context.Context) (all []token.Token, err error) {
+	err = s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := query(ctx, conn, allTokens)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (token.Token, error) { return scanToken(row) })
+		return err
+	})
+	return all, err
+}
+
+func scanToken(row pgx.Row) (token.Token, error) {
+	var r token.Row
+	err := row.Scan(&r.Name, &r.Hash, &r.Store, &r.Scopes, &r.Tail, &r.Created, &r.Expires, &r.Rate, &r.Burst,
+		&r.LastUsed, &r.Revoked)
+	if err != nil {
+		return token.Token{}, err
+	}
+	return r.Token()
+}

@@ -1,0 +1,187 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/storage"
+)
+
+const (
+	// OR IGNORE, because no constraint can stop it halfway. With ON CONFLICT DO NOTHING a NULL could, so that SQLite
+	// would copy every page before the statement changes it.
+	insertPlants = "INSERT OR IGNORE INTO plants (store, id, name, tag) VALUES "
+	insertRow    = "(?, ?, ?, ?)"
+
+	getPlant    = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
+	countPlants = "SELECT count(*) FROM plants WHERE store = ?"
+	// SELECT DISTINCT would read all keys.
+	storeNames = `
+		WITH RECURSIVE names(store) AS (
+			SELECT min(store) FROM plants
+			UNION ALL SELECT (SELECT min(store) FROM plants WHERE store > names.store) FROM names WHERE store IS NOT NULL)
+		SELECT store FROM names WHERE store IS NOT NULL`
+	listPlants = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
+)
+
+// maxRows bounds the rows of one insert. One statement of 64 rows costs a quarter of 64 statements; beyond that,
+// little is saved.
+const maxRows = 64
+
+// insertOf[n] is the insert of n rows.
+var insertOf = func() (queries [maxRows + 1]string) {
+	for rows := 1; rows <= maxRows; rows++ {
+		queries[rows] = insertPlants + strings.TrimSuffix(strings.Repeat(insertRow+", ", rows), ", ")
+	}
+	return queries
+}()
+
+var errConflict = errors.New("an id of the batch exists")
+
+// CreateBatch implements storage.Plants.
+func (s *Storage) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
+	outcomes := make([]plant.Outcome, len(plants))
+	// Nearly always every id is new, and then the number of inserted rows gives all outcomes. Otherwise the
+	// transaction is rolled back and repeated row by row, which also decides a key that occurs twice.
+	err := s.writer.tx(func() error { return s.writer.insertAll(plants, outcomes) })
+	if errors.Is(err, errConflict) {
+		err = s.writer.tx(func() error { return s.writer.insertEach(plants, outcomes) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return outcomes, nil
+}
+
+func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) error {
+	// In the order of the keys, neighbours go to the same page, and a full page is followed by a new one
+	// instead of being split.
+	order := make([]*plant.Record, len(plants))
+	for i := range plants {
+		order[i], outcomes[i] = &plants[i], plant.Created
+	}
+	slices.SortFunc(order, func(a, b *plant.Record) int { return a.Key().Compare(b.Key()) })
+	for rows := range slices.Chunk(order, maxRows) {
+		inserted, err := w.insert(rows...)
+		if err != nil {
+			return err
+		}
+		if inserted != len(rows) {
+			return errConflict
+		}
+	}
+	return nil
+}
+
+func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) error {
+	for i := range plants {
+		p := &plants[i]
+		inserted, err := w.insert(p)
+		if err != nil {
+			return err
+		}
+		if inserted == 1 {
+			outcomes[i] = plant.Created
+			continue
+		}
+		stored, err := getFrom(w.conn, p.Store, p.ID)
+		if errors.Is(err, plant.ErrNotFound) { // though its key is not free
+			err = sqlite.ResultCorrupt.ToError()
+		}
+		if err != nil {
+			return err
+		}
+		outcomes[i] = plant.Taken
+		if stored.Equal(p.Content) {
+			outcomes[i] = plant.Same
+		}
+	}
+	return nil
+}
+
+// insert stores the rows, at most maxRows, whose keys are free, and returns how many that were. After an error some of
+// them may be stored until the transaction is rolled back.
+func (w *writer) insert(rows ...*plant.Record) (int, error) {
+	args := make([]any, 0, 4*len(rows))
+	for _, p := range rows {
+		args = append(args, p.Store, p.ID, p.Name, p.Tag)
+	}
+	if err := exec(w.conn, insertOf[len(rows)], args...); err != nil {
+		return 0, err
+	}
+	return w.conn.Changes(), nil
+}
+
+// plantOf reads a row of getPlant or listPlants.
+func plantOf(row *sqlite.Stmt) (plant.Plant, error) {
+	if err := checkTypes(row, sqlite.TypeInteger, sqlite.TypeText); err != nil {
+		return plant.Plant{}, err
+	}
+	content := plant.Content{Name: row.ColumnText(1), Tag: orNil(row, 2, row.ColumnText)}
+	p := plant.Plant{ID: row.ColumnInt64(0), Content: content}
+	return p, storage.CheckText(&p.Name, p.Tag)
+}
+
+// Shard implements storage.Plants.
+func (s *Storage) Shard(plant.Key) (server, shard int) { return 0, 0 }
+
+// Get implements storage.Plants. It takes microseconds, so that the end of ctx does not interrupt it: that would need a
+// goroutine.
+func (s *Storage) Get(ctx context.Context, storeName string, id int64) (plant.Plant, error) {
+	conn, err := s.readers.get(ctx)
+	if err != nil {
+		return plant.Plant{}, err
+	}
+	defer s.readers.put(conn)
+	p, err := getFrom(conn, storeName, id)
+	return p, s.damage.Record(translate(err))
+}
+
+// getFrom reads a plant, or returns plant.ErrNotFound.
+func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.Plant, error) {
+	for row, err := range query(conn, getPlant, storeName, id) {
+		if err != nil {
+			return plant.Plant{}, err
+		}
+		return plantOf(row)
+	}
+	return plant.Plant{}, plant.ErrNotFound
+}
+
+// Count implements storage.Plants. It reads all keys of the store.
+func (s *Storage) Count(ctx context.Context, storeName string) (int64, error) {
+	count := func(row *sqlite.Stmt) (int64, error) { return row.ColumnInt64(0), nil }
+	found, err := collect(ctx, s.readers, count, countPlants, storeName)
+	if err != nil {
+		return 0, err
+	}
+	return found[0], nil
+}
+
+// Stores implements storage.Plants.
+func (s *Storage) Stores(ctx context.Context) ([]string, error) {
+	name := func(row *sqlite.Stmt) (string, error) { return row.ColumnText(0), nil }
+	return collect(ctx, s.readers, name, storeNames)
+}
+
+// List implements storage.Plants.
+func (s *Storage) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.Plant, error) {
+	first, ok := storage.FirstAfter(after)
+	if !ok {
+		return nil, nil
+	}
+	size := 0
+	return collect(ctx, s.readers, func(row *sqlite.Stmt) (plant.Plant, error) {
+		if size >= storage.PageBytes {
+			return plant.Plant{}, errEnough // each step reads one row, and its text is not yet in memory
+		}
+		p, err := plantOf(row)
+		size += p.Size()
+		return p, err
+	}, listPlants, storeName, first, int64(limit))
+}

@@ -1,0 +1,124 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"plantstore/internal/storage"
+	"plantstore/internal/token"
+)
+
+const (
+	addToken = `
+		INSERT INTO tokens (name, hash, store, scopes, tail, created, expires, rate, burst, last_used)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	tokenColumns = "SELECT name, hash, store, scopes, tail, created, expires, revoked, rate, burst, last_used FROM tokens"
+	tokenByHash  = tokenColumns + " WHERE hash = ?"
+	allTokens    = tokenColumns + " ORDER BY created, name"
+	revokeToken  = "UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE name = ?"
+	changeToken  = `
+		UPDATE tokens SET name = ?, scopes = ?, expires = ?, rate = ?, burst = ?
+		WHERE hash = ? AND name = ? AND scopes = ? AND expires IS ? AND rate IS ? AND burst IS ? AND revoked IS NULL`
+	recordUse = "UPDATE tokens SET last_used = ? WHERE hash = ? AND coalesce(last_used, 0) < ?"
+)
+
+// AddToken implements storage.Tokens.
+func (s *Storage) AddToken(_ context.Context, t token.Token) error {
+	return s.writer.tx(func() error { return s.writer.addToken(t) })
+}
+
+func (w *writer) addToken(t token.Token) error {
+	r := t.Row()
+	return w.execOne(token.ErrNameTaken, addToken,
+		r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, r.Expires, r.Rate, r.Burst, r.LastUsed)
+}
+
+// RevokeToken implements storage.Tokens.
+func (s *Storage) RevokeToken(_ context.Context, name string, at time.Time) error {
+	return s.writer.tx(func() error {
+		return s.writer.execOne(token.ErrUnknown, revokeToken, at.UnixMilli(), name)
+	})
+}
+
+// ChangeToken implements storage.Tokens.
+func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
+	was, to := before.Row(), after.Row()
+	return s.writer.tx(func() error {
+		err := s.writer.execOne(token.ErrChanged, changeToken, to.Name, to.Scopes, to.Expires, to.Rate, to.Burst,
+			was.Hash, was.Name, was.Scopes, was.Expires, was.Rate, was.Burst)
+		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
+			return token.ErrNameTaken
+		}
+		if err == nil && add != nil {
+			err = s.writer.addToken(*add)
+		}
+		return err
+	})
+}
+
+// RecordUses implements storage.Tokens.
+func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
+	return s.writer.tx(func() error {
+		for _, use := range uses {
+			at := use.At.UnixMilli()
+			if err := exec(s.writer.conn, recordUse, at, use.Hash[:], at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// execOne runs a statement that changes one row, and returns errNone if it changed none.
+func (w *writer) execOne(errNone error, statement string, args ...any) error {
+	if err := exec(w.conn, statement, args...); err != nil {
+		return err
+	}
+	if w.conn.Changes() == 0 {
+		return errNone
+	}
+	return nil
+}
+
+// TokenByHash implements storage.Tokens.
+func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
+	found, err := collect(ctx, s.lookups, tokenOf, tokenByHash, hash[:])
+	if err == nil && len(found) == 0 {
+		err = token.ErrUnknown
+	}
+	if err != nil {
+		return token.Token{}, err
+	}
+	return found[0], nil
+}
+
+// Tokens implements storage.Tokens.
+func (s *Storage) Tokens(ctx context.Context) ([]token.Token, error) {
+	return collect(ctx, s.readers, tokenOf, allTokens)
+}
+
+// tokenOf reads a row of tokenColumns.
+func tokenOf(row *sqlite.Stmt) (token.Token, error) {
+	if err := checkTypes(row, sqlite.TypeText, sqlite.TypeBlob, sqlite.TypeText, sqlite.TypeText, sqlite.TypeText,
+		sqlite.TypeInteger); err != nil {
+		return token.Token{}, err
+	}
+	hash := make([]byte, row.ColumnLen(1))
+	row.ColumnBytes(1, hash)
+	r := token.Row{
+		Name: row.ColumnText(0), Hash: hash, Store: row.ColumnText(2), Scopes: row.ColumnText(3), Tail: row.ColumnText(4),
+		Created: row.ColumnInt64(5), Expires: orNil(row, 6, row.ColumnInt64), Revoked: orNil(row, 7, row.ColumnInt64),
+		Rate: orNil(row, 8, row.ColumnText), Burst: orNil(row, 9, row.ColumnInt64), LastUsed: orNil(row, 10, row.ColumnInt64),
+	}
+	if err := storage.CheckText(&r.Name, &r.Store, &r.Scopes, &r.Tail); err != nil {
+		return token.Token{}, err
+	}
+	t, err := r.Token()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", err, sqlite.ResultCorrupt.ToError())
+	}
+	return t, err
+}

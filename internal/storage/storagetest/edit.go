@@ -1,0 +1,193 @@
+package storagetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/storage"
+)
+
+func testReplace(t *testing.T, open Open) {
+	s := opened(t, open)
+	ctx := t.Context()
+	others := []plant.Record{
+		Record("main", 0, "Fern", "shade"), Record("main", 3, "Fern", "shade"), Record("other", 1, "Fern", "shade"),
+	}
+	create(t, s, append(others, Record("main", 1, "Fern", "shade"))...)
+	to := Record("main", 1, "Ivy", "-").Content
+	for range 2 { // idempotent
+		if err := Replace(ctx, s, "main", 1, to, nil); err != nil {
+			t.Fatal(err)
+		}
+		wantStored(t, s, Record("main", 1, "Ivy", "-"))
+	}
+	old := Record("main", 1, "Fern", "shade").Content
+	wantError(t, "Replace with a stale plant", Replace(ctx, s, "main", 1, old, &old), plant.ErrChanged)
+	emptyTag := Record("main", 1, "Ivy", "").Content
+	wantError(t, "Replace where only the absence of a tag differs",
+		Replace(ctx, s, "main", 1, old, &emptyTag), plant.ErrChanged)
+	wantStored(t, s, Record("main", 1, "Ivy", "-"))
+	if err := Replace(ctx, s, "main", 1, old, &to); err != nil {
+		t.Error(err)
+	}
+	wantStored(t, s, Record("main", 1, "Fern", "shade"))
+	wantError(t, "Replace of an absent plant", Replace(ctx, s, "main", 2, to, nil), plant.ErrNotFound)
+	for _, r := range others {
+		wantStored(t, s, r)
+	}
+	wantError(t, "Replace of an absent plant that was seen", Replace(ctx, s, "main", 2, to, &to), plant.ErrNotFound)
+	// A create is compared with the new plant.
+	wantOutcomes(t, create(t, s, Record("main", 1, "Ivy", "-"), Record("main", 1, "Fern", "shade")),
+		plant.Taken, plant.Same)
+}
+
+func testRemove(t *testing.T, open Open) {
+	s := opened(t, open)
+	ctx := t.Context()
+	create(t, s, Record("main", 1, "Fern", "shade"), Record("main", 2, "Ivy", "-"))
+	stale := Record("main", 1, "Fern", "-").Content
+	wantError(t, "Remove with a stale plant", Remove(ctx, s, "main", 1, &stale), plant.ErrChanged)
+	wantStored(t, s, Record("main", 1, "Fern", "shade"))
+	seen := Record("main", 1, "Fern", "shade").Content
+	if err := Remove(ctx, s, "main", 1, &seen); err != nil {
+		t.Error(err)
+	}
+	_, err := s.Get(ctx, "main", 1)
+	wantError(t, "Get of a removed plant", err, plant.ErrNotFound)
+	wantError(t, "Remove of a removed plant", Remove(ctx, s, "main", 1, nil), plant.ErrNotFound)
+	wantStored(t, s, Record("main", 2, "Ivy", "-"))
+	wantOutcomes(t, create(t, s, Record("main", 1, "Oak", "-")), plant.Created)
+	if err := Remove(ctx, s, "main", 2, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// testEditBatch makes edits of several plants in one batch, in an order that is not that of their keys.
+func testEditBatch(t *testing.T, open Open) {
+	s := opened(t, open)
+	create(t, s, Record("main", 1, "Fern", "shade"), Record("main", 2, "Ivy", "-"), Record("main", 3, "Oak", "-"),
+		Record("other", 1, "Elm", "-"), Record("other", 2, "Ash", ""))
+	to := plant.Content{Name: "new", Tag: new("")}
+	ivy, elm, ash := Record("", 0, "Ivy", "-").Content, Record("", 0, "Elm", "").Content, Record("", 0, "Ash", "").Content
+	wantOutcomes(t, edits(t, s,
+		change("other", 2, &ivy, &ash), change("main", 9, &to, nil), change("main", 2, nil, &ivy),
+		change("other", 1, nil, &elm), // the stored one has no tag
+		change("main", 9, nil, nil), change("main", 1, &to, &ivy),
+		change("main", 3, &to, nil), change("none", 1, &to, &to),
+	),
+		plant.Replaced, plant.Absent, plant.Removed,
+		plant.Changed,
+		plant.Absent, plant.Changed,
+		plant.Replaced, plant.Absent)
+	for _, want := range []plant.Record{
+		Record("main", 1, "Fern", "shade"), Record("main", 3, "new", ""), Record("other", 1, "Elm", "-"),
+		Record("other", 2, "Ivy", "-"),
+	} {
+		wantStored(t, s, want)
+	}
+	_, err := s.Get(t.Context(), "main", 2)
+	wantError(t, "Get of a removed plant", err, plant.ErrNotFound)
+	wantOutcomes(t, edits(t, s, change("main", 9, &to, nil), change("main", 1, nil, &ivy)), plant.Absent, plant.Changed)
+	if outcomes, err := s.EditBatch(t.Context(), nil); err != nil || len(outcomes) != 0 {
+		t.Errorf("EditBatch(nil) = %v, %v", outcomes, err)
+	}
+}
+
+// testEditTwice makes several edits of a plant in one batch: each finds the result of the ones before it.
+func testEditTwice(t *testing.T, open Open) {
+	s := opened(t, open)
+	a, b, c := plant.Content{Name: "a"}, plant.Content{Name: "b"}, plant.Content{Name: "c"}
+	create(t, s, Record("main", 1, "a", "-"), Record("main", 2, "a", "-"), Record("main", 3, "a", "-"),
+		Record("main", 4, "a", "-"))
+	wantOutcomes(t, edits(t, s,
+		change("main", 4, &b, nil),
+		change("main", 1, &b, &a), change("main", 1, &c, &a), change("main", 1, &c, &b),
+		change("main", 2, &b, nil), change("main", 2, &c, nil), // the last one is stored
+		change("main", 3, nil, &a), change("main", 3, &b, &a), change("main", 3, nil, nil),
+		change("main", 4, nil, &b),
+	), plant.Replaced,
+		plant.Replaced, plant.Changed, plant.Replaced,
+		plant.Replaced, plant.Replaced,
+		plant.Removed, plant.Absent, plant.Absent,
+		plant.Removed)
+	wantStored(t, s, Record("main", 1, "c", "-"))
+	wantStored(t, s, Record("main", 2, "c", "-"))
+	if n, err := s.Count(t.Context(), "main"); err != nil || n != 2 {
+		t.Errorf("Count() = %d, %v, want 2", n, err)
+	}
+}
+
+// testEditSizes makes batches of several sizes, each with edits that can't be made.
+func testEditSizes(t *testing.T, open Open) {
+	s := opened(t, open)
+	for _, n := range []int{1, 2, 63, 64, 65, 512} {
+		var all []plant.Record
+		var batch []plant.Edit
+		var want []plant.Outcome
+		for i := range n {
+			all = append(all, Record("main", int64(i), "old", "-"))
+			to, outcome := &plant.Content{Name: fmt.Sprint(i)}, plant.Replaced
+			if i%2 == 1 {
+				to, outcome = nil, plant.Removed
+			}
+			batch = append(batch, change("main", int64(n-1-i), to, nil), change("main", int64(n+i), to, nil))
+			want = append(want, outcome, plant.Absent)
+		}
+		create(t, s, all...)
+		wantOutcomes(t, edits(t, s, batch...), want...)
+		page, err := s.List(t.Context(), "main", nil, n)
+		if err != nil || len(page) != (n+1)/2 {
+			t.Fatalf("List() after %d edits = %d plants, %v", n, len(page), err)
+		}
+		var removes []plant.Edit
+		for _, p := range page {
+			wantStored(t, s, Record("main", p.ID, fmt.Sprint(int64(n)-1-p.ID), "-"))
+			removes = append(removes, change("main", p.ID, nil, &p.Content))
+		}
+		wantOutcomes(t, edits(t, s, removes...), slices.Repeat([]plant.Outcome{plant.Removed}, len(removes))...)
+	}
+}
+
+func change(name string, id int64, to, seen *plant.Content) plant.Edit {
+	return plant.Edit{Key: plant.Key{Store: name, ID: id}, To: to, Seen: seen}
+}
+
+func edits(t *testing.T, s storage.Storage, batch ...plant.Edit) []plant.Outcome {
+	t.Helper()
+	outcomes, err := s.EditBatch(t.Context(), batch)
+	if err != nil {
+		t.Fatalf("EditBatch(%d edits) = %v", len(batch), err)
+	}
+	return outcomes
+}
+
+// testConcurrentEdits replaces a plant that all edits expect: one succeeds, the others get plant.ErrChanged.
+func testConcurrentEdits(t *testing.T, open Open) {
+	openers := []storage.Storage{opened(t, open), opened(t, open)}
+	seen := Record("main", 1, "seen", "-")
+	create(t, openers[0], seen)
+	const n = 8
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			errs[i] = Replace(context.Background(), openers[i%2], "main", 1, plant.Content{Name: fmt.Sprint(i)}, &seen.Content)
+		})
+	}
+	wg.Wait()
+	p, err := openers[0].Get(t.Context(), "main", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range errs {
+		if p.Name == fmt.Sprint(i) {
+			wantError(t, "the winner's Replace", err, nil)
+		} else {
+			wantError(t, "a loser's Replace", err, plant.ErrChanged)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package storagetest
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/internal/rate"
+	"plantstore/internal/storage"
+	"plantstore/internal/token"
+)
+
+func testTokens(t *testing.T, open Open) {
+	s := opened(t, open)
+	ctx := t.Context()
+	start := time.UnixMilli(1_700_000_000_123).UTC()
+	all, err := s.Tokens(ctx)
+	if err != nil || len(all) != 0 {
+		t.Fatalf("Tokens() of a new database = %v, %v", all, err)
+	}
+	first, _ := token.New("first", "main", token.AllScopes, start, time.Time{})
+	second, _ := token.New("second", "other", token.Create, start.Add(time.Second), start.Add(time.Hour))
+	second.Rate = rate.Limit{Count: 100, Per: time.Minute, Burst: 7}
+	second.LastUsed = start.Add(time.Hour)
+	for _, tok := range []token.Token{second, first} {
+		if err := s.AddToken(ctx, tok); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, _ := token.New("first", "main", token.Read, start, time.Time{})
+	wantError(t, "AddToken of a name that exists", s.AddToken(ctx, again), token.ErrNameTaken)
+	all, err = s.Tokens(ctx)
+	if err != nil || !slices.Equal(all, []token.Token{first, second}) {
+		t.Errorf("Tokens() = %v, %v, want %v", all, err, []token.Token{first, second})
+	}
+	got, err := s.TokenByHash(ctx, second.Hash)
+	if err != nil || got != second {
+		t.Errorf("TokenByHash() = %v, %v, want %v", got, err, second)
+	}
+	_, err = s.TokenByHash(ctx, token.HashOf("unknown"))
+	wantError(t, "TokenByHash of no token", err, token.ErrUnknown)
+
+	at := start.Add(time.Minute)
+	if err := s.RevokeToken(ctx, "first", at); err != nil {
+		t.Error(err)
+	}
+	if err := s.RevokeToken(ctx, "first", at.Add(time.Minute)); err != nil {
+		t.Errorf("RevokeToken() again = %v", err)
+	}
+	if got, err := s.TokenByHash(ctx, first.Hash); err != nil || !got.Revoked.Equal(at) {
+		t.Errorf("a revoked token = %v, %v, want it revoked at %v", got, err, at)
+	}
+	wantError(t, "RevokeToken of no token", s.RevokeToken(ctx, "unknown", at), token.ErrUnknown)
+}
+
+// testTokenOrder adds tokens whose order by time, by name and by addition differ.
+func testTokenOrder(t *testing.T, open Open) {
+	s := opened(t, open)
+	start := time.UnixMilli(1_700_000_000_000).UTC()
+	want := []string{"c", "a", "b", "B0"}
+	for _, i := range []int{2, 0, 3, 1} {
+		created := start.Add(time.Duration(i+1) / 2 * time.Millisecond) // the two in the middle at once
+		tok, _ := token.New(want[i], "main", token.Read, created, created)
+		if err := s.AddToken(t.Context(), tok); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.RevokeToken(t.Context(), "a", start); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.Tokens(t.Context())
+	var got []string
+	for _, tok := range all {
+		got = append(got, tok.Name)
+		if revoked := !tok.Revoked.IsZero(); revoked != (tok.Name == "a") {
+			t.Errorf("token %s is revoked: %v", tok.Name, revoked)
+		}
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("Tokens() = %v, %v, want %v", got, err, want)
+	}
+}
+
+func testRevocation(t *testing.T, open Open) {
+	here, there := opened(t, open), opened(t, open)
+	tok, _ := token.New("shared", "main", token.AllScopes, time.Now(), time.Time{})
+	if err := here.AddToken(t.Context(), tok); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := there.TokenByHash(t.Context(), tok.Hash); err != nil || !got.Revoked.IsZero() {
+		t.Fatalf("the other opener's TokenByHash() = %v, %v", got, err)
+	}
+	if err := there.RevokeToken(t.Context(), "shared", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := here.TokenByHash(t.Context(), tok.Hash); err != nil || got.Revoked.IsZero() {
+		t.Errorf("TokenByHash() after the other opener revoked it = %v, %v", got, err)
+	}
+}
+
+func addTokens(t *testing.T, s storage.Storage, tokens ...token.Token) {
+	t.Helper()
+	for _, tok := range tokens {
+		if err := s.AddToken(t.Context(), tok); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func wantTokens(t *testing.T, what string, s storage.Storage, want ...token.Token) {
+	t.Helper()
+	if got, err := s.Tokens(t.Context()); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%s: Tokens() = %v, %v, want %v", what, got, err, want)
+	}
+}
+
+func testChangeToken(t *testing.T, open Open) {
+	s, start := opened(t, open), time.UnixMilli(1_700_000_000_000).UTC()
+	was, _ := token.New("a", "main", token.AllScopes, start, time.Time{})
+	was.LastUsed = start
+	other, _ := token.New("b", "main", token.Read, start.Add(time.Second), start.Add(time.Hour))
+	addTokens(t, s, was, other)
+	to := was
+	to.Scopes, to.Expires, to.Rate = token.Read, start.Add(time.Hour), rate.Limit{Count: 5, Per: time.Second, Burst: 9}
+	stale := was
+	stale.LastUsed = time.Time{} // a use between reading and changing a token is no conflict
+	if err := s.ChangeToken(t.Context(), stale, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantTokens(t, "after a change", s, to, other)
+	wantError(t, "a change of a token that has changed", s.ChangeToken(t.Context(), was, was, nil), token.ErrChanged)
+	for _, limit := range []rate.Limit{
+		{}, {Count: 6, Per: time.Second, Burst: 9}, {Count: 5, Per: time.Second, Burst: 8},
+	} {
+		stale = to
+		stale.Rate = limit
+		err := s.ChangeToken(t.Context(), stale, was, nil)
+		wantError(t, "a change of a token that had another rate", err, token.ErrChanged)
+	}
+	wantTokens(t, "after changes that failed", s, to, other)
+	renamed := to
+	renamed.Name = "b"
+	wantError(t, "a name that exists", s.ChangeToken(t.Context(), to, renamed, nil), token.ErrNameTaken)
+	back := to
+	back.Expires, back.Rate = time.Time{}, rate.Limit{}
+	if err := s.ChangeToken(t.Context(), to, back, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RevokeToken(t.Context(), "a", start); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, "a change of a revoked token", s.ChangeToken(t.Context(), back, to, nil), token.ErrChanged)
+	back.Revoked = start
+	wantTokens(t, "after a revocation", s, back, other)
+}
+
+func testRotation(t *testing.T, open Open) {
+	s, start := opened(t, open), time.UnixMilli(1_700_000_000_000).UTC()
+	was, _ := token.New("a", "main", token.AllScopes, start, time.Time{})
+	other, _ := token.New("b", "main", token.Read, start.Add(time.Second), time.Time{})
+	addTokens(t, s, was, other)
+	old := was
+	old.Name, old.Expires = "a.old", start.Add(time.Hour)
+	next, _ := token.New("a", "main", token.AllScopes, start.Add(time.Minute), start.Add(48*time.Hour))
+	next.Rate = rate.Limit{Count: 100, Per: time.Minute, Burst: 7}
+
+	taken, takenHash := next, next
+	taken.Name, takenHash.Hash = "b", other.Hash
+	for _, add := range []*token.Token{&taken, &takenHash} {
+		err := s.ChangeToken(t.Context(), was, old, add)
+		wantError(t, "a rotation to a name or hash that exists", err, token.ErrNameTaken)
+		wantTokens(t, "after a rotation that failed", s, was, other)
+	}
+	if err := s.ChangeToken(t.Context(), was, old, &next); err != nil {
+		t.Fatal(err)
+	}
+	wantTokens(t, "after a rotation", s, old, other, next)
+	second, _ := token.New("a", "main", token.AllScopes, start, time.Time{})
+	wantError(t, "a second rotation at once", s.ChangeToken(t.Context(), was, old, &second), token.ErrChanged)
+	wantTokens(t, "after a second rotation", s, old, other, next)
+}
+
+// The latest use is kept, whichever process records it and in whatever order.
+func testUses(t *testing.T, open Open) {
+	here, there := opened(t, open), opened(t, open)
+	start := time.UnixMilli(1_700_000_040_000).UTC() // a whole minute
+	a, _ := token.New("a", "main", token.Read, start, time.Time{})
+	b, _ := token.New("b", "main", token.Read, start.Add(time.Second), time.Time{})
+	addTokens(t, here, a, b)
+	record := func(s storage.Storage, uses ...token.Use) {
+		t.Helper()
+		if err := s.RecordUses(t.Context(), uses); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record(here, token.Use{Hash: a.Hash, At: start.Add(2 * time.Minute)}, token.Use{Hash: b.Hash, At: start},
+		token.Use{Hash: token.HashOf("removed"), At: start})
+	record(there, token.Use{Hash: a.Hash, At: start.Add(time.Minute)},
+		token.Use{Hash: b.Hash, At: start.Add(3 * time.Minute)})
+	record(there)
+	a.LastUsed, b.LastUsed = start.Add(2*time.Minute), start.Add(3*time.Minute)
+	wantTokens(t, "after uses in two processes", here, a, b)
+
+	many := make([]token.Use, 500)
+	for i := range many {
+		many[i] = token.Use{Hash: token.HashOf(strconv.Itoa(i)), At: start}
+	}
+	var together sync.WaitGroup
+	for i, s := range []storage.Storage{here, there, here, there} {
+		together.Go(func() {
+			uses := slices.Concat([]token.Use{{Hash: b.Hash, At: start.Add(4 * time.Minute)}}, many,
+				[]token.Use{{Hash: a.Hash, At: start.Add(4 * time.Minute)}})
+			if i%2 == 1 {
+				slices.Reverse(uses)
+			}
+			if err := s.RecordUses(t.Context(), uses); err != nil {
+				t.Errorf("RecordUses() at once = %v", err)
+			}
+		})
+	}
+	together.Wait()
+	a.LastUsed, b.LastUsed = start.Add(4*time.Minute), start.Add(4*time.Minute)
+	wantTokens(t, "after uses at once", there, a, b)
+}
