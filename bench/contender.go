@@ -16,7 +16,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/storage/sqlite"
-	"plantstore/internal/testkit/measure"
+	"plantstore/test/testkit/measure"
 	"plantstore/internal/token"
 )
 

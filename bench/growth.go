@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/internal/testkit/measure"
+	"plantstore/test/testkit/measure"
 )
 
 // filled is a store of the growth comparison.

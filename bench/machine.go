@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/internal/testkit/measure"
+	"plantstore/test/testkit/measure"
 )
 
 // machine describes the machine that the figures were measured on.

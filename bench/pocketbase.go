@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"plantstore/internal/testkit/measure"
+	"plantstore/test/testkit/measure"
 )
 
 // records is a data folder of PocketBase with the token of an account.

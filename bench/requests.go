@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/testkit/measure"
+	"plantstore/test/testkit/measure"
 )
 
 // api is how a contender is asked, in the placeholders of the load process.

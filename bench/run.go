@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/internal/testkit/measure"
+	"plantstore/test/testkit/measure"
 )
 
 // bench is one run of the harness.
@@ -37,7 +37,7 @@ type bench struct {
 
 func (b *bench) bin(name string) string { return filepath.Join(b.dir, "bin", name) }
 
-const loadPackage = "plantstore/internal/testkit/load"
+const loadPackage = "plantstore/test/testkit/load"
 
 // build builds the programs, the product in its own module.
 func (b *bench) build() error {

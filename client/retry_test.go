@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"plantstore/client"
-	"plantstore/internal/testkit/proxy"
+	"plantstore/test/testkit/proxy"
 )
 
 type steps = []http.HandlerFunc

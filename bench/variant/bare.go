@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	"plantstore/internal/plant"
-	"plantstore/internal/testkit/measure"
+	"plantstore/test/testkit/measure"
 )
 
 // bare is the least that net/http needs for a create or a get: it compares the token, decodes a create with the

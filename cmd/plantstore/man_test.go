@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
-	"plantstore/internal/testkit/missing"
+	"plantstore/test/testkit/missing"
 )
 
 var manFolder = flag.String("man", "", "write the manual pages to this `folder`")

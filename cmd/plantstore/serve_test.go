@@ -17,7 +17,7 @@ import (
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
 	"plantstore/internal/storage"
-	"plantstore/internal/testkit/missing"
+	"plantstore/test/testkit/missing"
 )
 
 // parseServe parses the flags of serve.

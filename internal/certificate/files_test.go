@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"plantstore/internal/certificate"
-	"plantstore/internal/testkit"
+	"plantstore/test/testkit"
 )
 
 // log collects records.

@@ -49,7 +49,7 @@ var mayImport = map[string]string{
 
 // testPackages are only for tests, so that no package above may import them.
 var testPackages = []string{
-	"docs", "internal/testkit", "internal/e2e", "internal/storage/postgres/pgtest",
+	"docs", "test/testkit", "test/e2e", "internal/storage/postgres/pgtest",
 }
 
 // storageNames is what these packages may use of storage: its errors and page bounds, never its interfaces.

@@ -17,7 +17,7 @@ import (
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/postgres"
 	"plantstore/internal/storage/postgres/pgtest"
-	"plantstore/internal/testkit/proxy"
+	"plantstore/test/testkit/proxy"
 )
 
 var safe = postgres.ServerSettings{Fsync: "on", FullPageWrites: "on", SynchronousCommit: "on", Encoding: "UTF8"}

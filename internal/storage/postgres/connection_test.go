@@ -19,8 +19,8 @@ import (
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/internal/storage/storagetest"
-	"plantstore/internal/testkit/proxy"
 	"plantstore/internal/token"
+	"plantstore/test/testkit/proxy"
 )
 
 // A write tries once more if a request does not reach the server, or a connection fails.

@@ -8,7 +8,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/postgres/pgtest"
-	"plantstore/internal/testkit/proxy"
+	"plantstore/test/testkit/proxy"
 )
 
 // rename returns an edit of a plant that record has created.

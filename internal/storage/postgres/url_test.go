@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"plantstore/internal/storage/postgres/pgtest"
-	"plantstore/internal/testkit/proxy"
+	"plantstore/test/testkit/proxy"
 )
 
 // A lock must be waited for for less time than an attempt has: otherwise the outcome would be unknown.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"plantstore/internal/testkit/missing"
+	"plantstore/test/testkit/missing"
 )
 
 // A WAL without its database file is not removed.

@@ -12,8 +12,8 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/storagetest"
-	"plantstore/internal/testkit/missing"
 	"plantstore/internal/token"
+	"plantstore/test/testkit/missing"
 )
 
 // fullDisk is a file system in memory without free space.

@@ -25,9 +25,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"plantstore/internal/testkit"
-	"plantstore/internal/testkit/issuer"
 	"plantstore/internal/token"
+	"plantstore/test/testkit"
+	"plantstore/test/testkit/issuer"
 )
 
 // start returns a verifier that has fetched the keys of the issuer.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"plantstore/internal/testkit/missing"
+	"plantstore/test/testkit/missing"
 )
 
 // Cluster is a Citus cluster of servers on this machine.

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"plantstore/internal/testkit/missing"
+	"plantstore/test/testkit/missing"
 )
 
 // User is the superuser of every server. It needs the password over TCP, but not over the Unix socket.

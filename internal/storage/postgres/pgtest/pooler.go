@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"plantstore/internal/testkit/missing"
+	"plantstore/test/testkit/missing"
 )
 
 // Pooler is a PgBouncer in front of a server.

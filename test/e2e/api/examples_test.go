@@ -1,0 +1,94 @@
+package api
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"plantstore/api"
+	"plantstore/internal/httpapi"
+	"plantstore/internal/storage"
+	"plantstore/test/testkit"
+)
+
+// The error messages that the description has as examples are those of the service.
+func TestErrorExamples(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "plants.db")
+	s := testkit.Start(t, db)
+	reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read", "--rate", "10/m", "--burst", "10")
+	const monstera = `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`
+	jsonType := testkit.ContentJSON
+	do := func(method, path, body string, headers ...string) string {
+		return s.Do(t, method, path, body, headers...).Body
+	}
+	produced := map[int]string{40401: do("GET", "/plants/1", "")}
+	testkit.WantResponse(t, "create", s.Create(t, monstera), 200, `{"name":"Monstera deliciosa","tag":"climber"}`)
+	for number, body := range map[int]string{
+		40009: do("POST", "/plants", `{"id":1,"name":"Fern"}`, jsonType),
+		40011: do("POST", "/plants", `{"id":1}`, jsonType),
+		40013: do("POST", "/plants", `{"id":"1","name":"Fern"}`, jsonType),
+		40025: do("GET", "/plants/one", ""),
+		40026: do("GET", "/plants?limit=0", ""),
+		40028: do("PUT", "/plants/1", monstera, jsonType, "If-Match: x"),
+		40030: do("GET", "/openapi.json", "", "Expect: x"),
+		40032: do("PUT", "/plants/1", `{"id":2,"name":"Fern"}`, jsonType),
+		40033: do("GET", "/plants?colour=green", ""),
+		40101: do("GET", "/plants", "", "Authorization"),
+		40103: do("GET", "/plants", "", "Authorization: Bearer "+s.Token[:len(s.Token)-1]),
+		40301: do("POST", "/plants", monstera, jsonType, "Authorization: Bearer "+reader),
+		41201: do("PUT", "/plants/1", monstera, jsonType, `If-Match: "x"`),
+		41202: do("PUT", "/plants/1", monstera, jsonType, "If-None-Match: *"),
+		50301: string(httpapi.Refusal()),
+		50302: fmt.Sprintf(`{"error":50302,"message":%q}`, storage.ErrUnknown),
+		50303: fmt.Sprintf(`{"error":50303,"message":%q}`, storage.ErrUnavailable),
+	} {
+		produced[number] = body
+	}
+	for produced[42901] == "" {
+		if a := s.Do(t, "GET", "/plants/1", "", "Authorization: Bearer "+reader); a.Status == 429 {
+			produced[42901] = a.Body
+		}
+	}
+	seconds := regexp.MustCompile(`retry in \d+ s`) // depends on the time
+	for number, example := range errorExamples(t) {
+		if number == 50001 {
+			continue // No request makes the service fail like this.
+		}
+		got, want := seconds.ReplaceAllString(produced[number], ""), seconds.ReplaceAllString(example, "")
+		if !strings.HasSuffix(got, want) {
+			t.Errorf("the example of %d is %s, but the service returns %q", number, example, produced[number])
+		}
+	}
+}
+
+// errorExamples returns the bodies that the description has as examples of errors, by number.
+func errorExamples(t *testing.T) map[int]string {
+	t.Helper()
+	document, err := openapi3.NewLoader().LoadFromData(api.JSON("http://plants.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[int]string{}
+	for _, response := range document.Components.Responses {
+		media := response.Value.Content["application/json"]
+		examples := []any{media.Example}
+		for _, e := range media.Examples {
+			examples = append(examples, e.Value.Value)
+		}
+		for _, example := range examples {
+			if e, ok := example.(map[string]any); ok && e["error"] != nil {
+				number := int(e["error"].(float64))
+				all[number] = fmt.Sprintf(`{"error":%d,"message":%s}`, number, quote(e["message"].(string)))
+			}
+		}
+	}
+	if len(all) < 15 {
+		t.Errorf("the description has examples of %d errors, want more", len(all))
+	}
+	return all
+}

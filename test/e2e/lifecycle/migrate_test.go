@@ -1,0 +1,124 @@
+package lifecycle
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/test/testkit"
+)
+
+// makeOlder gives a database the schema of version 2, and returns what it contains.
+func makeOlder(t *testing.T, db string) (read func() string) {
+	t.Helper()
+	const drop = "ALTER TABLE tokens DROP COLUMN last_used"
+	if strings.HasPrefix(db, "postgres") {
+		query := func(sql string) [][]string { return pgtest.Shared(t).Query(t, testkit.DatabaseName(t, db), sql) }
+		query(drop + "; DELETE FROM plantstore_schema WHERE version = 3")
+		return func() (text string) {
+			for _, row := range query("SELECT t::text FROM tokens t UNION ALL SELECT v::text FROM plantstore_schema v") {
+				text += row[0]
+			}
+			return text
+		}
+	}
+	conn, err := sqlite.OpenConn(db, sqlite.OpenReadWrite)
+	if err == nil {
+		err = sqlitex.ExecuteScript(conn, drop+"; PRAGMA user_version = 2", nil)
+	}
+	if err == nil {
+		err = conn.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		text, err := os.ReadFile(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+}
+
+// Only serve and db migrate migrate a database. Other commands refuse it and say what to do, or only read it.
+func TestOlderSchema(t *testing.T) {
+	t.Parallel()
+	for _, e := range testkit.Engines {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			db, other := e.Database(t), filepath.Join(t.TempDir(), "other.db")
+			for _, db := range []string{db, other} {
+				testkit.IssueToken(t, db, "--name", "ci")
+			}
+			read := makeOlder(t, db)
+			before := read()
+			for args, accepted := range map[string]bool{
+				"token list": false, "token issue --name new": false, "token update ci --rate 1/s": false,
+				"token rotate ci": false, "token revoke ci": false, "copy --from DB --to " + other: false,
+				"copy --to DB --from " + other: false,
+				"doctor":                       true,
+			} {
+				command := strings.Fields(strings.ReplaceAll(args, "DB", db))
+				if command[0] != "copy" {
+					command = append(command, "--db", db)
+				}
+				out, errs, code := testkit.Run(t, nil, command...)
+				if refused := code == 1 && strings.Contains(errs, "2 and this program needs version 3; make a backup, and run "+
+					"plantstore db migrate --db with this "); refused == accepted || (code == 0) != accepted {
+					t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
+				}
+				if read() != before {
+					t.Fatalf("%s has changed the database", args)
+				}
+			}
+			for _, want := range []string{
+				"The schema was migrated from version 2 to 3.\n", "The schema has version 3: nothing to do.\n",
+			} {
+				if out, errs, code := testkit.Run(t, nil, "db", "migrate", "--db", db); code != 0 || out != want {
+					t.Errorf("db migrate: exit %d, %s%s, want %s", code, out, errs, want)
+				}
+			}
+			const record = `"msg":"the schema of the database was migrated","from":2,"to":3`
+			if s := testkit.StartFixed(t, db); strings.Contains(s.Stderr.String(), "migrated") {
+				t.Errorf("a start without a migration logs %s", s.Stderr)
+			} else {
+				s.Stop()
+			}
+			makeOlder(t, db)
+			if s := testkit.StartFixed(t, db); !strings.Contains(s.Stderr.String(), record) {
+				t.Errorf("a start with a migration logs %s, want %s", s.Stderr, record)
+			}
+		})
+	}
+}
+
+// Commands that read create no database, and leave no file next to one that no process uses.
+func TestReadingCreatesNothing(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	db := filepath.Join(folder, "plants.db")
+	for _, command := range [][]string{{"token", "list"}, {"db", "migrate"}, {"doctor"}} {
+		args := append(command, "--db", db)
+		if _, errs, code := testkit.Run(t, nil, args...); code != 1 || command[0] != "doctor" && !strings.Contains(errs, db) {
+			t.Errorf("%q of a missing database: exit %d, %s", command, code, errs)
+		}
+		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 0 {
+			t.Fatalf("%q of a missing database creates %v, %v", command, entries, err)
+		}
+	}
+	testkit.IssueToken(t, db, "--name", "ci")
+	for _, command := range [][]string{{"token", "list"}, {"doctor"}} {
+		if out, errs, code := testkit.Run(t, nil, append(command, "--db", db)...); code != 0 {
+			t.Errorf("%q: exit %d, %s%s", command, code, out, errs)
+		}
+		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
+			t.Errorf("%q leaves %v, %v", command, entries, err)
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package replicas
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/test/testkit"
+)
+
+// nodesOf returns n URLs of one database. On Citus each is on another node: by id they start with the coordinator, by
+// store with the workers.
+func nodesOf(t *testing.T, e testkit.Engine, n int) (urls []string) {
+	t.Helper()
+	db := e.Database(t)
+	nodes := []string{db}
+	if strings.HasPrefix(e.Name, "citus") {
+		c := pgtest.SharedCluster(t)
+		nodes = append(nodes, c.Worker(0, db), c.Worker(1, db))
+	}
+	if e.Name == "citus by store" {
+		slices.Reverse(nodes)
+	}
+	for i := range n {
+		urls = append(urls, nodes[i%len(nodes)])
+	}
+	return urls
+}
+
+// startReplicas starts a server on each node. They all have the token of the first.
+func startReplicas(t *testing.T, nodes []string) (all []*testkit.Server) {
+	t.Helper()
+	for _, db := range nodes {
+		all = append(all, testkit.Start(t, db))
+		all[len(all)-1].Token = all[0].Token
+	}
+	return all
+}
+
+const (
+	racers     = 64
+	racedStep  = 10 // ids that the clients create at the same time, each in another order
+	nameOfRace = "plant %d of client %d"
+)
+
+// race makes every client create every id under a name of its own, spread over the servers. It returns the winner of
+// each id and all violations: exactly one client must get 200 for an id, and all others that the id is taken.
+func race(t *testing.T, all []*testkit.Server, ids int) (winners []int, violations []string) {
+	t.Helper()
+	var mu sync.Mutex
+	winners = make([]int, ids)
+	for id := range winners {
+		winners[id] = -1
+	}
+	record := func(id, c int, a testkit.Response) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case a.Status == 200 && winners[id] < 0:
+			winners[id] = c
+		case a.Status == 200:
+			violations = append(violations, fmt.Sprintf("plant %d was created by clients %d and %d", id, winners[id], c))
+		case a.Status != 400 || a.Number() != 40009:
+			violations = append(violations, fmt.Sprintf("plant %d of client %d: %d %s", id, c, a.Status, a.Body))
+		}
+	}
+	clients := make([]*testkit.Conn, racers)
+	for c := range clients {
+		clients[c] = all[c%len(all)].Connect(t)
+	}
+	for first := 0; first < ids; first += racedStep {
+		var wg sync.WaitGroup
+		for c, s := range clients {
+			wg.Go(func() {
+				for i := range racedStep {
+					id := first + (c+i)%racedStep
+					record(id, c, s.Create(id, fmt.Sprintf(nameOfRace, id, c)))
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for id, c := range winners {
+		if c < 0 {
+			violations = append(violations, fmt.Sprintf("plant %d was not created", id))
+		}
+	}
+	return winners, violations
+}
+
+// Clients that create the same ids through several servers have one winner for each. The others learn that the id is
+// taken, every server returns the winner's plant, and the winner may repeat its create through any server.
+func TestOneWinnerForEachID(t *testing.T) {
+	t.Parallel()
+	for _, e := range testkit.ServerEngines() {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			const n, ids = 3, 200
+			all := startReplicas(t, nodesOf(t, e, n))
+			winners, violations := race(t, all, ids)
+			if len(violations) > 0 {
+				t.Fatalf("%d violations, the first: %s", len(violations), violations[0])
+			}
+			won := make([]int, n)
+			for _, c := range winners {
+				won[c%n]++
+			}
+			t.Logf("plants created through each server: %v", won)
+			for server, p := range all {
+				if won[server] == 0 {
+					t.Errorf("server %d of %d won nothing, want a race", server, n)
+				}
+				again := p.Connect(t)
+				stored := names(t, p)
+				for id, c := range winners {
+					want := fmt.Sprintf(nameOfRace, id, c)
+					if stored[id] != want {
+						t.Errorf("plant %d is %q, want the winner's %q", id, stored[id], want)
+					}
+					if a := again.Create(id, want); a.Status != 200 {
+						t.Errorf("plant %d again, by its winner: %d %s", id, a.Status, a.Body)
+					}
+				}
+				if len(stored) != ids {
+					t.Errorf("%d plants are stored, want %d", len(stored), ids)
+				}
+			}
+		})
+	}
+}
+
+// names returns the names of all plants of a store with at most 1000.
+func names(t *testing.T, p *testkit.Server) map[int]string {
+	t.Helper()
+	a := p.Do(t, "GET", "/plants?limit=1000", "")
+	var page []struct {
+		ID   int
+		Name string
+	}
+	if err := json.Unmarshal([]byte(a.Body), &page); err != nil {
+		t.Fatalf("list: %d %s: %v", a.Status, a.Body, err)
+	}
+	names := map[int]string{}
+	for _, plant := range page {
+		names[plant.ID] = plant.Name
+	}
+	return names
+}
+
+// Every server refuses a revoked token after two seconds.
+func TestRevokedOnEveryServer(t *testing.T) {
+	t.Parallel()
+	for _, e := range testkit.ServerEngines() {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			nodes := nodesOf(t, e, 3)
+			all := startReplicas(t, nodes)
+			credential := testkit.IssueToken(t, nodes[1], "--name", "short-lived")
+			for _, p := range all {
+				p.Token = credential
+				testkit.WantResponse(t, "before", p.Create(t, `{"id":1,"name":"x"}`), 200, `{"name":"x"}`)
+			}
+			if _, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", nodes[2], "short-lived"); code != 0 {
+				t.Fatalf("token revoke: exit %d, %s", code, errs)
+			}
+			revoked := time.Now()
+			var wg sync.WaitGroup
+			for i, p := range all {
+				wg.Go(func() {
+					for { // A busy client keeps its token in the cache.
+						after := time.Since(revoked) // The create itself may wait for the disk.
+						a, err := p.Send("POST", "/plants", `{"id":1,"name":"x"}`)
+						if err != nil {
+							t.Errorf("server %d: %v", i, err)
+							return
+						}
+						if a.Status != 200 {
+							testkit.WantError(t, "after", a, 40106)
+							t.Logf("server %d: revoked after %v", i, after.Round(time.Millisecond))
+							return
+						}
+						if after > 2*time.Second {
+							t.Errorf("server %d accepts the token %v after it was revoked", i, after)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// When one of three servers is killed under load, the others serve its clients, and no plant is lost.
+func TestServerOfThreeIsKilled(t *testing.T) {
+	t.Parallel()
+	for _, e := range testkit.ServerEngines() {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			nodes := nodesOf(t, e, 3)
+			all := startReplicas(t, nodes)
+			var targets []testkit.Target
+			for _, p := range all {
+				targets = append(targets, p.Target())
+			}
+			tr := drive(t, targets...)
+			tr.Wait(t, enoughCreates)
+			all[1].Kill()
+			tr.Wait(t, 5*enoughCreates)
+			for _, p := range []*testkit.Server{all[0], all[2]} {
+				wantReady(t, p, 200)
+			}
+			for number := range tr.Responses() {
+				if number/100 == 503 && number != 50301 { // A busy server may refuse a create.
+					t.Errorf("error %d: the others did not serve", number)
+				}
+			}
+			tr.stop()
+			tr.CheckMany(t, all[0].Target())
+		})
+	}
+}
+
+// Ten servers that start at the same time on an empty database all serve, and one of them issues the first token.
+func TestTenStartAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, e := range testkit.ServerEngines() {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			all := launchAll(t, nodesOf(t, e, 10))
+			first := oneFirstToken(t, all)
+			for i, p := range all {
+				p.Token = first
+				a := p.Create(t, fmt.Sprintf(`{"id":%d,"name":"x"}`, i))
+				testkit.WantResponse(t, fmt.Sprint("server ", i), a, 200, `{"name":"x"}`)
+				wantReady(t, p, 200)
+			}
+			if stored := names(t, all[0]); len(stored) != len(all) {
+				t.Errorf("%d plants are stored, want %d", len(stored), len(all))
+			}
+		})
+	}
+}
+
+func launchAll(t *testing.T, dbs []string) (all []*testkit.Server) {
+	t.Helper()
+	for _, db := range dbs {
+		all = append(all, testkit.Launch(t, testkit.Serve(db)))
+	}
+	return all
+}
+
+// oneFirstToken waits until all servers listen and returns the token that one of them issued. That no other did is
+// checked when all have ended, since a server that issues no token prints nothing to wait for.
+func oneFirstToken(t *testing.T, all []*testkit.Server) string {
+	t.Helper()
+	printed := func() (tokens []string) {
+		for _, p := range all {
+			if found := testkit.TokenPattern.FindString(p.Stdout.String()); found != "" {
+				tokens = append(tokens, found)
+			}
+		}
+		return tokens
+	}
+	for _, p := range all {
+		p.WaitListening()
+	}
+	t.Cleanup(func() {
+		for _, p := range all {
+			p.Kill() // Then its output is complete.
+		}
+		if tokens := printed(); len(tokens) > 1 {
+			t.Errorf("%d first tokens were issued, want one", len(tokens))
+		}
+	})
+	testkit.WaitFor(t, "a first token", func() bool { return len(printed()) > 0 })
+	return printed()[0]
+}

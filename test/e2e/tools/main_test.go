@@ -1,0 +1,86 @@
+// Package tools runs tools that read the published description: linters and API clients. They are npm
+// packages, pinned in package-lock.json. make test-all runs it.
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"plantstore/test/testkit"
+	"plantstore/test/testkit/missing"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+
+// limit is how long a tool may take. It is generous, since the machine may be busy.
+const limit = 2 * time.Minute
+
+// command is a program of one of the packages, without telemetry.
+func command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	packages, err := testkit.NPM()
+	if err != nil {
+		missing.Optional(t, "the npm packages: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, filepath.Join(packages, ".bin", name), args...)
+	cmd.WaitDelay = 10 * time.Second // for its children, once it is killed
+	cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "CI=true")
+	return cmd
+}
+
+// run runs a program to its end and returns what it prints to standard output.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := command(t, name, args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s\n%s", name, args, err, out, errs.String())
+	}
+	return string(out)
+}
+
+// serve starts the product with a new database. Every test needs it, and is long.
+func serve(t *testing.T) *testkit.Server {
+	t.Helper()
+	testkit.Long(t)
+	return testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"))
+}
+
+// describe downloads the description that a server publishes, and returns the path of the copy.
+func describe(t *testing.T, s *testkit.Server, name string) string {
+	t.Helper()
+	response, err := testkit.HTTP.Get(s.URL + "/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("GET /%s: %d, %v", name, response.StatusCode, err)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func decode[T any](t *testing.T, text []byte) (value T) {
+	t.Helper()
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatalf("%v in %.2000s", err, text)
+	}
+	return value
+}

@@ -1,0 +1,70 @@
+package tools
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plantstore/internal/httpapi"
+	"plantstore/test/testkit"
+	"plantstore/test/testkit/missing"
+)
+
+// The requests of a Postman collection succeed with the values that they have, on a new server and on a used one. By
+// default, the converter writes the type of a value in its place, such as <long>; with parametersResolution=Example it
+// takes the examples.
+func TestPostman(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	collection, report := filepath.Join(t.TempDir(), "collection.json"), filepath.Join(t.TempDir(), "report.json")
+	run(t, "openapi2postmanv2", "-s", describe(t, s, "openapi.json"), "-o", collection,
+		"-O", "folderStrategy=Paths,parametersResolution=Example")
+	for range 2 {
+		run(t, "newman", "run", collection, "--env-var", "baseUrl="+s.URL, "--env-var", "bearerToken="+s.Token,
+			"--reporters", "json", "--reporter-json-export", report)
+		text, err := os.ReadFile(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := decode[struct {
+			Run struct {
+				Executions []struct {
+					Item         struct{ Name string }
+					Response     struct{ Code int }
+					RequestError any
+				}
+			}
+		}](t, text).Run.Executions
+		if got, want := len(sent), len(httpapi.Routes()); got != want {
+			t.Errorf("newman sent %d requests, want one for each of %d operations", got, want)
+		}
+		for _, e := range sent {
+			if e.RequestError != nil || e.Response.Code < 200 || e.Response.Code > 299 {
+				t.Errorf("%s: %d, %v; want 2xx", e.Item.Name, e.Response.Code, e.RequestError)
+			}
+		}
+	}
+}
+
+// The first request of the description works as it is written.
+func TestFirstRequest(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	if _, err := exec.LookPath("curl"); err != nil {
+		missing.Optional(t, "curl is not installed")
+	}
+	text, err := os.ReadFile(describe(t, s, "openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prose := decode[struct{ Info struct{ Description string } }](t, text).Info.Description
+	_, prose, _ = strings.Cut(prose, "```sh\n")
+	script, _, _ := strings.Cut(prose, "```\n")
+	script = testkit.ReplaceOnce(t, script, "<ACCESS_TOKEN>", s.Token)
+	out, err := exec.Command("bash", "-c", script).Output()
+	if want := `{"name":"Monstera deliciosa","tag":"climber"}`; err != nil || string(out) != want {
+		t.Errorf("%s\nprints %s, %v; want %s", script, out, err, want)
+	}
+}
