@@ -48,9 +48,7 @@ var mayImport = map[string]string{
 }
 
 // testPackages are only for tests, so that no package above may import them.
-var testPackages = []string{
-	"docs", "test/testkit", "test/e2e", "internal/storage/postgres/pgtest",
-}
+var testPackages = []string{"docs", "test", "internal/storage/postgres/pgtest"}
 
 // storageNames is what these packages may use of storage: its errors and page bounds, never its interfaces.
 var storageNames = map[string]func(name string) bool{
@@ -132,7 +130,7 @@ func importProblem(name, imported string) string {
 	return name + " must not import the library " + imported
 }
 
-// Packages that use the errors of store do not depend on its interfaces.
+// Packages that use the errors of storage do not depend on its interfaces.
 func TestStorageIsUsedForItsErrors(t *testing.T) {
 	for name, allowed := range storageNames {
 		files, err := filepath.Glob("../../" + name + "/*.go")
