@@ -119,10 +119,10 @@ func (t *Tracer) Handler(next http.Handler) http.Handler {
 // Request sets the name and the attributes of a request's span when the response is complete. number is the error code,
 // or 0 for a success.
 func (t *Tracer) Request(ctx context.Context, route, method string, status int, number int32) {
-	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
+	if t == nil {
 		return
 	}
+	span := trace.SpanFromContext(ctx)
 	method = methodLabel(method)
 	span.SetName(method + " " + route)
 	span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", route),
@@ -137,9 +137,6 @@ func (t *Tracer) Request(ctx context.Context, route, method string, status int, 
 
 // Write makes the spans of a create or an edit that joined a batch: for its wait, and for the commit if it started.
 func (t *Tracer) Write(ctx context.Context, joined, started, ended time.Time, plants int, err error) {
-	if !trace.SpanFromContext(ctx).IsRecording() {
-		return
-	}
 	_, span := t.tracer.Start(ctx, "queue", trace.WithTimestamp(joined))
 	if started.IsZero() {
 		span.End(trace.WithTimestamp(ended))
