@@ -74,7 +74,6 @@ var libraries = map[string]string{
 	"github.com/jackc/pgx/v5": "internal/storage/postgres " +
 		"internal/storage/postgres/pgtest internal/storage/citus",
 	"github.com/google/licensecheck":      "deploy/release",
-	"github.com/coreos/go-oidc/v3":        "internal/token/oidc",
 	"github.com/coreos/go-systemd/v22":    "internal/systemd",
 	"github.com/go-jose/go-jose/v4":       "internal/token/oidc",
 	"github.com/prometheus/client_golang": "internal/telemetry",

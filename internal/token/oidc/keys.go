@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 
 	"plantstore/internal/token"
@@ -107,18 +107,36 @@ func (v *Verifier) sleep(ctx context.Context, d time.Duration, early <-chan stru
 	return true
 }
 
+// fetch reads the discovery document of the issuer (OpenID Connect Discovery 1.0), and the keys that it leads to.
 func (v *Verifier) fetch(ctx context.Context) error {
-	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, v.client), v.cfg.Issuer)
-	if err != nil {
-		return err
-	}
 	var found struct {
+		Issuer  string `json:"issuer"`
 		KeysURL string `json:"jwks_uri"`
 	}
-	if err := errors.Join(provider.Claims(&found), checkURL(found.KeysURL)); err != nil {
+	if err := v.get(ctx, strings.TrimSuffix(v.cfg.Issuer, "/")+"/.well-known/openid-configuration", &found); err != nil {
+		return err
+	}
+	if found.Issuer != v.cfg.Issuer {
+		return fmt.Errorf("the issuer is %q, but names itself %q", v.cfg.Issuer, found.Issuer)
+	}
+	if err := checkURL(found.KeysURL); err != nil {
 		return fmt.Errorf("jwks_uri: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, found.KeysURL, nil)
+	var set struct{ Keys []json.RawMessage }
+	if err := v.get(ctx, found.KeysURL, &set); err != nil {
+		return err
+	}
+	keys := &keySet{verificationKeys(set.Keys), time.Now()}
+	if len(keys.keys) == 0 {
+		return fmt.Errorf("%s has no public key", found.KeysURL)
+	}
+	v.keys.Store(keys)
+	return nil
+}
+
+// get reads a JSON document of a provider, which may be faulty.
+func (v *Verifier) get(ctx context.Context, from string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
 		return err
 	}
@@ -128,17 +146,11 @@ func (v *Verifier) fetch(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s returns %s", found.KeysURL, response.Status)
+		return fmt.Errorf("%s returns %s", from, response.Status)
 	}
-	var set struct{ Keys []json.RawMessage }
-	if err := json.NewDecoder(response.Body).Decode(&set); err != nil {
-		return fmt.Errorf("%s: %w", found.KeysURL, err)
+	if err := json.NewDecoder(http.MaxBytesReader(nil, response.Body, maxBytes)).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
 	}
-	keys := &keySet{verificationKeys(set.Keys), time.Now()}
-	if len(keys.keys) == 0 {
-		return fmt.Errorf("%s has no public key", found.KeysURL)
-	}
-	v.keys.Store(keys)
 	return nil
 }
 
@@ -157,24 +169,13 @@ func verificationKeys(list []json.RawMessage) (keys []jose.JSONWebKey) {
 	return keys
 }
 
-// newClient returns a client for a provider that may be faulty: the library reads a whole response into memory. A
-// provider responds itself, so redirects, which could lead to an unencrypted URL, are errors.
+// newClient returns a client for a provider. A provider responds itself, so redirects, which could lead to an
+// unencrypted URL, are errors.
 func newClient() *http.Client {
 	return &http.Client{
-		Timeout: fetchTimeout, Transport: limitedTransport{},
+		Timeout:       fetchTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-type limitedTransport struct{}
-
-// RoundTrip implements http.RoundTripper.
-func (limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := http.DefaultTransport.RoundTrip(r)
-	if err == nil {
-		response.Body = http.MaxBytesReader(nil, response.Body, maxBytes)
-	}
-	return response, err
 }
 
 // checkURL returns an error unless a URL is encrypted, or stays on this machine.

@@ -413,6 +413,17 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
+// The discovery document is that of the issuer that the operator has named.
+func TestOtherIssuer(t *testing.T) {
+	i := issuer.Start(t)
+	err := fetchFrom(t, issuerPaths[0], func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, i.URL, i.URL+"/keys")
+	})
+	if err == nil || !strings.Contains(err.Error(), "names itself") {
+		t.Errorf("fetch() = %v, want that the issuer names itself otherwise", err)
+	}
+}
+
 func TestURLs(t *testing.T) {
 	for text, want := range map[string]bool{
 		"https://id.example/realms/x": true, "http://127.0.0.1:1": true, "http://localhost": true, "http://[::1]:80": true,
