@@ -113,6 +113,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	if !c.enter(wait, now) {
 		return 0, net.ErrClosed
 	}
+	if c.readDeadline.due() {
+		c.Conn.SetReadDeadline(c.readDeadline.set)
+	}
 	if err := c.handshake(); err != nil {
 		return 0, err
 	}
@@ -165,6 +168,9 @@ const writeSize = 64 << 10
 
 // Write writes a response.
 func (c *conn) Write(b []byte) (n int, err error) {
+	if c.writeDeadline.due() {
+		c.Conn.SetWriteDeadline(c.writeDeadline.set)
+	}
 	if !c.handling {
 		return c.writeOwn(b)
 	}
@@ -219,46 +225,41 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-// SetReadDeadline and SetWriteDeadline keep timeouts to the second: net/http sets five deadlines for each request, and
-// each one costs a timer.
+// SetReadDeadline sets a deadline that may end a Read at once, and leaves any other to the next Read.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if c.readDeadline.covers(t) {
-		return nil
+	if c.readDeadline.want(t) {
+		return c.Conn.SetReadDeadline(t)
 	}
-	return c.Conn.SetReadDeadline(t)
+	return nil
 }
 
-// SetWriteDeadline is described at SetReadDeadline.
+// SetWriteDeadline is to Write what SetReadDeadline is to Read.
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	if c.writeDeadline.covers(t) {
-		return nil
+	if c.writeDeadline.want(t) {
+		return c.Conn.SetWriteDeadline(t)
 	}
-	return c.Conn.SetWriteDeadline(t)
+	return nil
 }
 
-// deadline is the one that is set, in ns since 1970; 0 for none.
-type deadline int64
+// deadline has the one that net/http wants, and the one that is set. net/http changes both of its deadlines several
+// times in a request, and each that is set costs a timer. So the last one is set when the next wait begins, unless the
+// one that is set is less than a second earlier.
+type deadline struct{ wanted, set time.Time }
 
-// covers reports whether t need not be set, and otherwise records it.
-//
-//   - A deadline less than a second later than the current one is not set.
-//   - One in the future is not removed: the server has all timeouts, so that net/http sets another for the next wait.
-//   - One in the past ends a background read. It is set and removed.
-func (d *deadline) covers(t time.Time) bool {
-	const past = deadline(time.Minute) // since 1970
-	if t.IsZero() {
-		removes := *d > 0 && *d <= past
-		if removes {
-			*d = 0
-		}
-		return !removes
+// want records a deadline, and reports whether it must be set at once: it is earlier than the one that is set.
+func (d *deadline) want(t time.Time) bool {
+	d.wanted = t
+	return !t.IsZero() && (d.set.IsZero() || t.Before(d.set)) && d.due()
+}
+
+// due reports whether the deadline that is wanted must be set before a wait, and takes it for set then.
+func (d *deadline) due() bool {
+	later := d.wanted.Sub(d.set)
+	if d.wanted.IsZero() == d.set.IsZero() && later >= 0 && later < time.Second {
+		return false
 	}
-	at := deadline(t.UnixNano())
-	if later := at - *d; at > past && later >= 0 && later < deadline(time.Second) {
-		return true
-	}
-	*d = at
-	return false
+	d.set = d.wanted
+	return true
 }
 
 // Close closes the connection. With TLS, it may wait for the client to receive what was sent.

@@ -330,20 +330,22 @@ func clientHello(t *testing.T, n int) string {
 	return string(b[:min(n, got)])
 }
 
-// Deadlines are kept to the second, and one in the past, which ends a read, is set and removed at once.
+// An earlier deadline is set at once: it may end a read. Any other is set before the next wait, unless the one that is
+// set is less than a second earlier.
 func TestDeadline(t *testing.T) {
 	var d deadline
 	now := time.Now()
 	for i, c := range []struct {
-		at   time.Time
-		want bool
+		wanted    time.Time
+		now, next bool // whether it is set at once, or before the next wait
 	}{
-		{time.Time{}, true}, {now, false}, {now.Add(999 * time.Millisecond), true}, {now.Add(time.Second), false},
-		{now.Add(time.Second - 1), false}, {time.Time{}, true}, {time.Unix(1, 0), false}, {time.Time{}, false},
-		{time.Time{}, true}, {time.Unix(1, 0), false}, {now, false},
+		{time.Time{}, false, false}, {now, true, false}, {now.Add(999 * time.Millisecond), false, false},
+		{now.Add(time.Second), false, true}, {now.Add(time.Second - 1), true, false}, {time.Time{}, false, true},
+		{time.Unix(1, 0), true, false}, {time.Time{}, false, true}, {now, true, false}, {time.Unix(1, 0), true, false},
+		{now, false, true},
 	} {
-		if got := d.covers(c.at); got != c.want {
-			t.Errorf("%d: covers(%v) = %v", i, c.at, got)
+		if first, second := d.want(c.wanted), d.due(); first != c.now || second != c.next {
+			t.Errorf("%d: want(%v) = %v, and then due() = %v", i, c.wanted, first, second)
 		}
 	}
 }
