@@ -117,7 +117,7 @@ func (c *Committer[T]) Waiting() int {
 // of a batch with others, and Commit returns the outcome of that batch, also while the Committer stops.
 //
 // ErrBusy, ErrStopping and the error of ctx mean that nothing was stored, ErrUnknown that the outcome is unknown;
-// any other error is that of the store.
+// any other error is that of the storage.
 func (c *Committer[T]) Commit(ctx context.Context, write T) (plant.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -203,7 +203,7 @@ func (c *Committer[T]) commit(writes []T) (outcomes []plant.Outcome, err error) 
 	}()
 	outcomes, err = c.write(context.Background(), writes)
 	if err == nil && len(outcomes) != len(writes) {
-		err = fmt.Errorf("%w: the store returned %d outcomes for %d plants", storage.ErrUnknown, len(outcomes), len(writes))
+		err = fmt.Errorf("%w: the storage returned %d outcomes for %d plants", storage.ErrUnknown, len(outcomes), len(writes))
 	}
 	return outcomes, err
 }

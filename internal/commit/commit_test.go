@@ -251,7 +251,7 @@ func TestStopCommitsWhatIsWaiting(t *testing.T) {
 	})
 }
 
-// When the store does not return in time, the outcome of the batch in flight is unknown, and the batches
+// When the storage does not return in time, the outcome of the batch in flight is unknown, and the batches
 // behind it are busy and never start.
 func TestTimeout(t *testing.T) {
 	s := &slowStore{takes: time.Minute}

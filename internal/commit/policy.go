@@ -34,9 +34,9 @@ const (
 // starts reports whether a free lane should start a batch of a number of plants now. It is overdue if it has waited
 // overdueAfter.
 //
-// While other lanes commit, a batch starts only with as many plants as one of their batches has on average, and no
-// fewer than a large batch has: fewer are cheaper in the batch of the lane that is free next. With several shards, a
-// batch is large if it has its shard's share of all plants.
+// A further lane starts only when its batch is at least as large as the average batch in flight, and large. A smaller
+// one is cheaper as part of the next batch of a lane that is committing. With several shards, a batch is large if it
+// has its shard's share of all plants.
 func (p policy) starts(s state, plants int, overdue bool) bool {
 	switch {
 	case plants == 0:

@@ -28,7 +28,7 @@ func TestParseAccessLog(t *testing.T) {
 	}
 }
 
-// slow is a store whose reads take time.
+// slow is a storage whose reads take time.
 type slow struct {
 	*fakeStorage
 	takes time.Duration
@@ -72,7 +72,7 @@ func TestAccessLog(t *testing.T) {
 		{"a failure without a log", LogNone, slowRequest, "/plants/8", 0, nil, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // only the store takes time
+			synctest.Test(t, func(t *testing.T) { // only the storage takes time
 				page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
 				a, log := newAPI(Config{AccessLog: test.log}, Dependencies{
 					Reader: slow{ferns(7), test.takes}, Auth: named{}, Pages: map[string]http.Handler{"GET /healthz": page},

@@ -137,7 +137,7 @@ func newAPI(cfg Config, deps Dependencies) (*API, *bytes.Buffer) {
 	return New(cfg, deps), log
 }
 
-// newStorageAPI returns an API on a store.
+// newStorageAPI returns an API on a storage.
 func newStorageAPI(s *fakeStorage) *API {
 	a, _ := newAPI(Config{}, Dependencies{Create: s.Create, Edit: s.Edit, Reader: s})
 	return a
@@ -209,7 +209,7 @@ func wantHeaders(t *testing.T, w *httptest.ResponseRecorder, pairs ...string) {
 	}
 }
 
-// wantCalls checks what the handlers asked of the store.
+// wantCalls checks what the handlers asked of the storage.
 func wantCalls(t *testing.T, s *fakeStorage, calls ...string) {
 	t.Helper()
 	if !slices.Equal(s.calls, calls) {

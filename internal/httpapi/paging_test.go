@@ -184,7 +184,7 @@ func wantUncounted(t *testing.T, w *httptest.ResponseRecorder) {
 	wantHeaders(t, w, "Plants-Count", "", "Preference-Applied", "", "Retry-After", "")
 }
 
-// stuck is a store whose counts of "greedy" run until their context ends.
+// stuck is a storage whose counts of "greedy" run until their context ends.
 type stuck struct{ Reader }
 
 func (stuck) List(context.Context, string, *int64, int) ([]plant.Plant, error) {
@@ -238,7 +238,7 @@ func TestCountsAreShared(t *testing.T) {
 	})
 }
 
-// If the store is too busy to count, the list is returned without its count.
+// If the storage is too busy to count, the list is returned without its count.
 func TestBusyCount(t *testing.T) {
 	s := ferns(1)
 	s.fail["Count 1"] = fmt.Errorf("inside: %w", storage.ErrBusy)

@@ -127,7 +127,7 @@ func TestRemove(t *testing.T) {
 	wantCalls(t, s, "Remove main 7 any")
 }
 
-// An edit with If-Match reads the plant, and lets the store change only that one.
+// An edit with If-Match reads the plant, and lets the storage change only that one.
 func TestPrecondition(t *testing.T) {
 	const changed = "plant 7 does not match If-Match; read it again before you change it"
 	const list = `If-Match must be * or a list of entity tags such as "x", but has `
@@ -184,7 +184,7 @@ func TestPrecondition(t *testing.T) {
 	}
 }
 
-// wantEdits sends a remove and a replace of plant 7 with preconditions. The calls of the store are those of the remove.
+// wantEdits sends a remove and a replace of plant 7 with preconditions. The calls are those of the remove.
 func wantEdits(t *testing.T, s *fakeStorage, headers []string, number int, message string, calls ...string) {
 	t.Helper()
 	for method, success := range map[string]int{"DELETE": 204, "PUT": 200} {
@@ -259,7 +259,7 @@ func TestIfNoneMatch(t *testing.T) {
 	}
 }
 
-// A precondition on an absent plant is 404, and the store decides when the plant changes in between.
+// A precondition on an absent plant is 404, and the storage decides when the plant changes in between.
 func TestPreconditionRaces(t *testing.T) {
 	for _, tags := range []string{fernETag, "*"} {
 		s := ferns()
@@ -281,7 +281,7 @@ func TestPreconditionRaces(t *testing.T) {
 	}
 }
 
-// Every error of the store has its own response behind every handler. What happened inside is in the log and not
+// Every error of the storage has its own response behind every handler. What happened inside is in the log and not
 // in the response.
 func TestStorageFailures(t *testing.T) {
 	const inside = "SELECT secret FROM /var/lib"

@@ -147,7 +147,7 @@ func TestSearchOfLargePlants(t *testing.T) {
 	wantHeaders(t, w, "Link", `</plants?after=3&limit=100&q=x>; rel="next"`)
 }
 
-// sluggish is a store of plants without end, each of whose lists takes 1.1 seconds.
+// sluggish is a storage of plants without end, each of whose lists takes 1.1 seconds.
 type sluggish struct{ *fakeStorage }
 
 func (sluggish) List(ctx context.Context, _ string, after *int64, limit int) (list []plant.Plant, err error) {
@@ -185,7 +185,7 @@ func TestSlowSearch(t *testing.T) {
 	})
 }
 
-// stalled is a store whose lists end only with their context.
+// stalled is a storage whose lists end only with their context.
 type stalled struct{ *fakeStorage }
 
 func (stalled) List(ctx context.Context, _ string, _ *int64, _ int) ([]plant.Plant, error) {
@@ -218,7 +218,7 @@ func TestSearchOfDisconnectedClient(t *testing.T) {
 	})
 }
 
-// ending is a store whose reads end with their context.
+// ending is a storage whose reads end with their context.
 type ending struct{ *fakeStorage }
 
 func (ending) Get(ctx context.Context, _ string, id int64) (plant.Plant, error) {

@@ -97,7 +97,7 @@ func TestQueuesAreShared(t *testing.T) {
 	}
 }
 
-// large is a store in which every plant has a name of so many bytes.
+// large is a storage in which every plant has a name of so many bytes.
 type large struct {
 	Reader
 	bytes int
