@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 const maxWorkers = 3

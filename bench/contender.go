@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // the driver that reads the file
 
+	"plantstore/bench/measure"
 	"plantstore/internal/plant"
 	"plantstore/internal/storage/sqlite"
-	"plantstore/test/testkit/measure"
 	"plantstore/internal/token"
 )
 

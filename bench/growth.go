@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 // filled is a store of the growth comparison.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 // machine describes the machine that the figures were measured on.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 // Statements of pgbench. The counter n and the number of the client give ids that are new and nearly ascending.

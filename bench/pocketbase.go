@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 // records is a data folder of PocketBase with the token of an account.

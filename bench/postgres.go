@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 // postgres is a private PostgreSQL server with its default settings, reachable only through a socket

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"plantstore/bench/measure"
 	"plantstore/internal/plant"
-	"plantstore/test/testkit/measure"
 )
 
 // api is how a contender is asked, in the placeholders of the load process.

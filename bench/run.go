@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 // bench is one run of the harness.
@@ -37,13 +37,11 @@ type bench struct {
 
 func (b *bench) bin(name string) string { return filepath.Join(b.dir, "bin", name) }
 
-const loadPackage = "plantstore/test/testkit/load"
-
 // build builds the programs, the product in its own module.
 func (b *bench) build() error {
 	for folder, packages := range map[string][]string{
 		"..": {"./cmd/plantstore"}, "pocketbase": {"."},
-		".": {"-pgo=../cmd/plantstore/default.pgo", loadPackage, "./variant"}, // with the profile of the product
+		".": {"-pgo=../cmd/plantstore/default.pgo", "./load", "./variant"}, // with the profile of the product
 	} {
 		b.progress.say("building %s", strings.Join(packages, " "))
 		args := buildArgs(folder, b.bin("")+"/", packages...)

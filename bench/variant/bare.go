@@ -13,8 +13,8 @@ import (
 	"strings"
 	"sync"
 
+	"plantstore/bench/measure"
 	"plantstore/internal/plant"
-	"plantstore/test/testkit/measure"
 )
 
 // bare is the least that net/http needs for a create or a get: it compares the token, decodes a create with the

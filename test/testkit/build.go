@@ -66,50 +66,38 @@ func failAfterRace(run func() int) (code int) {
 	return code
 }
 
-// Build builds the product and sets Binary. All test packages share the file: go build does not write it again if it is
-// up to date.
-func Build() (err error) {
-	version := []string{"-ldflags", "-X main.version=v0.0.0-test"}
-	if Race() { // The translated C code of SQLite is not ours, and would be five times as slow.
-		race := append(version, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false")
-		Binary, err = build("race", "CGO_ENABLED=1", "plantstore", "plantstore/cmd/plantstore", race...)
-		return err
-	}
-	Binary, err = BuildCommand("plantstore", "plantstore/cmd/plantstore", version...)
-	return err
-}
-
 var notInNames = regexp.MustCompile(`[^0-9A-Za-z]+`)
 
-// BuildCommand builds a command of this module as a static binary under bin/test and returns its path.
-func BuildCommand(name, pkg string, flags ...string) (path string, err error) {
-	return build("", "CGO_ENABLED=0", name, pkg, flags...)
-}
-
-// build is BuildCommand for a kind of binary. Processes that build at the same time wait for each other. Kinds and
-// GOFLAGS have folders of their own, so that none replaces the binary of another.
-func build(kind, cgo, name, pkg string, flags ...string) (path string, err error) {
+// Build builds the product and sets Binary. All test packages share the file: go build does not write it again if it is
+// up to date, and processes that build at the same time wait for each other. GOFLAGS have folders of their own, so that
+// none replaces the binary of another.
+func Build() error {
+	kind, flags := "", []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-X main.version=v0.0.0-test"}
+	cgo := "CGO_ENABLED=0"
+	if Race() { // The translated C code of SQLite is not ours, and would be five times as slow.
+		kind, flags = "race", append(flags, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false")
+		cgo = "CGO_ENABLED=1"
+	}
 	variant := strings.Trim(notInNames.ReplaceAllString(os.Getenv("GOFLAGS")+"-"+kind, "-"), "-")
 	folder := filepath.Join(Root(), "bin", "test", cmp.Or(variant, "default"))
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", err
+		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer lock.Close() // which releases the lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
+		return err
 	}
-	path = filepath.Join(folder, name)
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", path}, flags...)
-	cmd := exec.Command("go", append(args, pkg)...)
+	Binary = filepath.Join(folder, "plantstore")
+	cmd := exec.Command("go", append(flags, "-o", Binary, "plantstore/cmd/plantstore")...)
 	cmd.Env = append(os.Environ(), cgo)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		return fmt.Errorf("build the product: %w\n%s", err, out)
 	}
-	return path, nil
+	return nil
 }
 
 // watchSources walks over what the product is built from. go test records which folders a test reads; without this it

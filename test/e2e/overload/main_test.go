@@ -2,10 +2,20 @@
 package overload
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	"plantstore/test/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+func TestMain(m *testing.M) {
+	if options := os.Getenv(crowdVariable); options != "" {
+		if err := runCrowd(options); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(testkit.Main(m))
+}

@@ -3,7 +3,6 @@
 package overload
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"slices"
@@ -13,76 +12,63 @@ import (
 	"time"
 
 	"plantstore/test/testkit"
+	"plantstore/test/testkit/ledger"
 )
 
-// At ten times the capacity, every response is a 200 or a well-formed refusal, no acknowledged plant is lost, memory
-// stays within its bound, and the service recovers. How many creates a second that is depends on the machine: see
-// TestOverloadGoodput.
+// With many more clients than it can serve, each of which sends as fast as it can, every response is a 200 or a
+// well-formed refusal, no acknowledged plant is lost, memory stays within its bound, and the service recovers. How many
+// creates a second that is depends on the machine: see TestOverloadGoodput.
 func TestOverload(t *testing.T) {
 	testkit.Long(t)
 	s := startLimited(t, 256<<20, "")
-	capacity := load(t, s, s.Token, "-warm", "500ms", "-window", "1s")
-	t.Logf("64 clients that wait for their responses: %v", capacity)
-	o := overload{t: t, s: s, rate: 10 * capacity.rate()}
-	over, visitor := o.run("1s", 3*time.Second, 1500)
-	t.Logf("ten times the capacity: %v", over)
-	t.Logf("another client: %v", visitor)
-	t.Logf("recovered after %d tries to connect", waitAdmitted(t, s))
-	if over.Refused == 0 {
+	over, visitor := overload(t, s, crowd{Clients: 1500, Warm: time.Second, Window: 3 * time.Second})
+	if len(over.Refused) == 0 {
 		t.Error("no request was refused: there was no overload")
 	}
-	o.wantSound(capacity, over, visitor)
+	wantSound(t, s, over, visitor)
 }
 
-// overload is a server and the rate of requests that overloads it.
-type overload struct {
-	t    *testing.T
-	s    *testkit.Server
-	rate float64
-	poll bool // whether the visitor measures as exactly as the machine can
-}
-
-// run sends requests from many clients at the rate of the overload. A visitor connects fifty times a second at the
-// same time, since the others are too busy to measure how fast they are refused.
-func (o overload) run(warm string, window time.Duration, clients int) (r, visitor report) {
+// overload sends a crowd. Visitors connect fifty times a second at the same time, since the others are too busy to
+// measure how fast they are refused.
+func overload(t *testing.T, s *testkit.Server, c crowd) (r, visitor *report) {
+	t.Helper()
 	var visits sync.WaitGroup
 	visits.Go(func() {
-		args := []string{"-warm", warm, "-window", window.String(), "-clients", "100", "-rate", "50", "-once", "-stubborn"}
-		if o.poll {
-			args = append(args, "-poll")
-		}
-		visitor = load(o.t, o.s, o.s.Token, args...)
+		visitor = crowd{Clients: 75, Warm: c.Warm, Window: c.Window, Visits: true, Urgent: c.Urgent}.send(t, s)
 	})
-	r = load(o.t, o.s, o.s.Token, "-warm", warm, "-window", window.String(),
-		"-clients", strconv.Itoa(clients), "-rate", fmt.Sprint(o.rate))
+	c.Urgent = false
+	r = c.send(t, s)
 	visits.Wait()
+	t.Logf("%d clients: %v", c.Clients, r)
+	t.Logf("visitors: %v", visitor)
+	t.Logf("recovered after %d tries to connect", waitAdmitted(t, s))
 	return r, visitor
 }
 
 // wantSound checks the promises that do not depend on the speed of the machine.
-func (o overload) wantSound(all ...report) {
-	o.t.Helper()
-	created := int64(0)
+func wantSound(t *testing.T, s *testkit.Server, all ...*report) {
+	t.Helper()
+	created, evicted := 0, 0
 	for _, r := range all {
-		created += r.Count
-		if r.Broken+r.Wrong+r.Late > 0 {
-			o.t.Errorf("not every response is a 200 or a well-formed 503: %v", r)
+		created, evicted = created+r.Created, evicted+r.Evicted
+		if r.Bad > 0 {
+			t.Errorf("not every response is a 200 or a well-formed 503: %v", r)
 		}
 	}
-	if !o.s.Running() {
-		o.t.Fatal("the server has ended")
+	if !s.Running() {
+		t.Fatal("the server has ended")
 	}
-	count := o.s.Do(o.t, "GET", "/plants?limit=1", "", "Prefer: count=exact").Header.Get("Plants-Count")
-	if stored, err := strconv.ParseInt(count, 10, 64); err != nil || stored < created { // The warm-up stores plants too.
-		o.t.Errorf("%s plants are stored, want at least the %d that were acknowledged", count, created)
+	count := s.Do(t, "GET", "/plants?limit=1", "", "Prefer: count=exact").Header.Get("Plants-Count")
+	if stored, err := strconv.Atoi(count); err != nil || stored < created || stored > created+evicted {
+		t.Errorf("%s plants are stored, want the %d that were acknowledged", count, created)
 	}
-	if high := o.s.Memory(o.t, "VmHWM"); high > 200<<20 {
-		o.t.Errorf("memory reached %d MiB, want at most 200", high>>20)
+	if high := s.Memory(t, "VmHWM"); high > 200<<20 {
+		t.Errorf("memory reached %d MiB, want at most 200", high>>20)
 	}
 }
 
-// On an otherwise idle machine, goodput at ten times the capacity is at least 85 % of the peak, and 99 of 100 refusals
-// take at most 10 ms. make overload runs it.
+// On an otherwise idle machine, goodput in an overload is at least 85 % of the peak, and 99 of 100 refusals take at
+// most 10 ms. make overload runs it.
 func TestOverloadGoodput(t *testing.T) {
 	const goodput, refusal, rounds = 0.85, 10 * time.Millisecond, 10
 	full := os.Getenv("PLANTSTORE_TEST_OVERLOAD")
@@ -93,38 +79,31 @@ func TestOverloadGoodput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const peakWindow = 1500 * time.Millisecond
 	s := startLimited(t, 256<<20, "")
-	capacity := load(t, s, s.Token, "-warm", "500ms", "-window", peakWindow.String())
-	t.Logf("64 clients that wait for their responses: %v", capacity)
-	o := overload{t: t, s: s, rate: 10 * capacity.rate(), poll: true}
-	all := []report{capacity}
 	// The peak is the same load from as many clients as the service admits. The speed of the machine varies, so peak
 	// and overload alternate, and the median of their ratios counts.
-	peak := func() report {
-		r, visitor := o.run("300ms", peakWindow, 490)
-		t.Logf("peak: %v", r)
+	var all []*report
+	send := func(c crowd) (r, visitor *report) {
+		c.Urgent = true
+		r, visitor = overload(t, s, c)
 		all = append(all, r, visitor)
-		return r
+		return r, visitor
 	}
+	peak := crowd{Clients: 490, Warm: 300 * time.Millisecond, Window: 1500 * time.Millisecond}
 	var ratios []float64
-	var refusals []time.Duration
-	before := peak()
+	var refusals ledger.Times
+	before, _ := send(peak)
 	for range rounds {
-		over, visitor := o.run("1s", window/rounds, 2000)
-		t.Logf("ten times the capacity: %v", over)
-		t.Logf("another client: %v", visitor)
-		t.Logf("recovered after %d tries to connect", waitAdmitted(t, s))
-		if over.Refused == 0 || visitor.Refused == 0 {
-			t.Fatalf("%d and %d requests were refused, want some", over.Refused, visitor.Refused)
+		over, visitor := send(crowd{Clients: 2000, Warm: time.Second, Window: window / rounds})
+		if len(over.Refused) == 0 || len(visitor.Refused) == 0 {
+			t.Fatalf("%d and %d requests were refused, want some", len(over.Refused), len(visitor.Refused))
 		}
-		after := peak()
+		after, _ := send(peak)
 		ratios = append(ratios, over.rate()/(before.rate()+after.rate())*2)
-		refusals = append(refusals, visitor.Refusals...)
-		all, before = append(all, over, visitor), after
+		refusals, before = append(refusals, visitor.Refused...), after
 	}
 	slices.Sort(ratios)
-	took := p99(t, refusals)
+	took := refusals.Quantile(0.99)
 	t.Logf("goodput %.2f of the peak, the median of %.2f; %d refusals, p99 %v; memory at most %d MiB", ratios[rounds/2],
 		ratios, len(refusals), took.Round(time.Microsecond), s.Memory(t, "VmHWM")>>20)
 	if ratios[rounds/2] < goodput {
@@ -133,7 +112,7 @@ func TestOverloadGoodput(t *testing.T) {
 	if took > refusal {
 		t.Errorf("refusals took %v (p99), want at most %v", took, refusal)
 	}
-	o.wantSound(all...)
+	wantSound(t, s, all...)
 }
 
 // waitAdmitted waits until a new client is admitted and returns how many times it connected.
@@ -155,14 +134,4 @@ func waitAdmitted(t *testing.T, s *testkit.Server) (tries int) {
 		return response.StatusCode == 404
 	})
 	return tries
-}
-
-// p99 is the time that 99 of 100 stay below.
-func p99(t *testing.T, took []time.Duration) time.Duration {
-	t.Helper()
-	if len(took) == 0 {
-		t.Fatal("there is nothing to measure")
-	}
-	slices.Sort(took)
-	return took[len(took)*99/100]
 }

@@ -6,19 +6,19 @@
 //
 // The record is in the memory of the test process. No test ends that process: kill -9 ends another one, and a power cut
 // ends the file system of a loop device. The clients share no code with the service, so that both cannot have the same
-// defect. They are as fast as net/http; testkit/load is for tests that need more requests than the service can serve.
+// defect.
 package ledger
 
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"plantstore/test/testkit"
-	"plantstore/test/testkit/measure"
 )
 
 // Numbers of responses that are neither a status of success nor an error number.
@@ -34,7 +34,7 @@ type Ledger struct {
 	checked   int        // how many of them an earlier Verify has counted
 	sent      int64      // requests of clients
 	responses map[int]int
-	times     measure.Histogram
+	times     Times
 	conns     atomic.Int64
 }
 
@@ -64,11 +64,10 @@ func (l *Ledger) Responses() map[int]int {
 }
 
 // Times is how long the responses so far took.
-func (l *Ledger) Times() *measure.Histogram {
+func (l *Ledger) Times() Times {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	times := l.times
-	return &times
+	return slices.Clone(l.times)
 }
 
 // Connections is how many connections the clients have opened.
@@ -108,5 +107,17 @@ func (l *Ledger) complete(a *attempt, number int, received string, took time.Dur
 	defer l.mu.Unlock()
 	a.number, a.received = number, received
 	l.responses[number]++
-	l.times.Record(took)
+	l.times = append(l.times, took)
+}
+
+// Times is how long responses took, in any order.
+type Times []time.Duration
+
+// Quantile returns the time that the share q of all responses does not exceed.
+func (t Times) Quantile(q float64) time.Duration {
+	if len(t) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(t))
+	return sorted[min(int(q*float64(len(t))), len(t)-1)]
 }

@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"slices"
 	"syscall"
 	"time"
 )
@@ -26,8 +24,7 @@ type client struct {
 	state   state
 	fd      int
 	arrival time.Time
-	since   time.Time // it was not yet idle then
-	creator bool      // it creates beside the measured clients
+	creator bool // it creates beside the measured clients
 
 	op *operation // of the last request
 	id int64      // of its plant
@@ -38,37 +35,13 @@ type client struct {
 	head            // its status is 0 until it is complete
 }
 
-// rest is a refused client that waits before it sends again.
-type rest struct {
-	client int
-	until  time.Time
-}
-
-// arrive starts the requests that are due.
-func (d *driver) arrive(start, now time.Time) {
-	due := d.report.Arrivals + len(d.free)
-	if d.rate > 0 {
-		due = int(now.Sub(start).Seconds() * d.rate)
-	}
-	for ; d.report.Arrivals < due; d.report.Arrivals++ {
-		if len(d.free) == 0 {
-			d.report.Unsent += due - d.report.Arrivals
-			d.report.Arrivals = due
-			return
-		}
-		i := d.free[len(d.free)-1]
-		d.free = d.free[:len(d.free)-1]
-		c := &d.clients[i]
-		c.arrival = time.Now()
-		if d.rate > 0 {
-			c.arrival = start.Add(time.Duration(float64(d.report.Arrivals+1) / d.rate * 1e9))
-		}
-		if c.state == idle && now.Sub(c.since) > stale {
-			// The server may be closing this connection at the moment. Only a request on a fresh one
-			// is sure to get a response.
-			d.close(i)
-		}
-		if c.state == idle {
+// start sends from every client without a request in flight.
+func (d *driver) start() {
+	for range len(d.free) {
+		i := d.free[0]
+		d.free = d.free[1:]
+		d.clients[i].arrival = time.Now()
+		if d.clients[i].state == idle {
 			d.send(i)
 		} else {
 			d.dial(i)
@@ -136,7 +109,7 @@ func (d *driver) send(i int) {
 	}
 }
 
-// event reads what has arrived. A client that has its response sends again at once if there is no rate.
+// event reads what has arrived. A client that has its response sends again at once.
 func (d *driver) event(i int) {
 	c := &d.clients[i]
 	if c.state == connecting {
@@ -200,43 +173,25 @@ func (c *client) read(b []byte) (bool, error) {
 func (d *driver) responded(i int) bool {
 	c := &d.clients[i]
 	now := time.Now()
-	refused := false
-	switch {
-	case c.status == c.op.status:
-		if problem := c.op.problem(c); problem != "" {
-			d.fail(&d.report.Wrong, i, problem)
-			return false
-		}
-		d.completed(c, now)
-	case isRefusal(c.response):
-		refused = true
-		reason := ""
-		if d.rate == 0 { // with a rate, refusals are expected
-			reason = string(c.response)
-		}
-		d.count(&d.report.Refused, 1, reason)
-		d.report.Refusals = append(d.report.Refusals, now.Sub(c.arrival))
-	default:
+	if c.status != c.op.status {
 		d.fail(&d.report.Wrong, i, string(c.response))
 		return false
 	}
-	closes := d.once || bytes.Contains(c.response, []byte("\r\nConnection: close\r\n"))
-	c.reset()
-	c.state, c.since = idle, d.polled
-	if closes {
-		d.close(i)
-		if refused && !d.stubborn {
-			d.resting = append(d.resting, rest{i, now.Add(time.Second + rand.N(time.Second))})
-		} else {
-			d.free = slices.Insert(d.free, 0, i)
-		}
+	if problem := c.op.problem(c); problem != "" {
+		d.fail(&d.report.Wrong, i, problem)
 		return false
 	}
-	if d.rate > 0 || d.phase == ending || d.exhausted() {
+	d.completed(c, now)
+	closes := bytes.Contains(c.response, []byte("\r\nConnection: close\r\n"))
+	c.reset()
+	c.state = idle
+	if closes {
+		d.close(i)
+	}
+	if closes || d.phase == ending || d.exhausted() {
 		d.free = append(d.free, i)
 		return false
 	}
-	d.report.Arrivals++
 	c.arrival = now
 	d.send(i)
 	return true
@@ -258,28 +213,11 @@ func (d *driver) completed(c *client, now time.Time) {
 	}
 }
 
-// isRefusal reports whether a response is the one that the server must send when it is overloaded.
-func isRefusal(response []byte) bool {
-	return bytes.HasPrefix(response, []byte("HTTP/1.1 503 ")) &&
-		bytes.Contains(response, []byte("\r\nRetry-After: 1\r\n")) &&
-		bytes.Contains(response, []byte(`{"error":50301,`))
-}
-
-func (d *driver) wake(now time.Time) {
-	d.resting = slices.DeleteFunc(d.resting, func(r rest) bool {
-		if now.Before(r.until) {
-			return false
-		}
-		d.free = slices.Insert(d.free, 0, r.client)
-		return true
-	})
-}
-
 // fail counts a request that did not get its response and closes the connection.
 func (d *driver) fail(counter *int, i int, reason string) {
 	d.count(counter, 1, reason)
 	d.close(i)
-	d.free = slices.Insert(d.free, 0, i)
+	d.free = append(d.free, i)
 }
 
 func (d *driver) close(i int) {

@@ -6,17 +6,12 @@
 // them at random, edits take one after the other and end with the last. Creates can be mixed in, or run beside them on
 // connections of their own.
 //
-// Without a rate each client sends its next request as soon as it has received the response to the
-// last one. With a rate, requests arrive by the clock, whether or not the server has responded to
-// earlier ones, as with many independent clients: each arrival takes a free client, and is counted as
-// unsent if there is none. Times then run from the arrival. A refused client waits for the second
-// that Retry-After asks for, and up to another one.
+// Each client sends its next request as soon as it has received the response to the last one.
 //
 // It shares the machine with the server, so it is cheap: one thread, epoll, one request that is
-// patched rather than built, a response of which only status, length and the id are read. bench and
-// the tests of overload need that: a client of net/http takes more of the processor for a request
-// than the server, so that it would measure itself, and could never send more than the server can
-// serve. Tests of what the service promises use testkit/ledger, which checks every response.
+// patched rather than built, a response of which only status, length and the id are read. A client
+// of net/http takes more of the processor for a request than the server, so that it would measure
+// itself.
 package main
 
 import (
@@ -30,7 +25,7 @@ import (
 	"strings"
 	"time"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 type options struct {
@@ -42,13 +37,10 @@ type options struct {
 	clients      int
 	creators     int
 	createShare  float64
-	rate         float64 // arrivals per second; 0 means that each client sends when it has its response
 	warm, window time.Duration
 	first        int64
 	scattered    bool
 	pids         []int
-
-	stubborn, once, poll bool
 }
 
 func main() {
@@ -69,14 +61,10 @@ func main() {
 	flag.Float64Var(&o.createShare, "create-share", 0, "share of creates among the requests of the other clients")
 	nameBytes := flag.Int("name-bytes", 10, "length of a name")
 	flag.IntVar(&o.clients, "clients", 64, "clients, with a connection each")
-	flag.Float64Var(&o.rate, "rate", 0, "arrivals per second; 0: each client sends when it has its response")
 	flag.DurationVar(&o.warm, "warm", 0, "time before the measured window")
 	flag.DurationVar(&o.window, "window", time.Second, "length of the measured window")
 	flag.Int64Var(&o.first, "first", 0, "first sequence number of creates and edits")
 	flag.BoolVar(&o.scattered, "scattered", false, "send ids in random order")
-	flag.BoolVar(&o.stubborn, "stubborn", false, "ignore Retry-After")
-	flag.BoolVar(&o.once, "once", false, "make a new connection for each request")
-	flag.BoolVar(&o.poll, "poll", false, "check for responses continuously, not every millisecond")
 	pids := flag.String("pids", "", "processes to measure, separated by commas")
 	flag.Parse()
 	o.name = measure.Name(*nameBytes)

@@ -10,22 +10,18 @@ import (
 // Report is what the load process prints at the end.
 type Report struct {
 	// Of the whole run, including the time before the window.
-	First    int64  // first sequence number; creates or edits alone use First to First+Sent-1
-	Sent     int64  // requests
-	OK       int64  // of these, those with the expected response: status 200, or 204 for a remove
-	Created  int64  // of these, creates
-	Bad      int64  // failures of any kind below
-	Reason   string // of the first failure
-	Arrivals int
+	First   int64  // first sequence number; creates or edits alone use First to First+Sent-1
+	Sent    int64  // requests
+	OK      int64  // of these, those with the expected response: status 200, or 204 for a remove
+	Created int64  // of these, creates
+	Bad     int64  // failures of any kind below
+	Reason  string // of the first failure
 
 	// From the start of the window to the end of the run.
-	Refused     int             // 503 as the server sends it in an overload
-	Refusals    []time.Duration // how long each refusal took
-	Unsent      int             // arrivals for which no client was free
-	Unconnected int             // connections that were not established in a second
-	Broken      int             // requests without a response
-	Wrong       int             // responses that are neither as in OK nor a refusal
-	Late        int             // requests without a response at the end
+	Unconnected int // connections that were not established in a second
+	Broken      int // requests without a response
+	Wrong       int // responses that are not as in OK
+	Late        int // requests without a response at the end
 
 	// Of the window.
 	Seconds             float64

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 // operation is a kind of request and what its response must be.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 func TestMessageHasTheID(t *testing.T) {

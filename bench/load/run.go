@@ -12,14 +12,13 @@ import (
 	"syscall"
 	"time"
 
-	"plantstore/test/testkit/measure"
+	"plantstore/bench/measure"
 )
 
 const (
 	connectTimeout = time.Second
-	lastTimeout    = 15 * time.Second       // for responses after the window
-	maxKept        = 4 << 10                // bytes of a response that are kept; the head must fit
-	stale          = 500 * time.Millisecond // the server may close a connection that was idle for twice as long
+	lastTimeout    = 15 * time.Second // for responses after the window
+	maxKept        = 4 << 10          // bytes of a response that are kept; the head must fit
 )
 
 type phase int
@@ -44,10 +43,8 @@ type driver struct {
 	buffer  []byte
 
 	clients []client
-	free    []int     // clients without a request, those with a connection last
-	resting []rest    // refused clients
-	dialing []int     // in the order in which they started to connect
-	polled  time.Time // every response that had arrived by then has been read
+	free    []int // clients without a request
+	dialing []int // in the order in which they started to connect
 
 	phase  phase
 	begin  time.Time      // of the window
@@ -107,11 +104,10 @@ func (d *driver) exhausted() bool { return d.edited > 0 && d.first+d.edited >= d
 // drive sends until the window is over and then waits for the last responses.
 func (d *driver) drive() error {
 	start := time.Now()
-	d.polled = start
 	end := start.Add(d.warm) // of the phase
 	events := make([]syscall.EpollEvent, 512)
 	for now := start; ; now = time.Now() {
-		inFlight := len(d.clients) - len(d.free) - len(d.resting)
+		inFlight := len(d.clients) - len(d.free)
 		switch {
 		case d.phase == ending && inFlight == 0:
 			return nil
@@ -127,10 +123,9 @@ func (d *driver) drive() error {
 			return nil
 		}
 		if d.phase != ending && !d.exhausted() {
-			d.arrive(start, now)
+			d.start()
 		}
 		d.abandon(now)
-		d.wake(now)
 		if err := d.receive(events, end); err != nil {
 			return err
 		}
@@ -139,15 +134,10 @@ func (d *driver) drive() error {
 
 // receive waits for responses and handles them.
 func (d *driver) receive(events []syscall.EpollEvent, end time.Time) error {
-	if d.rate > 0 && !d.poll {
-		// Responses are read together, which leaves the server more of a core that two processors share.
-		time.Sleep(time.Millisecond)
-	}
 	timeout := 1 // ms
-	if d.rate == 0 && len(d.free)+len(d.resting)+len(d.dialing) == 0 {
+	if len(d.free)+len(d.dialing) == 0 {
 		timeout += max(0, int(time.Until(end)/time.Millisecond))
 	}
-	asked := time.Now()
 	n, err := syscall.EpollWait(d.epoll, events, timeout)
 	if err != nil && !errors.Is(err, syscall.EINTR) {
 		return fmt.Errorf("epoll: %w", err)
@@ -155,16 +145,13 @@ func (d *driver) receive(events []syscall.EpollEvent, end time.Time) error {
 	for _, e := range events[:max(n, 0)] {
 		d.event(int(e.Fd))
 	}
-	if n >= 0 && n < len(events) {
-		d.polled = asked
-	}
 	return nil
 }
 
 func (d *driver) startWindow() {
 	r := &d.report
 	*r = measure.Report{
-		First: r.First, Sent: r.Sent, OK: r.OK, Created: r.Created, Bad: r.Bad, Reason: r.Reason, Arrivals: r.Arrivals,
+		First: r.First, Sent: r.Sent, OK: r.OK, Created: r.Created, Bad: r.Bad, Reason: r.Reason,
 	}
 	d.before = d.usage()
 	d.cpu = ownCPU()
