@@ -155,42 +155,42 @@ func TestSearch(t *testing.T) {
 
 // A search follows short and empty pages, up to a number of requests, and then offers to go on. If it must wait for the
 // rate of the token, it keeps the pages that it has received. A response to an earlier search never replaces that of a
-// later one: the earlier request is cancelled.
-func TestSearchFurther(t *testing.T) {
+// later one: the earlier request is cancelled. What waits to be sent at a sign-out, and what could be undone, does not
+// reach the store that is opened next.
+func TestPendingRequests(t *testing.T) {
 	testkit.Long(t)
-	var requests atomic.Int32
+	var requests, creates atomic.Int32
 	var cancelled atomic.Bool
-	// A real search ends a page after 10,000 plants. This one ends it after every 10 ids, and refuses every second
-	// request.
-	_, p := openHurried(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
-		switch r.URL.Query().Get("q") {
-		case "aloe":
-		case "late":
+	// A real search ends a page after 10,000 plants. That for aloe ends it after every 10 ids, and refuses every second
+	// request. All creates are refused.
+	s, p := openHurried(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
+		query := r.URL.Query()
+		switch {
+		case r.Method == "POST":
+			creates.Add(1)
+			refuse(w)
+		case query.Get("q") == "late":
 			<-r.Context().Done()
 			cancelled.Store(true)
-			return
-		default:
+		case query.Get("q") != "aloe":
 			product.ServeHTTP(w, r)
-			return
-		}
-		if requests.Add(1)%2 == 1 {
+		case requests.Add(1)%2 == 1:
 			refuse(w)
-			return
-		}
-		after := 0
-		fmt.Sscan(r.URL.Query().Get("after"), &after)
-		w.Header().Set("Content-Type", "application/json")
-		if after < 60 {
-			w.Header().Set("Link",
-				fmt.Sprintf(`<https://public.example/plants?after=%d&limit=20&q=aloe>; rel="next"`, after+10))
-		}
-		switch after {
-		case 0, 50:
-			fmt.Fprintf(w, `[{"id":%d,"name":"Aloe"}]`, after+1)
 		default:
-			fmt.Fprint(w, `[]`)
+			after := 0
+			fmt.Sscan(query.Get("after"), &after)
+			w.Header().Set("Content-Type", "application/json")
+			if after < 60 {
+				w.Header().Set("Link",
+					fmt.Sprintf(`<https://public.example/plants?after=%d&limit=20&q=aloe>; rel="next"`, after+10))
+			}
+			if after == 0 || after == 50 {
+				fmt.Fprintf(w, `[{"id":%d,"name":"Aloe"}]`, after+1)
+			} else {
+				fmt.Fprint(w, `[]`)
+			}
 		}
-	})
+	}, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
 	p.search("late")
 	p.waitFor("the first search", `location.hash === '#q=late'`, `location.hash`)
 	p.search("aloe")
@@ -203,5 +203,25 @@ func TestSearchFurther(t *testing.T) {
 	p.wantGone("#further")
 	if got, want := requests.Load(), int32(2*7); got != want {
 		t.Errorf("the search sent %d requests, want 2 for each of 7 pages", got)
+	}
+
+	p.search("fern")
+	p.wantIDs("2")
+	p.remove("2")
+	p.wantVisible("#status button", "Undo")
+	p.add("3", "Pilea", "")
+	p.wantVisible("#waiting")
+	p.click("#sign-out")
+	p.enter(s.issue(t, "--name", "other", "--store", "other"))
+	p.wantText("#session-store", "other")
+	p.wantText("#count", "0")
+	p.wantGone("#status button")
+	if hash := eval[string](p, `location.hash`); hash != "" {
+		t.Errorf("the other store opens at %s", hash)
+	}
+	before := creates.Load()
+	eval[any](p, `new Promise((resolve) => setTimeout(resolve, 7000))`) // longer than the create would wait
+	if now := creates.Load(); now != before {
+		t.Errorf("%d creates were sent to the other store", now-before)
 	}
 }

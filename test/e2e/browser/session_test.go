@@ -1,9 +1,7 @@
 package browser
 
 import (
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -137,38 +135,5 @@ func TestKeepToken(t *testing.T) {
 	}
 	if local := eval[string](p, `JSON.stringify({ ...localStorage })`); strings.Contains(local, s.Token) {
 		t.Errorf("localStorage has the token after the sign-out: %s", local)
-	}
-}
-
-// What waits to be sent at a sign-out, and what could be undone, does not reach the store that is opened next.
-func TestOtherStore(t *testing.T) {
-	testkit.Long(t)
-	var creates atomic.Int32
-	s, p := openHurried(t, func(w http.ResponseWriter, r *http.Request, product http.Handler) {
-		if r.Method == "POST" {
-			creates.Add(1)
-			refuse(w)
-			return
-		}
-		product.ServeHTTP(w, r)
-	}, `{"id":1,"name":"Aloe"}`, `{"id":2,"name":"Fern"}`)
-	p.search("fern")
-	p.wantIDs("2")
-	p.remove("2")
-	p.wantVisible("#status button", "Undo")
-	p.add("3", "Pilea", "")
-	p.wantVisible("#waiting")
-	p.click("#sign-out")
-	p.enter(s.issue(t, "--name", "other", "--store", "other"))
-	p.wantText("#session-store", "other")
-	p.wantText("#count", "0")
-	p.wantGone("#status button")
-	if hash := eval[string](p, `location.hash`); hash != "" {
-		t.Errorf("the other store opens at %s", hash)
-	}
-	before := creates.Load()
-	eval[any](p, `new Promise((resolve) => setTimeout(resolve, 7000))`) // longer than the create would wait
-	if now := creates.Load(); now != before {
-		t.Errorf("%d creates were sent to the other store", now-before)
 	}
 }
