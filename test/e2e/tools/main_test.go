@@ -23,25 +23,18 @@ func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 // limit is how long a tool may take. It is generous, since the machine may be busy.
 const limit = 2 * time.Minute
 
-// command is a program of one of the packages, without telemetry.
-func command(t *testing.T, name string, args ...string) *exec.Cmd {
+// run runs a program of one of the packages to its end and returns what it prints to standard output.
+func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	packages, err := testkit.NPM()
 	if err != nil {
 		missing.Optional(t, "the npm packages: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	t.Cleanup(cancel)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(packages, ".bin", name), args...)
 	cmd.WaitDelay = 10 * time.Second // for its children, once it is killed
-	cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "CI=true")
-	return cmd
-}
-
-// run runs a program to its end and returns what it prints to standard output.
-func run(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	cmd := command(t, name, args...)
+	cmd.Env = append(os.Environ(), "NO_COLOR=1", "CI=true")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
