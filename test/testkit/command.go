@@ -3,6 +3,7 @@ package testkit
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -35,4 +36,18 @@ func IssueToken(t testing.TB, db string, args ...string) string {
 		t.Fatalf("token issue %q: exit %d, stdout %q, stderr %q", args, code, out, errs)
 	}
 	return strings.TrimSpace(out)
+}
+
+// Fill imports n plants with one name into a store.
+func Fill(t testing.TB, to Target, n int, name string) {
+	t.Helper()
+	var text bytes.Buffer
+	text.WriteString("id,name\n")
+	for id := range n {
+		fmt.Fprintf(&text, "%d,%s\n", id, name)
+	}
+	env := []string{"PLANTSTORE_URL=" + to.URL, "PLANTSTORE_TOKEN=" + to.Token}
+	if _, errs, code := Run(t, env, "plants", "import", writeFile(t, "plants.csv", text.Bytes())); code != 0 {
+		t.Fatal(errs)
+	}
 }

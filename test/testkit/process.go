@@ -83,19 +83,6 @@ func (s *Server) OpenFiles(t testing.TB) int {
 	return len(all)
 }
 
-// CPUTime is how long the process has run on a processor.
-func (s *Server) CPUTime(t testing.TB) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile(s.proc("stat"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')'):]))
-	user, _ := strconv.Atoi(fields[12])
-	system, _ := strconv.Atoi(fields[13])
-	return time.Duration(user+system) * 10 * time.Millisecond
-}
-
 func (s *Server) proc(name string) string {
 	return filepath.Join("/proc", strconv.Itoa(s.Cmd.Process.Pid), name)
 }

@@ -69,17 +69,6 @@ func rawCreate(token string, id int, name string) string {
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", token, len(body), body)
 }
 
-// Chunked is a body in chunked transfer coding.
-func Chunked(body string) string {
-	var b strings.Builder
-	for len(body) > 0 {
-		n := min(len(body), 1000)
-		fmt.Fprintf(&b, "%x\r\n%s\r\n", n, body[:n])
-		body = body[n:]
-	}
-	return b.String() + "0\r\n\r\n"
-}
-
 // Conn is a connection that costs the client less than net/http, for tests with many clients.
 type Conn struct {
 	net.Conn

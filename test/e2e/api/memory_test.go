@@ -7,23 +7,10 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"plantstore/test/testkit"
 )
-
-// sendUntilServed sends a request again while the server is too busy, which it may be on a slow machine.
-func sendUntilServed(p *testkit.Server, method, path, body string) (testkit.Response, error) {
-	for tries := 1; ; tries++ {
-		a, err := p.Send(method, path, body)
-		if err != nil || a.Number() != 50301 || tries == 60 {
-			return a, err
-		}
-		time.Sleep(time.Second) // Retry-After
-	}
-}
 
 // Lists that clients do not read take no more memory than is documented, whether the plants are small or large.
 func TestMemoryOfUnreadLists(t *testing.T) {
@@ -39,7 +26,7 @@ func TestMemoryOfUnreadLists(t *testing.T) {
 			t.Run(fmt.Sprint(e.Name, " ", plants.size), func(t *testing.T) {
 				db := e.Database(t)
 				p := testkit.Start(t, db, "--max-conns", "1024")
-				fill(t, p, plants.n, strings.Repeat("x", plants.size))
+				testkit.Fill(t, p.Target(), plants.n, strings.Repeat("x", plants.size))
 				all := []string{p.Token}
 				for i := range tokens - 1 {
 					all = append(all, testkit.IssueToken(t, db, "--name", fmt.Sprint("reader", i)))
@@ -67,22 +54,4 @@ func TestMemoryOfUnreadLists(t *testing.T) {
 			})
 		}
 	}
-}
-
-// fill creates plants from a few clients.
-func fill(t *testing.T, p *testkit.Server, plants int, name string) {
-	t.Helper()
-	const clients = 8
-	var all sync.WaitGroup
-	for first := range clients {
-		all.Go(func() {
-			for id := first; id < plants; id += clients {
-				a, err := sendUntilServed(p, "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":%q}`, id, name))
-				if err != nil || a.Status != 200 {
-					t.Errorf("create plant %d: %v %d %.200s", id, err, a.Status, a.Body)
-				}
-			}
-		})
-	}
-	all.Wait()
 }

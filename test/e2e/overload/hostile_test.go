@@ -262,9 +262,7 @@ func testPipelines(t *testing.T, args []string) {
 		testkit.WantError(t, "the wrong one", responses[40], 40024)
 	}
 
-	body := `{"id":100,"name":"x"}`
-	request := "POST /plants HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + p.Token +
-		"\r\nTransfer-Encoding: chunked\r\n\r\n" + testkit.Chunked(body)
+	request := strings.ReplaceAll(post+coded+chunked, "TOKEN", p.Token)
 	responses = exchange(t, p, "chunks", request+p.RawCreate(canary), false)
 	if len(responses) != 1 || responses[0].Status != 200 || responses[0].Header.Get("Connection") != "close" {
 		t.Errorf("chunks and another request: %v, want one 200 and Connection: close", responses)
