@@ -129,45 +129,20 @@ func TestBackupIsInterrupted(t *testing.T) {
 // The commands of the restore drill in docs/backup.md.
 func TestRestoreDrill(t *testing.T) {
 	testkit.Long(t)
-	folder := t.TempDir()
-	s := testkit.Start(t, filepath.Join(folder, "plantstore.db"))
-	clients, plants := fillOverHTTP(t, s, filepath.Join(folder, "plantstore.db"))
-	var ran, printed []string
-	for line := range strings.Lines(testkit.CodeBlock(t, "docs/backup.md", "### Restore drill", "console")) {
-		command := strings.Fields(strings.TrimPrefix(line, "$ "))[1:]
-		ran = append(ran, command[0])
-		for i, word := range command {
-			switch word {
-			case "plantstore.db", "drill.backup", "drill.db":
-				command[i] = filepath.Join(folder, word)
-			case "127.0.0.1:8090":
-				command[i] = "127.0.0.1:0"
-			case "http://127.0.0.1:8090":
-				command[i] = s.URL
-			}
-		}
-		if command[0] == "serve" {
-			drill := testkit.Launch(t, exec.Command(testkit.Binary, command...))
-			drill.WaitServing()
-			drill.Token = s.Token
-			s = drill
-			continue
-		}
-		stdout, stderr, code := testkit.Run(t, []string{"PLANTSTORE_TOKEN=" + s.Token}, command...)
-		if code != 0 {
-			t.Fatalf("%s: exit %d, %s", line, code, stderr)
-		}
-		printed = append(printed, stdout)
+	folder, address := t.TempDir(), testkit.FreeAddress(t)
+	words := map[string]string{"127.0.0.1:8090": address, "http://127.0.0.1:8090": "http://" + address}
+	for _, name := range []string{"plantstore.db", "drill.backup", "drill.db"} {
+		words[name] = filepath.Join(folder, name)
 	}
-	if want := []string{"backup", "backup", "restore", "serve", "plants"}; !slices.Equal(ran, want) {
-		t.Fatalf("the drill runs %q, want %q", ran, want)
-	}
-	if last := printed[len(printed)-1]; strings.Count(last, "\n") != 4 || !strings.HasPrefix(last, "ID ") {
-		t.Errorf("the drill ends with %q, want 3 plants", last)
+	s := testkit.Start(t, words["plantstore.db"])
+	clients, plants := fillOverHTTP(t, s, words["plantstore.db"])
+	s, listed := follow(t, s, "### Restore drill", "backup backup restore serve plants", words)
+	if strings.Count(listed, "\n") != 4 || !strings.HasPrefix(listed, "ID ") {
+		t.Errorf("the drill ends with %q, want 3 plants", listed)
 	}
 	wantClients(t, s, clients)
 	wantCreates(t, s)
-	if st, err := sqlite.OpenSource(t.Context(), filepath.Join(folder, "drill.db")); err != nil {
+	if st, err := sqlite.OpenSource(t.Context(), words["drill.db"]); err != nil {
 		t.Error(err)
 	} else if n, err := st.Count(t.Context(), "main"); err != nil || n != plants-3 {
 		t.Errorf("%d plants in store main, %v, want %d", n, err, plants-3)

@@ -1,9 +1,11 @@
 package transfer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -92,6 +94,40 @@ func wantCreates(t *testing.T, s *testkit.Server) {
 	testkit.WantError(t, "a taken id", s.Create(t, `{"id":3,"name":"x"}`), 40009)
 }
 
+// follow runs the commands below a heading of docs/backup.md, with other words in place of some of its own. It returns
+// the service that they start, for which clients have the tokens of s, and what the last command prints.
+func follow(t *testing.T, s *testkit.Server, heading, want string, words map[string]string) (*testkit.Server, string) {
+	t.Helper()
+	var ran, printed string
+	for line := range strings.Lines(testkit.CodeBlock(t, "docs/backup.md", heading, "console")) {
+		command := strings.Fields(strings.TrimPrefix(line, "$ "))
+		for i, word := range command {
+			command[i] = cmp.Or(words[word], word)
+		}
+		ran += command[1] + " "
+		switch {
+		case command[0] != "plantstore": // createdb, which the test has done
+		case command[1] == "serve":
+			cmd := exec.Command(testkit.Binary, command[1:]...)
+			cmd.Env = append(os.Environ(), "PLANTSTORE_LISTEN=127.0.0.1:0", "PLANTSTORE_OPS_LISTEN=127.0.0.1:0")
+			started := testkit.Launch(t, cmd)
+			started.WaitServing()
+			started.Token = s.Token
+			s = started
+		default:
+			stdout, stderr, code := testkit.Run(t, []string{"PLANTSTORE_TOKEN=" + s.Token}, command[1:]...)
+			if code != 0 {
+				t.Fatalf("%s: exit %d, %s", line, code, stderr)
+			}
+			printed = stdout
+		}
+	}
+	if ran != want+" " {
+		t.Fatalf("docs/backup.md runs %q, want %q", ran, want)
+	}
+	return s, printed
+}
+
 // The commands in docs/backup.md move a store from SQLite to PostgreSQL.
 func TestDocumentedMove(t *testing.T) {
 	t.Parallel()
@@ -101,31 +137,8 @@ func TestDocumentedMove(t *testing.T) {
 	if code := s.Stop(); code != 0 {
 		t.Fatalf("serve ended with %d", code)
 	}
-	var ran []string
-	for line := range strings.Lines(testkit.CodeBlock(t, "docs/backup.md", "## Copy to another database", "console")) {
-		command := strings.Fields(strings.TrimPrefix(line, "$ "))
-		ran = append(ran, command[1])
-		for i, word := range command {
-			switch word {
-			case "plantstore.db":
-				command[i] = file
-			case "postgres://user:password@host/plants":
-				command[i] = url
-			}
-		}
-		switch command[1] {
-		case "plants": // createdb, which the test has done
-		case "serve":
-			s = testkit.StartAgain(t, s, command[3])
-		default:
-			if _, stderr, code := testkit.Run(t, nil, command[1:]...); code != 0 {
-				t.Fatalf("%s: exit %d, %s", line, code, stderr)
-			}
-		}
-	}
-	if want := []string{"plants", "copy", "serve"}; !slices.Equal(ran, want) {
-		t.Fatalf("docs/backup.md runs %q, want %q", ran, want)
-	}
+	s, _ = follow(t, s, "## Copy to another database", "plants copy serve",
+		map[string]string{"plantstore.db": file, "postgres://user:password@host/plants": url})
 	wantClients(t, s, clients)
 	wantCreates(t, s)
 }
