@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,19 +15,6 @@ import (
 	"plantstore/test/testkit"
 	"plantstore/test/testkit/ledger"
 )
-
-// runBackup runs a command that prints the content of a backup as JSON, and must succeed.
-func runBackup(t *testing.T, args ...string) (s summary) {
-	t.Helper()
-	stdout, stderr, code := testkit.Run(t, nil, append(args, "--json")...)
-	if code != 0 {
-		t.Fatalf("plantstore %q: exit %d, %s", args, code, stderr)
-	}
-	if err := json.Unmarshal([]byte(stdout), &s); err != nil {
-		t.Fatal(err, stdout)
-	}
-	return s
-}
 
 // filesIn returns the names of the files in a folder.
 func filesIn(t *testing.T, folder string) (names []string) {
@@ -69,10 +55,10 @@ func TestBackupUnderLoad(t *testing.T) {
 		load.Wait(t, 1000)
 		file := filepath.Join(t.TempDir(), "backup")
 		verify := load.Mark()
-		made := runBackup(t, "backup", "--db", db, "--to", file)
-		verified := runBackup(t, "backup", "--verify", file)
+		made := runJSON(t, "backup", "--db", db, "--to", file)
+		verified := runJSON(t, "backup", "--verify", file)
 		restored := filepath.Join(t.TempDir(), "restored.db")
-		if got := runBackup(t, "restore", file, "--db", restored); !slices.Equal(got.Stores, made.Stores) ||
+		if got := runJSON(t, "restore", file, "--db", restored); !slices.Equal(got.Stores, made.Stores) ||
 			!slices.Equal(got.Stores, verified.Stores) || got.Tokens != 1 || got.Plants == 0 {
 			t.Errorf("backup: %v, verified: %v, restored: %v", made, verified, got)
 		}
@@ -114,7 +100,7 @@ func TestBackupIsInterrupted(t *testing.T) {
 		}
 	}
 	volume, complete := testkit.NewVolume(t, 8<<20), filepath.Join(t.TempDir(), "backup")
-	runBackup(t, "backup", "--db", db, "--to", complete)
+	runJSON(t, "backup", "--db", db, "--to", complete)
 	for _, args := range [][]string{
 		{"backup", "--db", db, "--to", volume.Path("backup")}, {"restore", complete, "--db", volume.Path("plants.db")},
 	} {

@@ -95,7 +95,7 @@ func TestCopyIsEnded(t *testing.T) {
 			if err != nil || there == 0 {
 				t.Fatalf("%d plants after %v, %v", there, signals, err)
 			}
-			got := runCopy(t, from, to) // PostgreSQL may have committed more after the last kill
+			got := runJSON(t, "copy", "--from", from, "--to", to) // PostgreSQL may have committed more after the last kill
 			if got.Created > n-there || got.Plants != n || got.Tokens != 1 {
 				t.Errorf("the copy created %d of %d plants, want at most %d", got.Created, got.Plants, n-there)
 			}

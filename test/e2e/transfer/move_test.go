@@ -23,12 +23,12 @@ type summary struct {
 	Tokens          int
 }
 
-// runCopy runs plantstore copy --json, which must succeed.
-func runCopy(t *testing.T, from, to string, args ...string) (s summary) {
+// runJSON runs a command that prints the content of a database as JSON, and must succeed.
+func runJSON(t *testing.T, args ...string) (s summary) {
 	t.Helper()
-	stdout, stderr, code := testkit.Run(t, nil, append([]string{"copy", "--json", "--from", from, "--to", to}, args...)...)
+	stdout, stderr, code := testkit.Run(t, nil, append(args, "--json")...)
 	if code != 0 {
-		t.Fatalf("copy from %s to %s %q: exit %d, %s", from, to, args, code, stderr)
+		t.Fatalf("plantstore %q: exit %d, %s", args, code, stderr)
 	}
 	if err := json.Unmarshal([]byte(stdout), &s); err != nil {
 		t.Fatal(err, stdout)
