@@ -19,15 +19,15 @@ import (
 	"plantstore/test/testkit/ledger"
 )
 
-// crowded is clients that work while the server has many idle connections: some keep their connections, others open one
+// workers is clients that work while the server has many idle connections: some keep their connections, others open one
 // for each request.
-type crowded struct {
+type workers struct {
 	kept, renewed         *ledger.Ledger
 	stopKept, stopRenewed func()
 }
 
-func startCrowded(t *testing.T, s *testkit.Server) *crowded {
-	c := &crowded{kept: ledger.New(), renewed: ledger.New()}
+func startWorkers(t *testing.T, s *testkit.Server) *workers {
+	c := &workers{kept: ledger.New(), renewed: ledger.New()}
 	c.stopKept = c.kept.Start(t, ledger.Options{Clients: 2}, s.Target())
 	other := testkit.IssueToken(t, databaseOf(s), "--name", "other", "--store", "other")
 	options := ledger.Options{Clients: 1, NewConns: true}
@@ -37,7 +37,7 @@ func startCrowded(t *testing.T, s *testkit.Server) *crowded {
 
 // wantProgress waits until all clients have been served, and checks that no request on a connection that its client
 // keeps is lost.
-func (c *crowded) wantProgress(t *testing.T) {
+func (c *workers) wantProgress(t *testing.T) {
 	t.Helper()
 	c.kept.Wait(t, 100)
 	c.renewed.Wait(t, 100)
@@ -60,7 +60,7 @@ func TestIdleConnections(t *testing.T) {
 		testkit.Unavailable(t, "%d connections need as many files, and the limit is %d", idle, files.Cur)
 	}
 	s := startLimited(t, 0, "", "--max-conns", "1000")
-	c := startCrowded(t, s)
+	c := startWorkers(t, s)
 	c.kept.Wait(t, 100)
 	memory := s.Memory(t, "VmRSS")
 
@@ -83,7 +83,7 @@ func TestFewFiles(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	s := startLimited(t, 0, "ulimit -n 64;")
-	c := startCrowded(t, s)
+	c := startWorkers(t, s)
 	defer attack{300, 1, testkit.Deadline, oneOf(""), false}.start(s.URL, "")()
 	var most int
 	// After a second idle connections may be evicted.

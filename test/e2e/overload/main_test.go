@@ -10,8 +10,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if options := os.Getenv(crowdVariable); options != "" {
-		if err := runCrowd(options); err != nil {
+	if options := os.Getenv(floodVariable); options != "" {
+		if err := runFlood(options); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

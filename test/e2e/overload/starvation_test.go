@@ -84,7 +84,7 @@ func TestStarvation(t *testing.T) {
 			s := testkit.Start(t, db, args...)
 			credential := ""
 			if test.token {
-				greedy := testkit.IssueToken(t, db, "--name", "greedy", "--store", "crowd")
+				greedy := testkit.IssueToken(t, db, "--name", "greedy", "--store", "greedy")
 				testkit.Fill(t, testkit.Target{URL: s.URL, Token: greedy}, 10_000, "Monstera deliciosa") // A search takes a while.
 				credential = "Authorization: Bearer " + greedy + "\r\n"
 			}

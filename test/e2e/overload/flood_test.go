@@ -20,10 +20,10 @@ import (
 	"plantstore/test/testkit/ledger"
 )
 
-// crowd is clients that create plants in a process of their own, which has another processor than the service. Each
+// flood is clients that create plants in a process of their own, which has another processor than the service. Each
 // sends again as soon as it has its response. One whose connection was closed waits for the second that Retry-After
 // asks for, and up to another one, so that demand is many times what the service can serve.
-type crowd struct {
+type flood struct {
 	URL, Token   string
 	Clients      int
 	Warm, Window time.Duration
@@ -31,7 +31,7 @@ type crowd struct {
 	Urgent       bool // The process has priority over others, to measure exactly.
 }
 
-// report is what a crowd has experienced.
+// report is what the clients of a flood have experienced.
 type report struct {
 	Created     int          // plants that were acknowledged
 	Bad         int          // requests without a response, or with one that is neither a 200 nor a refusal
@@ -56,44 +56,44 @@ func (r *report) String() string {
 		r.Bad, r.Reason)
 }
 
-const crowdVariable = "PLANTSTORE_TEST_CROWD"
+const floodVariable = "PLANTSTORE_TEST_FLOOD"
 
-// send runs the clients in another process: this program, whose TestMain calls runCrowd.
-func (c crowd) send(t *testing.T, s *testkit.Server) *report {
+// send runs the clients in another process: this program, whose TestMain calls runFlood.
+func (f flood) send(t *testing.T, s *testkit.Server) *report {
 	t.Helper()
-	c.URL, c.Token = s.URL, s.Token
-	options, err := json.Marshal(c)
+	f.URL, f.Token = s.URL, s.Token
+	options, err := json.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"taskset", "-c", "1", os.Args[0]}
-	if c.Urgent {
+	if f.Urgent {
 		args = append([]string{"chrt", "--fifo", "1"}, args...)
 	}
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), crowdVariable+"="+string(options))
+	cmd.Env = append(os.Environ(), floodVariable+"="+string(options))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	r := &report{}
 	if err := errors.Join(err, json.Unmarshal(out, r)); err != nil {
-		t.Errorf("a crowd: %v %.200s", err, out)
+		t.Errorf("a flood: %v %.200s", err, out)
 	}
 	return r
 }
 
-// runCrowd is the other process.
-func runCrowd(options string) error {
-	var c crowd
-	if err := json.Unmarshal([]byte(options), &c); err != nil {
+// runFlood is the other process.
+func runFlood(options string) error {
+	var f flood
+	if err := json.Unmarshal([]byte(options), &f); err != nil {
 		return err
 	}
-	r := &report{Seconds: c.Window.Seconds()}
-	begin := time.Now().Add(c.Warm)
+	r := &report{Seconds: f.Window.Seconds()}
+	begin := time.Now().Add(f.Warm)
 	var clients sync.WaitGroup
-	for range c.Clients {
+	for range f.Clients {
 		clients.Go(func() {
-			for time.Now().Before(begin.Add(c.Window)) {
-				c.connect(r, begin)
+			for time.Now().Before(begin.Add(f.Window)) {
+				f.connect(r, begin)
 				time.Sleep(time.Second + rand.N(time.Second))
 			}
 		})
@@ -103,9 +103,9 @@ func runCrowd(options string) error {
 }
 
 // connect sends creates until the connection is closed or the window is over.
-func (c crowd) connect(r *report, begin time.Time) {
-	start, end := time.Now(), begin.Add(c.Window)
-	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(c.URL, "http://"), time.Second)
+func (f flood) connect(r *report, begin time.Time) {
+	start, end := time.Now(), begin.Add(f.Window)
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(f.URL, "http://"), time.Second)
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (c crowd) connect(r *report, begin time.Time) {
 	patience := 20 * time.Millisecond
 	for waits := start; start.Before(end); start = time.Now() {
 		conn.SetDeadline(start.Add(15 * time.Second))
-		io.WriteString(conn, creating("Authorization: Bearer "+c.Token+"\r\n")) // If it fails, there is no response.
+		io.WriteString(conn, creating("Authorization: Bearer "+f.Token+"\r\n")) // If it fails, there is no response.
 		slow := time.Since(waits) >= patience
 		response, err := http.ReadResponse(in, nil)
 		var body []byte
@@ -127,7 +127,7 @@ func (c crowd) connect(r *report, begin time.Time) {
 			body, err = io.ReadAll(response.Body)
 		}
 		r.add(response, string(body), err, slow, start, time.Now().After(begin) && time.Now().Before(end))
-		if err != nil || response.Close || c.Visits {
+		if err != nil || response.Close || f.Visits {
 			return
 		}
 		waits, patience = start, 100*time.Millisecond
