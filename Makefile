@@ -165,7 +165,7 @@ slow: needs ## connect slow clients and wait until the server disconnects them, 
 hostile: ## attack the service with up to 5,000 connections while other clients use it, about 7 minutes, on an idle machine
 	go test ./test/e2e/overload -count=1 -v -run 'TestStarvation$$' -hostile 15s
 
-overload: ## send ten times the capacity for 30 s to a service limited to 256 MiB, on an idle machine
+overload: ## flood a service limited to 256 MiB for 30 s, on an idle machine
 	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./test/e2e/overload -count=1 -v -run 'TestOverloadGoodput$$'
 
 # make mutate PKG=./internal/rate N=100 SEED=2 MIN=90
