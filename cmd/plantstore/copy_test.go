@@ -33,8 +33,8 @@ func TestCopy(t *testing.T) {
 	issue(t, from, "--name", "a")
 	to := filepath.Join(t.TempDir(), "copy.db")
 	const rows = "STORE  PLANTS  SHA-256\n" +
-		"main   2       46f48852ef97d5a4ba5dc03ecff4e75016c07d9dc8979c4fbd96d10f3914418c\n" +
-		"other  1       ace8cd988c6d69d272f962ba27c44fc7be4f9dbfaa5daacb555205deac65f5ab\n"
+		"main   2       7ea6567b669e0a4ba7273ef31c9dfaa97f163af6a64582630bd01b32714f4c89\n" +
+		"other  1       0223f0f6ab434aff8837d6c7a686a86dd3759fc75ba949ca739271b370ce13de\n"
 	for i, message := range []string{
 		"The target has all plants (3) and tokens (1) of the source; this run created 3 in ",
 		"The target has all plants (3) and tokens (1) of the source; this run created 0 in ",
@@ -46,7 +46,7 @@ func TestCopy(t *testing.T) {
 	}
 	got := plantstore(t, nil, "copy", "--from", from, "--to", to, "--json")
 	for _, part := range []string{
-		`"store": "main",`, `"sha256": "46f48852ef97d5a4ba5dc03ecff4e75016c07d9dc8979c4fbd96d10f3914418c"`,
+		`"store": "main",`, `"sha256": "7ea6567b669e0a4ba7273ef31c9dfaa97f163af6a64582630bd01b32714f4c89"`,
 		"\n  \"plants\": 3,\n  \"created\": 0,\n  \"tokens\": 1,\n  \"seconds\": ",
 	} {
 		if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, part) {

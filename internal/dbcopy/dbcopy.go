@@ -166,14 +166,14 @@ func (c *copier) compare(ctx context.Context, name string) (Store, error) {
 }
 
 func (c *copier) summarize(ctx context.Context, db storage.Storage, name string) (Store, error) {
-	s, hash, buffer := Store{Name: name}, sha256.New(), []byte(nil)
+	s, hash, line := Store{Name: name}, sha256.New(), []byte(nil)
 	for page, err := range pages(ctx, db, name) {
 		if err != nil {
 			return s, err
 		}
-		for i := range page {
-			buffer = appendPlant(buffer[:0], &page[i])
-			hash.Write(buffer)
+		for _, p := range page {
+			line = append(p.AppendJSON(line[:0]), '\n')
+			hash.Write(line)
 		}
 		s.Plants += int64(len(page))
 		if db == c.from {

@@ -3,7 +3,6 @@ package dbcopy
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"iter"
 
@@ -37,25 +36,8 @@ func pages(ctx context.Context, db storage.Storage, name string) iter.Seq2[[]pla
 	}
 }
 
-// Hash identifies the content of a store: it is the same on every engine.
-//
-// It is the SHA-256 of all plants in the order of their ids. Each is its id, the length of its name in bytes, and the
-// name; then a byte 0 if it has no tag, or a byte 1, the length of the tag and the tag. The id and the lengths are 8
-// bytes in two's complement, most significant byte first; text is UTF-8.
+// Hash identifies the content of a store: it is the same on every engine. It is the SHA-256 of the store as NDJSON, in
+// the order of the ids and without a space that JSON does not need.
 type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
-
-// appendPlant appends the bytes of a plant that a Hash is made of.
-func appendPlant(b []byte, p *plant.Plant) []byte {
-	b = binary.BigEndian.AppendUint64(b, uint64(p.ID))
-	b = appendText(b, p.Name)
-	if p.Tag == nil {
-		return append(b, 0)
-	}
-	return appendText(append(b, 1), *p.Tag)
-}
-
-func appendText(b []byte, text string) []byte {
-	return append(binary.BigEndian.AppendUint64(b, uint64(len(text))), text...)
-}
