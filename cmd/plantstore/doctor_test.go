@@ -62,7 +62,7 @@ func TestDoctor(t *testing.T) {
 	before := listFolder(t, folder)
 	found, of := examine(t, 0, "--db", db, "--integrity")
 	for _, check := range []string{
-		"file", "permissions", "tables", "schema", "integrity", "files", "file system", "space", "settings",
+		"file", "permissions", "tables", "schema", "integrity", "file system", "space", "settings",
 	} {
 		if !strings.HasPrefix(of(check), "ok: ") && check != "file system" && check != "space" {
 			t.Errorf("%s: %q in %v", check, of(check), found)
@@ -71,29 +71,16 @@ func TestDoctor(t *testing.T) {
 	if after := listFolder(t, folder); !slices.Equal(after, before) {
 		t.Errorf("doctor changed the folder from %q to %q", before, after)
 	}
-	for _, err := range []error{os.WriteFile(filepath.Join(folder, "x.partial-1"), nil, 0o600), os.Chmod(db, 0o644)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, of = examine(t, 0, "--db", db)
-	for check, want := range map[string]string{
-		"permissions": "warning: other users can access ", "files": "warning: ", "integrity": "",
-	} {
-		if !strings.HasPrefix(of(check), want) || want == "" && of(check) != "" {
-			t.Errorf("%s: %q, want %q", check, of(check), want)
-		}
-	}
-	got := plantstore(t, nil, "doctor", "--db", db)
-	if !strings.Contains(got.stdout, "\nwarning  files ") || got.code != 0 {
-		t.Errorf("doctor: %+v", got)
-	}
 	if err := os.Chmod(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	_, of = examine(t, 1, "--db", db)
-	if !strings.HasPrefix(of("permissions"), "problem: other users can replace files in ") {
-		t.Errorf("permissions: %q", of("permissions"))
+	if !strings.HasPrefix(of("permissions"), "problem: other users can replace files in ") || of("integrity") != "" {
+		t.Errorf("permissions: %q, integrity: %q", of("permissions"), of("integrity"))
+	}
+	got := plantstore(t, nil, "doctor", "--db", db)
+	if !strings.Contains(got.stdout, "\nproblem  permissions ") || got.code != 1 {
+		t.Errorf("doctor: %+v", got)
 	}
 }
 

@@ -87,18 +87,15 @@ func Restore(ctx context.Context, path, to string) (contents sqlite.Contents, er
 
 // checkSum returns an error if the checksum of a backup is missing or wrong.
 func checkSum(ctx context.Context, path string) error {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() { // opening a FIFO would block, and a device may have no end
-		err = fmt.Errorf("%s is not a regular file; use the path of a backup", path)
-	}
-	if err != nil {
-		return err
-	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
 	h := sha256.New()
 	if _, err := io.CopyN(&writer{Writer: h, ctx: ctx}, f, max(0, info.Size()-checksumSize)); err != nil {
 		return err
@@ -123,7 +120,7 @@ func create(ctx context.Context, path string, write func(io.Writer) error, check
 	if _, err := os.Lstat(path); err == nil {
 		return errExists
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+sqlite.PartialSuffix+"*")
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-*")
 	if err != nil {
 		return err
 	}

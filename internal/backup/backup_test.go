@@ -100,8 +100,6 @@ func TestVerify(t *testing.T) {
 	want("a byte more", append(slices.Clip(whole), 'x'), " does not end with a checksum")
 	want("a page less", slices.Concat(whole[:4096], whole[8192:]), " is damaged: its checksum differs")
 	want("a text", []byte("hello"), " does not end with a checksum")
-	_, err = Verify(t.Context(), t.TempDir())
-	wantError(t, err, "is not a regular file; use the path of a backup")
 }
 
 // A backup of a damaged database and one that is interrupted leave no file.
@@ -119,7 +117,7 @@ func TestWriteFails(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "backup")
 	_, err = Write(t.Context(), broken, to)
 	wantError(t, err, "back up to "+to+": the copy of the database is not correct: ")
-	if !errors.Is(err, ErrCopy) || strings.Contains(err.Error(), sqlite.PartialSuffix) {
+	if !errors.Is(err, ErrCopy) || strings.Contains(err.Error(), ".partial-") {
 		t.Errorf("Write() = %v", err)
 	}
 	interrupted := errors.New("interrupted")

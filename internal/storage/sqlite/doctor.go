@@ -3,10 +3,9 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 
 	"zombiezen.com/go/sqlite"
 
@@ -17,9 +16,6 @@ const (
 	minSpace = 1 << 20   // free bytes below which the disk counts as full
 	lowSpace = 256 << 20 // free bytes below which an operator should act
 )
-
-// PartialSuffix is in the name of a backup until it is complete. Diagnose reports such files.
-const PartialSuffix = ".partial-"
 
 // Diagnose checks a database file, its folder and its disk. The database may be in use, or one that Open refuses.
 // It changes nothing, except that SQLite creates the index of a WAL that has none. With integrity it reads the whole
@@ -42,26 +38,20 @@ func Diagnose(ctx context.Context, path string, integrity bool) (found storage.F
 	return found
 }
 
-// diagnosePermissions checks that this user, which should be the user of the service, and no other can use the files.
+// diagnosePermissions checks that this user, which should be the user of the service, can use the files, and that no
+// other can replace them. The modes of the files need no check: serve restricts them to their owner.
 func diagnosePermissions(found *storage.Findings, target string) {
-	folder := filepath.Dir(target)
-	for _, name := range []string{folder, target, target + walSuffix, target + shmSuffix} {
-		info, err := os.Stat(name)
-		if err != nil {
-			continue
-		}
-		if err := checkAccess(name); err != nil && !errors.Is(err, syscall.EROFS) {
+	for _, name := range []string{target, target + walSuffix, target + shmSuffix} {
+		if errors.Is(checkAccess(name), fs.ErrPermission) {
 			found.Add("permissions", "problem", "this user can't read and write %s; run plantstore as the user of the "+
 				"service, and make that user the owner of the file", name)
 		}
-		switch others := info.Mode().Perm() & 0o077; {
-		case name == folder && others&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
-			found.Add("permissions", "problem", "other users can replace files in %s; run chmod go-w %[1]s", folder)
-		case name != folder && others != 0:
-			found.Add("permissions", "warning", "other users can access %s; run chmod 600 %[1]s", name)
-		}
 	}
-	found.Passed("permissions", "only the owner can access the files")
+	folder := filepath.Dir(target)
+	if info, err := os.Stat(folder); err == nil && info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0 {
+		found.Add("permissions", "problem", "other users can replace files in %s; run chmod go-w %[1]s", folder)
+	}
+	found.Passed("permissions", "this user can use the files, and no other can replace them")
 }
 
 // diagnoseContent reads the database. The error that it returns is about the schema.
@@ -105,16 +95,8 @@ func diagnoseContent(found *storage.Findings, conn *sqlite.Conn, integrity bool)
 	return nil
 }
 
-// diagnoseFolder checks the file system of a folder, and looks for files of commands that were interrupted.
+// diagnoseFolder checks the file system of a folder.
 func diagnoseFolder(found *storage.Findings, folder string) {
-	entries, _ := os.ReadDir(folder)
-	for _, e := range entries {
-		if strings.Contains(e.Name(), PartialSuffix) {
-			found.Add("files", "warning", "%s is incomplete; remove it unless a backup or restore is running",
-				filepath.Join(folder, e.Name()))
-		}
-	}
-	found.Passed("files", "no file is left from an interrupted command")
 	disk, err := statDisk(folder)
 	if err != nil { // it is known on Linux only
 		return
