@@ -60,7 +60,7 @@ func open(t *testing.T, path string) *Storage {
 	return s
 }
 
-// A read ends with its context, and its connection serves the next one. Tokens have a connection of their own.
+// A read ends with its context, and its connection serves the next one.
 func TestReadEndsWithContext(t *testing.T) {
 	s := newStorage(t)
 	cancel := occupy(t, s, cap(s.readers.idle))
@@ -68,9 +68,6 @@ func TestReadEndsWithContext(t *testing.T) {
 	defer stop()
 	if _, err := s.Get(short, "main", 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Get() while every reader is busy = %v, want %v", err, context.DeadlineExceeded)
-	}
-	if _, err := s.TokenByHash(t.Context(), token.Hash{}); !errors.Is(err, token.ErrUnknown) {
-		t.Errorf("TokenByHash() while every reader is busy = %v, want %v", err, token.ErrUnknown)
 	}
 	cancel()
 	for range 2 * cap(s.readers.idle) {

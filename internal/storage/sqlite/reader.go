@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
@@ -23,7 +22,7 @@ var errSource = fmt.Errorf("%w: the database was opened for reading only", stora
 // and schema stay unchanged, so a file whose schema is older or newer is refused. SQLite may create the WAL and its
 // index next to the file, and leave them there.
 func OpenSource(ctx context.Context, path string) (*Storage, error) {
-	return opened(path, func(s *Storage) error { return s.openSource(ctx, path, max(4, runtime.NumCPU()), openReadOnly) })
+	return opened(path, func(s *Storage) error { return s.openSource(ctx, path, maxReaders(), openReadOnly) })
 }
 
 // OpenBriefly is OpenSource for a read of a few milliseconds. It creates no file, unless a WAL has no index.
@@ -37,12 +36,12 @@ func (s *Storage) openSource(ctx context.Context, path string, n int, open opene
 		return err
 	}
 	s.writer.stopped.Store(&errSource)
-	if err := s.openReaders(n, open); err != nil {
+	if s.readers, err = openPool(n, &s.damage, s.writer.files.target, open); err != nil {
 		return err
 	}
-	conn := <-s.lookups.idle
+	conn := <-s.readers.idle
 	err = checkVersion(conn, false)
-	s.lookups.put(conn)
+	s.readers.put(conn)
 	if err != nil {
 		return translate(err)
 	}

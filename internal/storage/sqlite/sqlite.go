@@ -35,7 +35,6 @@ func init() {
 type Storage struct {
 	writer  *writer
 	readers *pool
-	lookups *pool // of tokens, so that long reads do not delay authentication
 	damage  storage.Damage
 }
 
@@ -71,7 +70,7 @@ func (s *Storage) open(ctx context.Context, path string, command, keepSchema boo
 	if err := s.writer.open(command, keepSchema); err != nil {
 		return err
 	}
-	if err := s.openReaders(max(4, runtime.NumCPU()), openReadOnly); err != nil {
+	if s.readers, err = openPool(maxReaders(), &s.damage, s.writer.files.target, openReadOnly); err != nil {
 		return err
 	}
 	if _, err := s.Tokens(ctx); err != nil { // report a damaged file now, not to the first client
@@ -80,14 +79,9 @@ func (s *Storage) open(ctx context.Context, path string, command, keepSchema boo
 	return s.checkRead(ctx)
 }
 
-// openReaders opens n connections that read plants, and one that reads tokens.
-func (s *Storage) openReaders(n int, open opener) (err error) {
-	if s.readers, err = openPool(n, &s.damage, s.writer.files.target, open); err != nil {
-		return err
-	}
-	s.lookups, err = openPool(1, &s.damage, s.writer.files.target, open)
-	return err
-}
+// maxReaders is more than the long reads that the service accepts at once: two searches and a count. So a get, or the
+// lookup of a token, never waits for the end of one.
+func maxReaders() int { return max(5, runtime.NumCPU()) }
 
 // Lanes implements storage.Storage: there is one writer.
 func (s *Storage) Lanes() int { return 1 }
@@ -116,9 +110,8 @@ func (s *Storage) checkRead(ctx context.Context) error {
 // Stats implements storage.Storage.
 func (s *Storage) Stats() storage.Stats {
 	conns, idle, target := cap(s.readers.idle), len(s.readers.idle), s.writer.files.target
-	steps, _ := schema.ReadDir("schema") // all of them were applied when the database was opened
 	stats := storage.Stats{
-		Engine: "sqlite", Schema: len(steps), Stopped: s.writer.stopReason() != nil,
+		Engine: "sqlite", Schema: s.writer.to, Stopped: s.writer.stopReason() != nil,
 		UsedConns: conns - idle, IdleConns: idle, MaxConns: conns,
 	}
 	if info, err := os.Stat(target); err == nil {
@@ -144,7 +137,7 @@ func (s *Storage) ObserveCheckpoints(observe func(took time.Duration, err error)
 // If a read does not end, everything is left to the end of the process: closing a descriptor of the file would
 // release the locks of that read.
 func (s *Storage) Close() error {
-	err := errors.Join(s.readers.close(), s.lookups.close())
+	err := s.readers.close()
 	if errors.Is(err, errInFlight) {
 		return err
 	}

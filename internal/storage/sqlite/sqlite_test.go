@@ -182,12 +182,10 @@ func TestPathsWithStrangeCharacters(t *testing.T) {
 func TestPragmas(t *testing.T) {
 	s := newStorage(t)
 	conns := []*sqlite.Conn{s.writer.conn}
-	for _, p := range []*pool{s.readers, s.lookups} {
-		for range cap(p.idle) {
-			conn := <-p.idle
-			conns = append(conns, conn)
-			defer p.put(conn)
-		}
+	for range cap(s.readers.idle) {
+		conn := <-s.readers.idle
+		conns = append(conns, conn)
+		defer s.readers.put(conn)
 	}
 	for name, want := range map[string][2]string{ // of the writer and of the readers
 		"journal_mode": {"wal", "wal"}, "busy_timeout": {"5000", "5000"}, "temp_store": {"2", "2"},

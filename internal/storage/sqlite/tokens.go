@@ -85,7 +85,7 @@ func (w *writer) execOne(errNone error, statement string, args ...any) error {
 
 // TokenByHash implements storage.Tokens.
 func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
-	found, err := collect(ctx, s.lookups, tokenOf, tokenByHash, hash[:])
+	found, err := collect(ctx, s.readers, tokenOf, tokenByHash, hash[:])
 	if err == nil && len(found) == 0 {
 		err = token.ErrUnknown
 	}
