@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,8 +19,7 @@ const (
 	maxWAL     = 4 * walLimit         // from this size on, commits wait for the copy
 	restPages  = 256 << 10 / pageSize // the copy is repeated until it copies no more, and commits wait for the next one
 
-	restartWait  = 50 * time.Millisecond // for readers, while commits wait too
-	restartPause = 5 * time.Second       // after a wait that did not help
+	restartWait = 50 * time.Millisecond // for readers, while commits wait too
 )
 
 // checkpointer copies the WAL into the file. SQLite would do so by itself, but inside a commit, and would not report it
@@ -33,24 +31,17 @@ type checkpointer struct {
 	cancel context.CancelFunc // ends quit
 	ended  chan struct{}      // closed at the end of run
 	tried  int64              // pages in the WAL when the last checkpoint began
-	waited time.Time          // when restart last waited for readers that did not end
+	copied int64              // of them, when it ended
 }
 
 // startCheckpointer opens the connection and starts the goroutine.
-func (w *writer) startCheckpointer(beside bool) error {
+func (w *writer) startCheckpointer() error {
 	conn, err := openWritable(w.files.target)
 	if err != nil {
 		return err
 	}
 	conn.SetBusyTimeout(restartWait)
 	c := &checkpointer{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
-	if beside {
-		log, err := checkpoint(conn, "NOOP")
-		if err != nil {
-			return errors.Join(err, conn.Close())
-		}
-		c.tried = log.pages
-	}
 	c.quit, c.cancel = context.WithCancel(context.Background())
 	w.checkpointer = c
 	go c.run(w)
@@ -109,9 +100,10 @@ func (c *checkpointer) end() {
 }
 
 // copyAndRestart copies the WAL while commits go on. If the WAL is large, it then copies the rest while no commit runs,
-// so that the WAL can restart.
+// and waits for readers, so that the next commit writes to the beginning of the WAL. It does not wait for a reader that
+// has kept it from copying anything since the last checkpoint, such as a backup.
 func (c *checkpointer) copyAndRestart(w *writer) error {
-	for before := int64(0); ; {
+	for start := c.copied; ; {
 		if w.checkWritable() != nil {
 			return nil
 		}
@@ -124,13 +116,14 @@ func (c *checkpointer) copyAndRestart(w *writer) error {
 		if err := syncData(w.file); err != nil {
 			return fmt.Errorf("%w: %w", sqlite.ResultIOErrFsync.ToError(), err)
 		}
-		if log.pages < walLimit {
+		more := log.copied - c.copied
+		c.copied = log.copied
+		if log.pages < walLimit || log.copied == start && log.copied < log.pages {
 			return nil
 		}
-		if log.copied-before <= restPages || log.pages > maxWAL {
+		if more <= restPages || log.pages > maxWAL {
 			break
 		}
-		before = log.copied
 	}
 	select {
 	case w.lock <- struct{}{}:
@@ -141,39 +134,22 @@ func (c *checkpointer) copyAndRestart(w *writer) error {
 	if w.checkWritable() != nil {
 		return nil
 	}
-	return c.restart()
-}
-
-// restart copies the rest of the WAL while no commit runs. The next commit then writes to the beginning of the WAL if
-// no reader uses it. So restart waits for readers. If they do not end, as during a backup, it waits again after
-// restartPause.
-//
-// It need not sync what it copies. A WAL restarts only when all of it is copied, and the checkpoint that copies the
-// last page syncs the whole file before that page counts as copied.
-func (c *checkpointer) restart() error {
-	mode := "RESTART"
-	if time.Since(c.waited) < restartPause {
-		mode = "PASSIVE"
-	}
-	log, err := checkpoint(c.conn, mode)
-	if mode == "RESTART" && log.busy {
-		c.waited = time.Now()
-	}
+	// No sync follows. A WAL restarts only when all of it is copied, and the checkpoint that copies the last page syncs
+	// the whole file before that page counts as copied.
+	log, err := checkpoint(c.conn, "RESTART")
+	c.copied = log.copied
 	return err
 }
 
-// walState is the state of the WAL after a checkpoint.
-type walState struct {
-	pages, copied int64
-	busy          bool // readers, or another process, kept the checkpoint from completing
-}
+// walState is the number of pages in the WAL after a checkpoint, and how many of them were copied.
+type walState struct{ pages, copied int64 }
 
 func checkpoint(conn *sqlite.Conn, mode string) (log walState, err error) {
 	for row, err := range query(conn, "PRAGMA wal_checkpoint("+mode+")") {
 		if err != nil {
 			return walState{}, err
 		}
-		log = walState{busy: row.ColumnBool(0), pages: row.ColumnInt64(1), copied: row.ColumnInt64(2)}
+		log = walState{pages: row.ColumnInt64(1), copied: row.ColumnInt64(2)} // the first column is whether it is complete
 	}
 	return log, nil
 }

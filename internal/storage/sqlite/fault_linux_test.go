@@ -3,7 +3,6 @@ package sqlite
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -84,6 +83,7 @@ func TestWritesFail(t *testing.T) {
 			undo := substitute(t, w.files.path+"-wal", test.by)
 			wantFailure(t, w, w.addPlant(2, "x"), test.want, test.text, false)
 			for range 3 {
+				w.tx(func() error { return plant.ErrNotFound }) // which does not show that writes succeed again
 				if err := w.check(t.Context()); err == nil || !strings.Contains(err.Error(), test.text) {
 					t.Errorf("check() after its probe failed = %v, want %q", err, test.text)
 				}
@@ -174,9 +174,12 @@ func TestPartialCopy(t *testing.T) {
 	first := salt()
 	reader := startRead(t, w.files.path)
 	w.mustAdd(t, 2, "x")
-	if err := w.checkpointer.restart(); err != nil {
-		t.Fatal(err)
+	restart := func() {
+		if _, err := checkpoint(w.checkpointer.conn, "RESTART"); err != nil {
+			t.Fatal(err)
+		}
 	}
+	restart()
 	part := w.copied(t)
 	exec(reader, "ROLLBACK")
 	w.mustAdd(t, 3, "x")
@@ -189,9 +192,7 @@ func TestPartialCopy(t *testing.T) {
 	if w.mustAdd(t, 4, "x"); salt() != first {
 		t.Error("the WAL restarts before the file is synced")
 	}
-	if err := w.checkpointer.restart(); err != nil {
-		t.Fatal(err)
-	}
+	restart()
 	if w.mustAdd(t, 5, "x"); salt() == first {
 		t.Error("the WAL does not restart after the file is synced")
 	}
@@ -218,27 +219,6 @@ func TestCloseKeepsLocksOfReads(t *testing.T) {
 		t.Errorf("Close() = %v while a read is in flight; locked: %v", err, locked())
 	}
 	stop()
-}
-
-// A failure is reported until a write has succeeded: errors about a request do not show that, and a transaction that
-// changes nothing writes.
-func TestFailureStays(t *testing.T) {
-	w := testWriter(t)
-	for _, failure := range []error{storage.ErrFull, storage.ErrUnavailable, storage.ErrUnknown} {
-		w.record(fmt.Errorf("a write: %w", failure))
-		if w.record(plant.ErrNotFound); !errors.Is(load(&w.failure), failure) {
-			t.Errorf("the failure is %v, want %v", load(&w.failure), failure)
-		}
-	}
-	undo := substitute(t, w.files.path+walSuffix, "/dev/full")
-	empty := func() error { return w.tx(func() error { return nil }) }
-	if err := empty(); !errors.Is(err, storage.ErrFull) {
-		t.Errorf("a transaction that changes nothing, on a full disk after a failure = %v", err)
-	}
-	undo()
-	if err := errors.Join(empty(), load(&w.failure)); err != nil {
-		t.Errorf("a transaction with free space = %v", err)
-	}
 }
 
 // The WAL that a killed process left is copied and emptied before anything else is written. If that fails, nothing is.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -83,24 +82,19 @@ func (w *writer) stop(reason string) error {
 }
 
 // stopReason returns why the writer was stopped, or nil.
-func (w *writer) stopReason() error { return load(&w.stopped) }
-
-// record keeps for check whether the last write succeeded. Errors about the request, such as plant.ErrNotFound, do not
-// show that.
-func (w *writer) record(err error) {
-	switch {
-	case err == nil:
-		w.failure.Store(nil)
-	case errors.Is(err, storage.ErrFull), errors.Is(err, storage.ErrUnavailable), errors.Is(err, storage.ErrUnknown):
-		w.failure.Store(&err)
-	}
-}
-
-func load(p *atomic.Pointer[error]) error {
-	if err := p.Load(); err != nil {
+func (w *writer) stopReason() error {
+	if err := w.stopped.Load(); err != nil {
 		return *err
 	}
 	return nil
+}
+
+// record keeps whether the last write succeeded. Errors about the request, such as plant.ErrNotFound, do not show that.
+func (w *writer) record(err error) {
+	if err == nil || errors.Is(err, storage.ErrFull) || errors.Is(err, storage.ErrUnavailable) ||
+		errors.Is(err, storage.ErrUnknown) {
+		w.failed = err != nil
+	}
 }
 
 // check returns why a write would fail now. Its probe is an empty transaction, which fails if the file is locked. On a
@@ -109,9 +103,6 @@ func load(p *atomic.Pointer[error]) error {
 func (w *writer) check(ctx context.Context) error {
 	if err := w.stopReason(); err != nil {
 		return err
-	}
-	if !names(w.files.path, w.files.file) {
-		return fmt.Errorf("%w: %s", storage.ErrUnavailable, fileRemoved)
 	}
 	probed := make(chan error, 1)
 	go func() {

@@ -26,16 +26,16 @@ type writer struct {
 	from, to int // see Store.Migrated
 
 	stopped atomic.Pointer[error] // why nothing more is written; it is never cleared
-	failure atomic.Pointer[error] // why the last write failed; nil after one that succeeded
 
 	observeCheckpoint atomic.Pointer[func(took time.Duration, err error)]
 
 	lock         chan struct{} // contains an element while a write is in flight; guards the fields below
 	conn         *sqlite.Conn
 	settled      bool          // see settle
+	failed       bool          // the last write, and none has succeeded since
 	file, index  *os.File      // the database and the index of the WAL; closing one releases all locks on it
 	checked      time.Time     // when checkWritable last ran
-	checkpointer *checkpointer // nil while the database is being opened
+	checkpointer *checkpointer // nil while the database is being opened, and in a command beside a service
 }
 
 // writerCache has room for the inner pages of ten million plants, 5,600 KiB.
@@ -50,11 +50,10 @@ func newWriter(path string, damage *storage.Damage) (*writer, error) {
 	return &writer{files: f, damage: damage, lock: make(chan struct{}, 1)}, err
 }
 
-// open opens the connection. A command beside another process leaves it to that process to settle the WAL, and copies
-// only what it adds to it.
+// open opens the connection. A command beside another process leaves it to that process to settle the WAL and to copy
+// it into the file.
 func (w *writer) open(command, keepSchema bool) (err error) {
 	beside := command && inUse(w.files.target)
-	w.settled = beside
 	if w.conn, err = openWritable(w.files.target, writerCache); err != nil {
 		return translate(err)
 	}
@@ -64,14 +63,14 @@ func (w *writer) open(command, keepSchema bool) (err error) {
 	if err := w.openFiles(); err != nil {
 		return err
 	}
-	if !w.settled {
-		err := w.settle()
-		w.record(err)
-		if err != nil && !errors.Is(err, storage.ErrFull) { // full: reads are served, and each write settles first
-			return err
-		}
+	if w.settled = beside; beside {
+		return nil
 	}
-	return translate(w.startCheckpointer(beside))
+	err = w.settle()
+	if w.record(err); err != nil && !errors.Is(err, storage.ErrFull) { // full: reads are served, and each write settles
+		return err
+	}
+	return translate(w.startCheckpointer())
 }
 
 // openFiles opens the files that SQLite has open, for what it can't do. SQLite ignores it when the directory entry of a
@@ -148,7 +147,7 @@ func (w *writer) tx(do func() error) (err error) {
 		}
 	}
 	return w.commit(func() error {
-		if err := do(); err != nil || w.failure.Load() == nil {
+		if err := do(); err != nil || !w.failed {
 			return err
 		}
 		return w.rewriteVersion() // a transaction that writes nothing would not show that writes succeed again
