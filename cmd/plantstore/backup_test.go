@@ -59,7 +59,7 @@ func TestBackupIsRefused(t *testing.T) {
 		{"backup --verify " + text, 1, text + noChecksum},
 		{"restore", 2, "expected arguments: FILE; got: []"},
 		{"restore x --db postgres://a/b", 2, tools},
-		{"restore " + db + " --db " + none, 1, db + noChecksum},
+		{"restore " + db + " --db " + none, 1, "restore to " + none + ": " + db + noChecksum},
 		{"restore " + to + " --db " + db, 1, "--db: " + db + " exists; name another file, or move it away\n"},
 		{"restore " + to + " --db " + wal, 1, "--db: " + wal + "-wal exists; name another file, or move it away\n"},
 	} {

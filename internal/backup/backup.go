@@ -53,7 +53,7 @@ func Write(ctx context.Context, db, to string) (contents sqlite.Contents, err er
 
 // Verify reads a whole backup, reports what it contains, and returns an error if a bit of it has changed.
 func Verify(ctx context.Context, path string) (contents sqlite.Contents, err error) {
-	if err := checkSum(ctx, path); err != nil {
+	if err := read(path, &writer{Writer: io.Discard, ctx: ctx}); err != nil {
 		return contents, err
 	}
 	if contents, err = sqlite.Verify(ctx, path); err != nil {
@@ -62,31 +62,20 @@ func Verify(ctx context.Context, path string) (contents sqlite.Contents, err err
 	return contents, err
 }
 
-// Restore verifies a backup and writes its database to a new file. Unless it returns nil, there is no new file.
+// Restore writes the database of a backup to a new file and verifies it. Unless it returns nil, there is no new file.
 func Restore(ctx context.Context, path, to string) (contents sqlite.Contents, err error) {
-	if contents, err = Verify(ctx, path); err != nil {
-		return contents, err
-	}
-	err = create(ctx, to, func(w io.Writer) error {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err == nil {
-			_, err = io.CopyN(w, f, info.Size()-checksumSize)
-		}
+	err = create(ctx, to, func(w io.Writer) error { return read(path, w) }, func(temporary string) error {
+		contents, err = sqlite.Verify(ctx, temporary)
 		return err
-	}, func(string) error { return nil })
+	})
 	if err != nil {
 		err = fmt.Errorf("restore to %s: %w", to, err)
 	}
 	return contents, err
 }
 
-// checkSum returns an error if the checksum of a backup is missing or wrong.
-func checkSum(ctx context.Context, path string) error {
+// read writes the database in a backup to w. It returns an error if the checksum is missing or wrong.
+func read(path string, w io.Writer) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -97,7 +86,7 @@ func checkSum(ctx context.Context, path string) error {
 		return err
 	}
 	h := sha256.New()
-	if _, err := io.CopyN(&writer{Writer: h, ctx: ctx}, f, max(0, info.Size()-checksumSize)); err != nil {
+	if _, err := io.CopyN(io.MultiWriter(h, w), f, max(0, info.Size()-checksumSize)); err != nil {
 		return err
 	}
 	line, err := io.ReadAll(io.LimitReader(f, checksumSize+1))
