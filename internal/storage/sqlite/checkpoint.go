@@ -84,8 +84,6 @@ func (c *checkpointer) make(w *writer) {
 	took := time.Since(start)
 	if !mayRetry(err) {
 		w.stop(fmt.Sprintf("a checkpoint failed (%v)", describe(err)))
-	}
-	if sqlite.ErrCode(err) == sqlite.ResultIOErrFsync {
 		w.resetCopied() // if it fails, the next process that settles the WAL does so
 	}
 	if observe := w.observeCheckpoint.Load(); observe != nil {
@@ -113,7 +111,7 @@ func (c *checkpointer) copyAndRestart(w *writer) error {
 		}
 		// SQLite syncs the file only when the whole WAL was copied. Without this sync, the last copy, for which commits
 		// wait, would have to write everything.
-		if err := syncData(w.file); err != nil {
+		if err := w.file.Sync(); err != nil {
 			return fmt.Errorf("%w: %w", sqlite.ResultIOErrFsync.ToError(), err)
 		}
 		more := log.copied - c.copied

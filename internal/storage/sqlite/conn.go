@@ -110,17 +110,6 @@ func bind(stmt *sqlite.Stmt, param int, value any) {
 	}
 }
 
-// checkTypes checks the first columns of a row, which can't be NULL. The schema enforces their types, so that another
-// one means that the file is damaged or was written without it.
-func checkTypes(row *sqlite.Stmt, types ...sqlite.ColumnType) error {
-	for i, want := range types {
-		if got := row.ColumnType(i); got != want {
-			return fmt.Errorf("column %s is %v: %w", row.ColumnName(i), got, sqlite.ResultCorrupt.ToError())
-		}
-	}
-	return nil
-}
-
 // orNil returns the value in a column, or nil for NULL.
 func orNil[T any](row *sqlite.Stmt, column int, get func(column int) T) *T {
 	if row.ColumnIsNull(column) {

@@ -25,7 +25,6 @@ func RecordBackup(path, backup string, started time.Time) error {
 type disk struct {
 	level, danger string // of a finding, if plants can be lost; otherwise empty
 	free          int64  // bytes that this user can still write; -1 if they are unknown
-	readOnly      bool
 }
 
 const (

@@ -42,9 +42,9 @@ func Diagnose(ctx context.Context, path string, integrity bool) (found storage.F
 // other can replace them. The modes of the files need no check: serve restricts them to their owner.
 func diagnosePermissions(found *storage.Findings, target string) {
 	for _, name := range []string{target, target + walSuffix, target + shmSuffix} {
-		if errors.Is(checkAccess(name), fs.ErrPermission) {
-			found.Add("permissions", "problem", "this user can't read and write %s; run plantstore as the user of the "+
-				"service, and make that user the owner of the file", name)
+		if err := checkAccess(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			found.Add("permissions", "problem", "this user can't read and write %s (%v); run plantstore as the user of the "+
+				"service, make that user the owner of the file, and mount its disk for writing", name, err)
 		}
 	}
 	folder := filepath.Dir(target)
@@ -100,9 +100,6 @@ func diagnoseFolder(found *storage.Findings, folder string) {
 	disk, err := statDisk(folder)
 	if err != nil { // it is known on Linux only
 		return
-	}
-	if disk.readOnly {
-		found.Add("file system", "problem", "%s is mounted for reading only; mount it for writing", folder)
 	}
 	if disk.danger != "" {
 		found.Add("file system", disk.level, "%s %s", folder, disk.danger)

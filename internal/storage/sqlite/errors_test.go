@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,79 +14,41 @@ import (
 	"plantstore/internal/token"
 )
 
-// A value that the schema does not allow means that the file is damaged.
+// A text that can't have been created means that the file is damaged, and so does a rate.
 func TestDamagedValues(t *testing.T) {
-	s := newStorage(t)
+	s, ctx := newStorage(t), t.Context()
 	var hash token.Hash
-	put := func(statement string, args ...any) {
-		t.Helper()
-		if err := s.writer.tx(func() error { return exec(s.writer.conn, statement, args...) }); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
-	put("DROP TABLE plants")
-	put("DROP TABLE tokens")
-	put("CREATE TABLE plants (store, id, name, tag, UNIQUE (store, id))")
-	put("CREATE TABLE tokens (name, hash, store, scopes, tail, created, expires, revoked, rate, burst, last_used)")
-	wantDamaged := func(what, column string, err error) {
-		t.Helper()
-		if got := s.Check(t.Context()); got == nil || err == nil || got.Error() != err.Error() {
-			t.Errorf("Check() after %s = %v, want %v", what, got, err)
-		}
-		s.damage = storage.Damage{}
-		if !errors.Is(err, storage.ErrDamaged) || !strings.Contains(err.Error(), "it is damaged") ||
-			!strings.Contains(err.Error(), column+" is ") {
-			t.Errorf("%s = %v, want that it is damaged in column %s", what, err, column)
-		}
-	}
-	ctx := t.Context()
-	put("INSERT INTO plants (store, id) VALUES ('main', 1)")
-	_, err := s.CreateBatch(ctx, []plant.Record{{Store: "main", Plant: plant.Plant{ID: 1}}})
-	wantDamaged("CreateBatch", "name", err)
-	_, err = s.Get(ctx, "main", 1)
-	wantDamaged("Get", "name", err)
-	_, err = s.List(ctx, "main", nil, 1)
-	wantDamaged("List", "name", err)
-	wantDamaged("Replace", "name", storagetest.Replace(ctx, s, "main", 1, plant.Content{}, nil))
-	put("INSERT INTO plants (store, id, name) VALUES ('other', 'x', 'x')")
-	_, err = s.List(ctx, "other", nil, 1)
-	wantDamaged("List", "id", err)
-	const invalidText = "it is damaged; restore a backup: a stored text"
-	for id, column := range []string{"name", "tag"} {
-		put("INSERT INTO plants (store, id, name, tag) VALUES ('text', ?, '', '')", int64(id))
-		put("UPDATE plants SET "+column+" = ? WHERE store = 'text' AND id = ?", "Fern\xff", int64(id))
-		p := plant.Plant{ID: int64(id)}
-		after := p.ID - 1
-		_, err := s.Get(ctx, "text", p.ID)
-		wantDamaged("Get", invalidText, err)
-		_, err = s.List(ctx, "text", &after, 1)
-		wantDamaged("List", invalidText, err)
-		_, err = s.CreateBatch(ctx, []plant.Record{{Store: "text", Plant: p}})
-		wantDamaged("CreateBatch", invalidText, err)
-		wantDamaged("Remove", invalidText, storagetest.Remove(ctx, s, "text", p.ID, nil))
-	}
-
-	for _, bad := range []struct {
-		columns string
-		value   any
-		want    string // the column, if empty
-	}{
-		{"name hash store scopes tail created", (*string)(nil), ""},
-		{"name store scopes tail", "1\xff/s", invalidText},
-		{"rate", "1\xff/s", `stored rate: rate "1\xff/s"`},
+	key := plant.Record{Store: "main", Plant: plant.Plant{ID: 1}}
+	for column, calls := range map[string]map[string]func() error{
+		"plants name tag": {
+			"Get":         func() error { _, err := s.Get(ctx, "main", 1); return err },
+			"List":        func() error { _, err := s.List(ctx, "main", nil, 1); return err },
+			"CreateBatch": func() error { _, err := s.CreateBatch(ctx, []plant.Record{key}); return err },
+			"Remove":      func() error { return storagetest.Remove(ctx, s, "main", 1, nil) },
+		},
+		"tokens name store scopes tail rate": {
+			"Tokens":      func() error { _, err := s.Tokens(ctx); return err },
+			"TokenByHash": func() error { _, err := s.TokenByHash(ctx, hash); return err },
+		},
 	} {
-		for column := range strings.FieldsSeq(bad.columns) {
-			put("DELETE FROM tokens")
-			put("INSERT INTO tokens (name, hash, store, scopes, tail, created) VALUES ('x', ?, 'x', '', 'x', 1)", hash[:])
-			if _, err := s.TokenByHash(ctx, hash); err != nil {
+		columns := strings.Fields(column)
+		for _, column := range columns[1:] {
+			err := s.writer.tx(func() error {
+				return errors.Join(exec(s.writer.conn, "DELETE FROM plants"), exec(s.writer.conn, "DELETE FROM tokens"),
+					exec(s.writer.conn, "INSERT INTO plants (store, id, name) VALUES ('main', 1, '')"),
+					exec(s.writer.conn, "INSERT INTO tokens (name, hash, store, scopes, tail, created)"+
+						" VALUES ('x', ?, 'x', '', 'x', 1)", hash[:]),
+					exec(s.writer.conn, "UPDATE "+columns[0]+" SET "+column+" = ?", "1\xff/s"))
+			})
+			if err != nil {
 				t.Fatal(err)
 			}
-			put("UPDATE tokens SET "+column+" = ?", bad.value)
-			_, err := s.Tokens(ctx)
-			wantDamaged("Tokens", cmp.Or(bad.want, column), err)
-			if column != "hash" {
-				_, err = s.TokenByHash(ctx, hash)
-				wantDamaged("TokenByHash", cmp.Or(bad.want, column), err)
+			for what, call := range calls {
+				err := call()
+				if !errors.Is(err, storage.ErrDamaged) || !errors.Is(s.Check(ctx), err) {
+					t.Errorf("%s with a damaged %s = %v, and a check = %v", what, column, err, s.Check(ctx))
+				}
+				s.damage = storage.Damage{}
 			}
 		}
 	}

@@ -119,9 +119,6 @@ func (w *writer) insert(rows ...*plant.Record) (int, error) {
 
 // plantOf reads a row of getPlant or listPlants.
 func plantOf(row *sqlite.Stmt) (plant.Plant, error) {
-	if err := checkTypes(row, sqlite.TypeInteger, sqlite.TypeText); err != nil {
-		return plant.Plant{}, err
-	}
 	content := plant.Content{Name: row.ColumnText(1), Tag: orNil(row, 2, row.ColumnText)}
 	p := plant.Plant{ID: row.ColumnInt64(0), Content: content}
 	return p, storage.CheckText(&p.Name, p.Tag)

@@ -18,14 +18,6 @@ func inUse(path string) bool {
 	return unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
 }
 
-// syncData is f.Sync without the times of the file, for which the file system would write its journal.
-func syncData(f *os.File) (err error) {
-	for err = unix.EINTR; err == unix.EINTR; {
-		err = unix.Fdatasync(int(f.Fd()))
-	}
-	return err
-}
-
 // checkAccess returns an error unless this user can read and write a file.
 func checkAccess(path string) error { return unix.Access(path, unix.R_OK|unix.W_OK) }
 
@@ -34,7 +26,7 @@ func statDisk(path string) (disk, error) {
 	if err := unix.Statfs(path, &fs); err != nil {
 		return disk{free: -1}, err
 	}
-	d := disk{free: int64(fs.Bavail) * int64(fs.Bsize), readOnly: fs.Flags&unix.ST_RDONLY != 0}
+	d := disk{free: int64(fs.Bavail) * int64(fs.Bsize)}
 	switch int64(uint32(fs.Type)) {
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
 		d.level, d.danger = "problem", inMemory

@@ -102,10 +102,6 @@ func (s *Storage) Tokens(ctx context.Context) ([]token.Token, error) {
 
 // tokenOf reads a row of tokenColumns.
 func tokenOf(row *sqlite.Stmt) (token.Token, error) {
-	if err := checkTypes(row, sqlite.TypeText, sqlite.TypeBlob, sqlite.TypeText, sqlite.TypeText, sqlite.TypeText,
-		sqlite.TypeInteger); err != nil {
-		return token.Token{}, err
-	}
 	hash := make([]byte, row.ColumnLen(1))
 	row.ColumnBytes(1, hash)
 	r := token.Row{
