@@ -3,7 +3,6 @@ package plant_test
 import (
 	"strings"
 	"testing"
-	"unicode"
 
 	"pgregory.net/rapid"
 
@@ -66,33 +65,9 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// Every character equals itself and exactly those that strings.EqualFold, which uses the same table, makes equal to it.
-func TestFold(t *testing.T) {
-	for r := rune(1); r < 0x20000; r++ { // above, no letter has a case
-		if r >= 0xd800 && r <= 0xdfff {
-			continue
-		}
-		f := plant.NewFilter(nil, string(r))
-		for other := unicode.SimpleFold(r); ; other = unicode.SimpleFold(other) {
-			if !f.Match(plant.Content{Name: string(other)}) {
-				t.Errorf("%U does not match %U", r, other)
-			}
-			if other == r {
-				break
-			}
-		}
-		for _, other := range []rune{r ^ 0x20, r + 1, unicode.ToUpper(r), unicode.ToLower(r)} {
-			name := string(other)
-			if f.Match(plant.Content{Name: name}) != strings.EqualFold(string([]rune(name)), string(r)) {
-				t.Errorf("%U matches %U: %v", r, other, f.Match(plant.Content{Name: name}))
-			}
-		}
-	}
-}
-
 // A text is found wherever strings.EqualFold finds it.
 func TestFilterFindsText(t *testing.T) {
-	letters := rapid.StringOf(rapid.SampledFrom([]rune("aAbkK\u212asSſßẞσςΣiIıİéÉ🌵 ")))
+	letters := rapid.StringOf(rapid.SampledFrom([]rune("aAbkK\u212asSſßẞσςΣiIıİéÉǄǅǆΩ\u2126🌵 ")))
 	rapid.Check(t, func(t *rapid.T) {
 		name, q := letters.Draw(t, "name"), letters.Draw(t, "q")
 		want := false

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -21,15 +20,12 @@ import (
 )
 
 func TestStorage(t *testing.T) {
-	var mu sync.Mutex
-	folders := map[*testing.T]string{}
-	storagetest.Run(t, func(t *testing.T) storage.Storage {
-		mu.Lock()
-		defer mu.Unlock()
-		if folders[t] == "" {
-			folders[t] = t.TempDir()
-		}
-		s, err := Open(t.Context(), filepath.Join(folders[t], "plants.db"))
+	database := func(t *testing.T) (first, again string) {
+		path := filepath.Join(t.TempDir(), "plants.db")
+		return path, path
+	}
+	storagetest.RunOn(t, database, func(t *testing.T, path string) storage.Storage {
+		s, err := Open(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}

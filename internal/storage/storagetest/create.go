@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,20 +34,14 @@ func testOutcomes(t *testing.T, open Open) {
 	wantOutcomes(t, create(t, s))
 }
 
-func testTakenInBatch(t *testing.T, open Open) {
-	s := opened(t, open)
-	create(t, s, Record("main", 5, "Ivy", "-"))
-	wantOutcomes(t, create(t, s,
-		Record("main", 4, "Moss", "-"), Record("main", 5, "Oak", "-"),
-		Record("main", 6, "Elm", "-"), Record("main", 5, "Ivy", "-")),
-		plant.Created, plant.Taken, plant.Created, plant.Same)
-	wantStored(t, s, Record("main", 4, "Moss", "-"))
-	wantStored(t, s, Record("main", 5, "Ivy", "-"))
-	wantStored(t, s, Record("main", 6, "Elm", "-"))
-}
-
 func testKeyTwice(t *testing.T, open Open) {
 	s := opened(t, open)
+	create(t, s, Record("main", 5, "Ivy", "-"))
+	wantOutcomes(t, create(t, s, Record("main", 4, "Moss", "-"), Record("main", 5, "Oak", "-"),
+		Record("main", 6, "Elm", "-"), Record("main", 5, "Ivy", "-")),
+		plant.Created, plant.Taken, plant.Created, plant.Same)
+	wantStored(t, s, Record("main", 5, "Ivy", "-"))
+	wantStored(t, s, Record("main", 6, "Elm", "-"))
 	wantOutcomes(t, create(t, s,
 		Record("main", 9, "Rose", "-"), Record("main", 8, "Lily", "x"), Record("main", 9, "Rose", "-"),
 		Record("main", 9, "Thorn", "-"), Record("other", 9, "Thorn", "-"), Record("main", 8, "Lily", "-")),
@@ -61,28 +53,6 @@ func testKeyTwice(t *testing.T, open Open) {
 	wantOutcomes(t, create(t, s,
 		Record("main", 9, "Thorn", "-"), Record("main", 9, "Rose", "-"), Record("main", 9, "Thorn", "-")),
 		plant.Taken, plant.Same, plant.Taken)
-}
-
-func testIDs(t *testing.T, open Open) {
-	s := opened(t, open)
-	all := []int64{math.MinInt64, math.MinInt64 + 1, -1 << 53, -1, 0, 1, 1<<53 + 1, math.MaxInt64 - 1, math.MaxInt64}
-	for _, id := range all {
-		wantOutcomes(t, create(t, s, Record("main", id, fmt.Sprint(id), "-")), plant.Created)
-	}
-	page, err := s.List(t.Context(), "main", nil, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []int64
-	for _, p := range page {
-		got = append(got, p.ID)
-		if p.Name != fmt.Sprint(p.ID) {
-			t.Errorf("plant %d has the name %q", p.ID, p.Name)
-		}
-	}
-	if !slices.Equal(got, all) {
-		t.Errorf("List() has the ids %v, want %v", got, all)
-	}
 }
 
 func testText(t *testing.T, open Open) {

@@ -11,61 +11,6 @@ import (
 	"plantstore/internal/storage"
 )
 
-func testReplace(t *testing.T, open Open) {
-	s := opened(t, open)
-	ctx := t.Context()
-	others := []plant.Record{
-		Record("main", 0, "Fern", "shade"), Record("main", 3, "Fern", "shade"), Record("other", 1, "Fern", "shade"),
-	}
-	create(t, s, append(others, Record("main", 1, "Fern", "shade"))...)
-	to := Record("main", 1, "Ivy", "-").Content
-	for range 2 { // idempotent
-		if err := Replace(ctx, s, "main", 1, to, nil); err != nil {
-			t.Fatal(err)
-		}
-		wantStored(t, s, Record("main", 1, "Ivy", "-"))
-	}
-	old := Record("main", 1, "Fern", "shade").Content
-	wantError(t, "Replace with a stale plant", Replace(ctx, s, "main", 1, old, &old), plant.ErrChanged)
-	emptyTag := Record("main", 1, "Ivy", "").Content
-	wantError(t, "Replace where only the absence of a tag differs",
-		Replace(ctx, s, "main", 1, old, &emptyTag), plant.ErrChanged)
-	wantStored(t, s, Record("main", 1, "Ivy", "-"))
-	if err := Replace(ctx, s, "main", 1, old, &to); err != nil {
-		t.Error(err)
-	}
-	wantStored(t, s, Record("main", 1, "Fern", "shade"))
-	wantError(t, "Replace of an absent plant", Replace(ctx, s, "main", 2, to, nil), plant.ErrNotFound)
-	for _, r := range others {
-		wantStored(t, s, r)
-	}
-	wantError(t, "Replace of an absent plant that was seen", Replace(ctx, s, "main", 2, to, &to), plant.ErrNotFound)
-	// A create is compared with the new plant.
-	wantOutcomes(t, create(t, s, Record("main", 1, "Ivy", "-"), Record("main", 1, "Fern", "shade")),
-		plant.Taken, plant.Same)
-}
-
-func testRemove(t *testing.T, open Open) {
-	s := opened(t, open)
-	ctx := t.Context()
-	create(t, s, Record("main", 1, "Fern", "shade"), Record("main", 2, "Ivy", "-"))
-	stale := Record("main", 1, "Fern", "-").Content
-	wantError(t, "Remove with a stale plant", Remove(ctx, s, "main", 1, &stale), plant.ErrChanged)
-	wantStored(t, s, Record("main", 1, "Fern", "shade"))
-	seen := Record("main", 1, "Fern", "shade").Content
-	if err := Remove(ctx, s, "main", 1, &seen); err != nil {
-		t.Error(err)
-	}
-	_, err := s.Get(ctx, "main", 1)
-	wantError(t, "Get of a removed plant", err, plant.ErrNotFound)
-	wantError(t, "Remove of a removed plant", Remove(ctx, s, "main", 1, nil), plant.ErrNotFound)
-	wantStored(t, s, Record("main", 2, "Ivy", "-"))
-	wantOutcomes(t, create(t, s, Record("main", 1, "Oak", "-")), plant.Created)
-	if err := Remove(ctx, s, "main", 2, nil); err != nil {
-		t.Error(err)
-	}
-}
-
 // testEditBatch makes edits of several plants in one batch, in an order that is not that of their keys.
 func testEditBatch(t *testing.T, open Open) {
 	s := opened(t, open)
@@ -91,7 +36,13 @@ func testEditBatch(t *testing.T, open Open) {
 	}
 	_, err := s.Get(t.Context(), "main", 2)
 	wantError(t, "Get of a removed plant", err, plant.ErrNotFound)
-	wantOutcomes(t, edits(t, s, change("main", 9, &to, nil), change("main", 1, nil, &ivy)), plant.Absent, plant.Changed)
+	// Edits that can't be made, and one that changes nothing.
+	wantOutcomes(t, edits(t, s, change("main", 9, &to, nil), change("main", 1, nil, &ivy), change("main", 2, nil, nil)),
+		plant.Absent, plant.Changed, plant.Absent)
+	wantOutcomes(t, edits(t, s, change("main", 3, &to, nil)), plant.Replaced)
+	// A create is compared with the new plant, and the id of a removed one is free.
+	wantOutcomes(t, create(t, s, Record("main", 3, "Oak", "-"), Record("main", 3, "new", ""), Record("main", 2, "Oak", "-")),
+		plant.Taken, plant.Same, plant.Created)
 	if outcomes, err := s.EditBatch(t.Context(), nil); err != nil || len(outcomes) != 0 {
 		t.Errorf("EditBatch(nil) = %v, %v", outcomes, err)
 	}

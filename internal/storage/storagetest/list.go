@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -15,9 +16,9 @@ import (
 
 func testList(t *testing.T, open Open) {
 	s := opened(t, open)
-	want := []int64{math.MinInt64, -7, 0, 3, 4, 90, math.MaxInt64}
+	want := []int64{math.MinInt64, -1 << 53, -7, 0, 3, 4, 90, 1<<53 + 1, math.MaxInt64}
 	for _, i := range rand.Perm(len(want)) {
-		create(t, s, Record("main", want[i], "n", "-"), Record("other", want[i]/2+1, "n", "-"))
+		create(t, s, Record("main", want[i], fmt.Sprint(want[i]), "-"), Record("other", want[i]/2+1, "n", "-"))
 	}
 	for limit := 1; limit <= len(want)+1; limit++ {
 		var got []int64
@@ -34,7 +35,9 @@ func testList(t *testing.T, open Open) {
 				break
 			}
 			for _, p := range page {
-				got = append(got, p.ID)
+				if got = append(got, p.ID); p.Name != fmt.Sprint(p.ID) {
+					t.Errorf("plant %d has the name %q", p.ID, p.Name)
+				}
 			}
 			after = &got[len(got)-1]
 		}
