@@ -118,10 +118,10 @@ func create(ctx context.Context, path string, write func(io.Writer) error, check
 	if err = write(w); err == nil {
 		err = errors.Join(w.Flush(), f.Sync())
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = check(f.Name())
 	}
-	if err := check(f.Name()); err != nil {
+	if err != nil {
 		return err
 	}
 	err = os.Link(f.Name(), path) // unlike Rename, it does not replace a file

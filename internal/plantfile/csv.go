@@ -33,7 +33,7 @@ type csvReader struct {
 func newCSVReader(in *bufio.Reader, line int) *csvReader {
 	header, err := in.ReadBytes('\n')
 	r := &csvReader{in: io.MultiReader(bytes.NewReader(header), in), line: line, before: line - 1}
-	r.records = csv.NewReader(readerFunc(r.read))
+	r.records = csv.NewReader(r)
 	if i := bytes.IndexAny(header, ",;\t"); i >= 0 {
 		r.records.Comma = rune(header[i])
 	}
@@ -52,12 +52,8 @@ func newCSVReader(in *bufio.Reader, line int) *csvReader {
 	return r
 }
 
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
-
-// read reads more of the file. It fails if a record is too long, for example because a quote is not closed.
-func (r *csvReader) read(b []byte) (int, error) {
+// Read reads more of the file. It fails if a record is too long, for example because a quote is not closed.
+func (r *csvReader) Read(b []byte) (int, error) {
 	if len(r.text) > maxRow {
 		return 0, errTooLong
 	}

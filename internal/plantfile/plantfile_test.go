@@ -97,8 +97,7 @@ func TestReader(t *testing.T) {
 // A plant that is too long ends the file, also if a quote is not closed.
 func TestTooLong(t *testing.T) {
 	for _, start := range []string{"{\"id\":1,\"name\":\"a\"}\n{\"x\":\"", "id,name\n1,a\n2,\""} {
-		endless := readerFunc(func(b []byte) (int, error) { return copy(b, strings.Repeat("x", len(b))), nil })
-		got := rows(io.MultiReader(strings.NewReader(start), endless))
+		got := rows(io.MultiReader(strings.NewReader(start), strings.NewReader(strings.Repeat("x", maxRow+100_000))))
 		if len(got) != 2 || !strings.HasSuffix(got[1], errTooLong.Error()+", end") {
 			t.Errorf("%q is read as %q", start, got)
 		}

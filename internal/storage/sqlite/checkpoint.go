@@ -66,14 +66,14 @@ func (c *checkpointer) run(w *writer) {
 
 // due reports whether enough was written since the last checkpoint, which readers may have kept from copying it all.
 func (c *checkpointer) due() bool {
-	log, err := checkpoint(c.conn, "NOOP")
-	if log.pages < c.tried { // the WAL has restarted
+	pages, copied, err := checkpoint(c.conn, "NOOP")
+	if pages < c.tried { // the WAL has restarted
 		c.tried = 0
 	}
-	if err == nil && log.pages-max(log.copied, c.tried) < stepPages {
+	if err == nil && pages-max(copied, c.tried) < stepPages {
 		return false
 	}
-	c.tried = log.pages
+	c.tried = pages
 	return true
 }
 
@@ -105,7 +105,7 @@ func (c *checkpointer) copyAndRestart(w *writer) error {
 		if w.checkWritable() != nil {
 			return nil
 		}
-		log, err := checkpoint(c.conn, "PASSIVE")
+		pages, copied, err := checkpoint(c.conn, "PASSIVE")
 		if err != nil {
 			return err
 		}
@@ -114,12 +114,12 @@ func (c *checkpointer) copyAndRestart(w *writer) error {
 		if err := w.file.Sync(); err != nil {
 			return fmt.Errorf("%w: %w", sqlite.ResultIOErrFsync.ToError(), err)
 		}
-		more := log.copied - c.copied
-		c.copied = log.copied
-		if log.pages < walLimit || log.copied == start && log.copied < log.pages {
+		more := copied - c.copied
+		c.copied = copied
+		if pages < walLimit || copied == start && copied < pages {
 			return nil
 		}
-		if more <= restPages || log.pages > maxWAL {
+		if more <= restPages || pages > maxWAL {
 			break
 		}
 	}
@@ -134,22 +134,20 @@ func (c *checkpointer) copyAndRestart(w *writer) error {
 	}
 	// No sync follows. A WAL restarts only when all of it is copied, and the checkpoint that copies the last page syncs
 	// the whole file before that page counts as copied.
-	log, err := checkpoint(c.conn, "RESTART")
-	c.copied = log.copied
+	_, copied, err := checkpoint(c.conn, "RESTART")
+	c.copied = copied
 	return err
 }
 
-// walState is the number of pages in the WAL after a checkpoint, and how many of them were copied.
-type walState struct{ pages, copied int64 }
-
-func checkpoint(conn *sqlite.Conn, mode string) (log walState, err error) {
+// checkpoint returns the number of pages in the WAL after a checkpoint, and how many of them were copied.
+func checkpoint(conn *sqlite.Conn, mode string) (pages, copied int64, err error) {
 	for row, err := range query(conn, "PRAGMA wal_checkpoint("+mode+")") {
 		if err != nil {
-			return walState{}, err
+			return 0, 0, err
 		}
-		log = walState{pages: row.ColumnInt64(1), copied: row.ColumnInt64(2)} // the first column is whether it is complete
+		pages, copied = row.ColumnInt64(1), row.ColumnInt64(2)
 	}
-	return log, nil
+	return pages, copied, nil
 }
 
 // resetCopied makes the next checkpoint copy the whole WAL again. Pages that were copied before a sync failed may not

@@ -22,6 +22,7 @@ var writePragmas = []string{
 	"journal_mode(WAL)",
 	"synchronous(FULL)",     // 200 means on disk
 	"wal_autocheckpoint(0)", // the checkpointer does: see checkpoint.go
+	"cache_size(-8000)",     // KiB: room for the inner pages of ten million plants, 5,600 KiB
 }
 
 // busyTimeout is how long a statement waits for a lock of another process: a token command, a second server.
@@ -47,8 +48,8 @@ func openConn(path string, flags sqlite.OpenFlags, more ...string) (*sqlite.Conn
 }
 
 // openWritable opens a connection that can write.
-func openWritable(target string, more ...string) (*sqlite.Conn, error) {
-	return openConn(target, sqlite.OpenReadWrite, slices.Concat(writePragmas, more)...)
+func openWritable(target string) (*sqlite.Conn, error) {
+	return openConn(target, sqlite.OpenReadWrite, writePragmas...)
 }
 
 // query runs a statement and yields its rows. The statement is prepared on its first use and kept.

@@ -21,7 +21,7 @@ func RecordBackup(path, backup string, started time.Time) error {
 	return cmp.Or(os.WriteFile(record, []byte(backup+"\n"), 0o600), os.Chtimes(record, started, started))
 }
 
-// disk is the file system of a file. It is known on Linux only.
+// disk is the file system of a file, which is known on Linux only.
 type disk struct {
 	level, danger string // of a finding, if plants can be lost; otherwise empty
 	free          int64  // bytes that this user can still write; -1 if they are unknown
@@ -33,7 +33,4 @@ const (
 )
 
 // InMemory reports whether a file is on a file system that a restart of the machine empties.
-func InMemory(path string) bool {
-	d, _ := statDisk(path)
-	return d.danger == inMemory
-}
+func InMemory(path string) bool { return statDisk(path).danger == inMemory }

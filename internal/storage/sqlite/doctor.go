@@ -97,8 +97,8 @@ func diagnoseContent(found *storage.Findings, conn *sqlite.Conn, integrity bool)
 
 // diagnoseFolder checks the file system of a folder.
 func diagnoseFolder(found *storage.Findings, folder string) {
-	disk, err := statDisk(folder)
-	if err != nil { // it is known on Linux only
+	disk := statDisk(folder)
+	if disk.free < 0 {
 		return
 	}
 	if disk.danger != "" {

@@ -175,7 +175,7 @@ func TestPartialCopy(t *testing.T) {
 	reader := startRead(t, w.files.path)
 	w.mustAdd(t, 2, "x")
 	restart := func() {
-		if _, err := checkpoint(w.checkpointer.conn, "RESTART"); err != nil {
+		if _, _, err := checkpoint(w.checkpointer.conn, "RESTART"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestPartialCopy(t *testing.T) {
 	exec(reader, "ROLLBACK")
 	w.mustAdd(t, 3, "x")
 	undo := substitute(t, w.files.path, "/dev/null") // it can't be truncated, which SQLite does just before the sync
-	_, err := checkpoint(w.checkpointer.conn, "PASSIVE")
+	_, _, err := checkpoint(w.checkpointer.conn, "PASSIVE")
 	undo()
 	if sqlite.ErrCode(err) != sqlite.ResultIOErrTruncate || part == 0 || w.copied(t) != part {
 		t.Errorf("%d pages count as copied, and after a copy of the rest, %v, %d", part, err, w.copied(t))

@@ -107,7 +107,7 @@ func (w *writer) check(ctx context.Context) error {
 	probed := make(chan error, 1)
 	go func() {
 		probed <- w.tx(func() error {
-			if disk, err := statDisk(w.files.target); err != nil || disk.free >= minSpace {
+			if free := statDisk(w.files.target).free; free < 0 || free >= minSpace {
 				return nil
 			}
 			return w.rewriteVersion()

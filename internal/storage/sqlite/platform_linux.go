@@ -21,10 +21,10 @@ func inUse(path string) bool {
 // checkAccess returns an error unless this user can read and write a file.
 func checkAccess(path string) error { return unix.Access(path, unix.R_OK|unix.W_OK) }
 
-func statDisk(path string) (disk, error) {
+func statDisk(path string) disk {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {
-		return disk{free: -1}, err
+		return disk{free: -1}
 	}
 	d := disk{free: int64(fs.Bavail) * int64(fs.Bsize)}
 	switch int64(uint32(fs.Type)) {
@@ -38,5 +38,5 @@ func statDisk(path string) (disk, error) {
 	case unix.FUSE_SUPER_MAGIC:
 		d.level, d.danger = "warning", "is on FUSE; check that it is a local disk and honours fsync"
 	}
-	return d, nil
+	return d
 }

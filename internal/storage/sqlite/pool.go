@@ -80,9 +80,6 @@ func collect[T any](
 
 // get waits for an idle connection.
 func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	select {
 	case conn := <-p.idle:
 		return conn, nil

@@ -7,6 +7,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,13 +92,7 @@ func (s *Storage) Migrated() (from, to int) { return s.writer.from, s.writer.to 
 
 // Check implements storage.Storage.
 func (s *Storage) Check(ctx context.Context) error {
-	if err := s.damage.Err(); err != nil {
-		return err
-	}
-	if err := s.writer.check(ctx); err != nil {
-		return err
-	}
-	return s.checkRead(ctx)
+	return cmp.Or(s.damage.Err(), s.writer.check(ctx), s.checkRead(ctx))
 }
 
 func (s *Storage) checkRead(ctx context.Context) error {
@@ -112,7 +107,7 @@ func (s *Storage) Stats() storage.Stats {
 	conns, idle, target := cap(s.readers.idle), len(s.readers.idle), s.writer.files.target
 	stats := storage.Stats{
 		Engine: "sqlite", Schema: s.writer.to, Stopped: s.writer.stopReason() != nil,
-		UsedConns: conns - idle, IdleConns: idle, MaxConns: conns,
+		Free: statDisk(target).free, UsedConns: conns - idle, IdleConns: idle, MaxConns: conns,
 	}
 	if info, err := os.Stat(target); err == nil {
 		stats.Bytes = info.Size()
@@ -123,8 +118,6 @@ func (s *Storage) Stats() storage.Stats {
 	if info, err := os.Stat(target + backupSuffix); err == nil {
 		stats.Backup = info.ModTime().Unix()
 	}
-	disk, _ := statDisk(target)
-	stats.Free = disk.free
 	return stats
 }
 

@@ -38,9 +38,6 @@ type writer struct {
 	checkpointer *checkpointer // nil while the database is being opened, and in a command beside a service
 }
 
-// writerCache has room for the inner pages of ten million plants, 5,600 KiB.
-const writerCache = "cache_size(-8000)" // KiB
-
 const lockTimeout = 5 * time.Second // for other writes of this process; busyTimeout is for other processes
 
 // newWriter returns a writer of an existing file, without a connection: see open.
@@ -54,7 +51,7 @@ func newWriter(path string, damage *storage.Damage) (*writer, error) {
 // it into the file.
 func (w *writer) open(command, keepSchema bool) (err error) {
 	beside := command && inUse(w.files.target)
-	if w.conn, err = openWritable(w.files.target, writerCache); err != nil {
+	if w.conn, err = openWritable(w.files.target); err != nil {
 		return translate(err)
 	}
 	if err := w.migrate(keepSchema); err != nil {
@@ -107,7 +104,7 @@ func (w *writer) settle() (err error) {
 	if err := w.resetCopied(); err != nil {
 		return fmt.Errorf("%w: reset the index of its WAL: %w", storage.ErrUnavailable, withoutPath(err))
 	}
-	if _, err = checkpoint(w.conn, "TRUNCATE"); !mayRetry(err) {
+	if _, _, err = checkpoint(w.conn, "TRUNCATE"); !mayRetry(err) {
 		w.stop(fmt.Sprintf("the WAL of an earlier process can't be copied (%v)", describe(err)))
 	}
 	w.settled = err == nil

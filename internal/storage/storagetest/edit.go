@@ -41,7 +41,8 @@ func testEditBatch(t *testing.T, open Open) {
 		plant.Absent, plant.Changed, plant.Absent)
 	wantOutcomes(t, edits(t, s, change("main", 3, &to, nil)), plant.Replaced)
 	// A create is compared with the new plant, and the id of a removed one is free.
-	wantOutcomes(t, create(t, s, Record("main", 3, "Oak", "-"), Record("main", 3, "new", ""), Record("main", 2, "Oak", "-")),
+	wantOutcomes(t, create(t, s,
+		Record("main", 3, "Oak", "-"), Record("main", 3, "new", ""), Record("main", 2, "Oak", "-")),
 		plant.Taken, plant.Same, plant.Created)
 	if outcomes, err := s.EditBatch(t.Context(), nil); err != nil || len(outcomes) != 0 {
 		t.Errorf("EditBatch(nil) = %v, %v", outcomes, err)
