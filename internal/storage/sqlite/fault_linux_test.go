@@ -226,7 +226,7 @@ func TestSettle(t *testing.T) {
 	w := testWriter(t)
 	w.mustAdd(t, 1, "x")
 	killed := filepath.Join(t.TempDir(), "plants.db")
-	copyFiles(t, w.files.path, killed)
+	copyFiles(t, w.files.path, killed, "", walSuffix)
 	next := openWriter(t, killed)
 	wal, err := os.Stat(killed + walSuffix)
 	if err != nil || wal.Size() != 0 || !next.settled {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -67,39 +68,22 @@ func TestSource(t *testing.T) {
 
 // Neither the file nor the WAL of a killed process changes, and the plants in the WAL are there.
 func TestSourceStaysUnchanged(t *testing.T) {
-	path, killed := filepath.Join(t.TempDir(), "plants.db"), filepath.Join(t.TempDir(), "plants.db")
-	s := open(t, path)
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{storagetest.Record("main", 1, "Fern", "-")}); err != nil {
-		t.Fatal(err)
-	}
-	before := map[string]string{}
-	for _, suffix := range []string{"", "-wal"} {
-		text := readFile(t, path+suffix)
-		before[suffix] = text
-		if err := os.WriteFile(killed+suffix, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w, killed := testWriter(t), filepath.Join(t.TempDir(), "plants.db")
+	w.mustAdd(t, 1, "Fern")
+	copyFiles(t, w.files.path, killed, "", walSuffix)
 	source := openSource(t, killed)
 	wantPlants(t, source, 1)
 	if err := source.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for suffix, text := range before {
-		if readFile(t, killed+suffix) != text {
-			t.Errorf("plants.db%s has changed", suffix)
+	for _, suffix := range []string{"", walSuffix} {
+		before, err := os.ReadFile(w.files.path + suffix)
+		after, errAfter := os.ReadFile(killed + suffix)
+		if err := errors.Join(err, errAfter); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("plants.db%s has changed, %v", suffix, err)
 		}
 	}
 	wantPlants(t, open(t, killed), 1)
-}
-
-func readFile(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 // A source is not created and not migrated.

@@ -160,7 +160,7 @@ func TestFaultInIndex(t *testing.T) {
 			t.Errorf("fault %d: a write = %v, and a read of its plant = %v", n, err, absent)
 		}
 		killed := filepath.Join(t.TempDir(), "plants.db")
-		copyFiles(t, w.files.path, killed)
+		copyFiles(t, w.files.path, killed, "", walSuffix)
 		next := openWriter(t, killed)
 		for _, id := range []int64{1, 3} {
 			if _, err := getFrom(next.conn, "main", id); err != nil {
@@ -176,10 +176,10 @@ func TestFaultInIndex(t *testing.T) {
 	}
 }
 
-// copyFiles copies a database and its WAL, as a killed process leaves them.
-func copyFiles(t *testing.T, from, to string) {
+// copyFiles copies files of a database, as a killed process leaves them.
+func copyFiles(t *testing.T, from, to string, suffixes ...string) {
 	t.Helper()
-	for _, suffix := range []string{"", walSuffix} {
+	for _, suffix := range suffixes {
 		content, err := os.ReadFile(from + suffix)
 		if err != nil {
 			t.Fatal(err)
