@@ -14,6 +14,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -333,39 +334,22 @@ type plantJSON struct {
 
 var errNotPlantStore = errors.New("the response is not from a Plant Store: check the base URL")
 
+// unescaped reverses what the encoder escapes for JavaScript only. It replaces a backslash pair too, so that what
+// follows one is not taken for an escape.
+var unescaped = strings.NewReplacer(`\\`, `\\`, `\u2028`, "\u2028", `\u2029`, "\u2029")
+
 // encode returns a plant as a request body, with its id unless that is nil. Only what JSON requires is escaped, so that
 // a plant that was read can be created again under the same limit of the service. It refuses text that is not UTF-8.
 func encode(id *int64, p Plant) ([]byte, error) {
 	if !utf8.ValidString(p.Name) || p.Tag != nil && !utf8.ValidString(*p.Tag) {
 		return nil, errors.New("the name and the tag must be valid UTF-8")
 	}
-	b := []byte{'{'}
-	if id != nil {
-		b = append(strconv.AppendInt(append(b, `"id":`...), *id, 10), ',')
-	}
-	b = appendString(append(b, `"name":`...), p.Name)
-	if p.Tag != nil {
-		b = appendString(append(b, `,"tag":`...), *p.Tag)
-	}
-	return append(b, '}'), nil
-}
-
-func appendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c < ' ':
-			short := strings.IndexByte("\b\f\n\r\t", c)
-			if short < 0 {
-				b = fmt.Appendf(b, `\u%04x`, c)
-			} else {
-				b = append(b, '\\', "bfnrt"[short])
-			}
-		default:
-			b = append(b, c)
-		}
-	}
-	return append(b, '"')
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(struct {
+		ID *int64 `json:"id,omitzero"`
+		Plant
+	}{id, p})
+	return []byte(unescaped.Replace(strings.TrimSuffix(body.String(), "\n"))), err
 }

@@ -150,11 +150,12 @@ func TestRequests(t *testing.T) {
 			return err
 		}, seen{"POST", "/plants", `{"id":-9223372036854775808,"name":"a"}`, "", asJSON, ""}},
 		{func(c *client.Client) error {
-			text := client.Plant{Name: "\"\\\b\f\n\r\t\x01\u007f\u2028é", Tag: &empty}
+			text := client.Plant{Name: "\"\\\b\f\n\r\t\x01\u007f\u2028\u2029<&é\\u2028", Tag: &empty}
 			_, err := c.Create(ctx, client.NewPlant{ID: math.MaxInt64, Plant: text})
 			return err
 		}, seen{"POST", "/plants",
-			`{"id":9223372036854775807,"name":"\"\\\b\f\n\r\t\u0001` + "\u007f\u2028é" + `","tag":""}`, "", asJSON, ""}},
+			`{"id":9223372036854775807,"name":"\"\\\b\f\n\r\t\u0001` + "\u007f\u2028\u2029<&é" + `\\u2028","tag":""}`,
+			"", asJSON, ""}},
 		{func(c *client.Client) error { _, err := c.Get(ctx, math.MinInt64); return err },
 			seen{"GET", "/plants/-9223372036854775808", "", "", "", ""}},
 		{func(c *client.Client) error { _, err := c.Replace(ctx, 0, fern.Plant, `"x"`); return err },
