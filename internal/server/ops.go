@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	profiles "runtime/pprof"
-	"strconv"
 	"time"
 
 	"plantstore/internal/commit"
@@ -136,37 +135,12 @@ func (s *service) opsPaths() map[string]http.Handler {
 		"/readyz":       s.health,
 		"/metrics":      s.metrics.Handler(log.New(logFunc(s.log.Warn), "", 0)),
 		"/debug/pprof/": http.HandlerFunc(pprof.Index), "/debug/pprof/symbol": http.HandlerFunc(pprof.Symbol),
+		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile), "/debug/pprof/trace": http.HandlerFunc(pprof.Trace),
 	}
-	running := make(chan struct{}, maxProfiles)
-	profile := func(name string, h http.Handler) { paths["/debug/pprof/"+name] = limitProfiles(running, h) }
-	profile("profile", http.HandlerFunc(pprof.Profile))
-	profile("trace", http.HandlerFunc(pprof.Trace))
 	for _, p := range profiles.Profiles() {
-		profile(p.Name(), pprof.Handler(p.Name()))
+		paths["/debug/pprof/"+p.Name()] = pprof.Handler(p.Name())
 	}
 	return paths
-}
-
-// Profiles can't use up the connections of the ops port, which health checks need too.
-const (
-	maxProfiles       = 2 // at a time
-	maxProfileSeconds = 60
-)
-
-func limitProfiles(running chan struct{}, h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n, _ := strconv.ParseFloat(r.FormValue("seconds"), 64); n > maxProfileSeconds {
-			http.Error(w, fmt.Sprintf("seconds must be at most %d", maxProfileSeconds), http.StatusBadRequest)
-			return
-		}
-		select {
-		case running <- struct{}{}:
-			defer func() { <-running }()
-			h.ServeHTTP(w, r)
-		default:
-			http.Error(w, "other profiles are in progress; retry when they have ended", http.StatusServiceUnavailable)
-		}
-	})
 }
 
 // servePaths passes GET and HEAD requests for the paths on to their handlers. Others get an Error, where http.ServeMux
