@@ -16,6 +16,7 @@ import (
 	"plantstore/client"
 	"plantstore/internal/plant"
 	"plantstore/internal/plantfile"
+	"plantstore/internal/telemetry"
 )
 
 func plantsExportCommand(env environment) *cobra.Command {
@@ -73,7 +74,7 @@ func export(ctx context.Context, c *client.Client, f plantfile.Format, to io.Wri
 		}
 		line = f.Append(line[:0], plant.Plant{ID: p.ID, Content: plant.Content(p.Plant)})
 		if f.Name != "csv" { // which has no escapes
-			line = escapeJSON(line)
+			line = telemetry.EscapeJSON(line)
 		}
 		if _, err := w.Write(line); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 
 	"plantstore/client"
 	"plantstore/internal/plant"
+	"plantstore/internal/telemetry"
 )
 
 func plantsCommands(env environment) *cobra.Command {
@@ -275,7 +276,7 @@ func printArray(w io.Writer, plants iter.Seq2[client.NewPlant, error]) error {
 		if err != nil {
 			return err
 		}
-		if _, err := out.WriteString(separator + string(escapeJSON(text))); err != nil {
+		if _, err := out.WriteString(separator + string(telemetry.EscapeJSON(text))); err != nil {
 			return err
 		}
 		open, separator = "", ",\n"

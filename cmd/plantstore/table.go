@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,26 +35,6 @@ func (env environment) printJSON(v any, options ...json.Options) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s\n", escapeJSON(text))
+	_, err = fmt.Fprintf(env.stdout, "%s\n", telemetry.EscapeJSON(text))
 	return err
-}
-
-// escapeJSON returns JSON with the same value, in which characters that a terminal would interpret or not display, such
-// as U+009B and U+202E, are escaped. JSON has characters above ASCII only in strings.
-func escapeJSON(text []byte) []byte {
-	hidden := func(r rune) bool { return r >= 0x7f && !strconv.IsPrint(r) }
-	if !bytes.ContainsFunc(text, hidden) {
-		return text
-	}
-	var b []byte
-	for _, r := range string(text) {
-		if !hidden(r) {
-			b = utf8.AppendRune(b, r)
-			continue
-		}
-		for _, unit := range utf16.AppendRune(nil, r) {
-			b = fmt.Appendf(b, `\u%04x`, unit)
-		}
-	}
-	return b
 }

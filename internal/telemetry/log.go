@@ -2,54 +2,65 @@
 package telemetry
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
-// NewLogger returns a logger that writes text to a terminal and JSON to anything else. Both escape
-// attributes, so a record stays one line and cannot control a terminal, whatever a client sent.
+// NewLogger returns a logger that writes text to a terminal and JSON to anything else. Both escape what they write, so
+// that a record stays one line and cannot control a terminal, whatever a client sent.
 func NewLogger(w io.Writer) *slog.Logger {
 	if IsTerminal(w) {
 		return slog.New(slog.NewTextHandler(w, nil))
 	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: escapeAttr}))
+	return slog.New(slog.NewJSONHandler(jsonWriter{w}, nil))
 }
 
-// escapeAttr escapes what JSON does not: it writes control characters above ASCII and invisible
-// characters, such as U+009B and U+202E, as they are.
-func escapeAttr(_ []string, a slog.Attr) slog.Attr {
-	notInJSON := func(r rune) bool { return r >= 0x7f && !strconv.IsPrint(r) }
-	text := ""
-	switch a.Value.Kind() {
-	case slog.KindString:
-		text = a.Value.String()
-	case slog.KindAny:
-		if err, ok := a.Value.Any().(error); ok {
-			text = err.Error()
+// jsonWriter writes the records of a handler, of which each is one call.
+type jsonWriter struct{ io.Writer }
+
+func (w jsonWriter) Write(record []byte) (int, error) {
+	if _, err := w.Writer.Write(EscapeJSON(record)); err != nil {
+		return 0, err
+	}
+	return len(record), nil
+}
+
+// EscapeJSON returns JSON with the same value, in which characters that a terminal would interpret or not display, such
+// as U+009B and U+202E, are escaped. JSON has characters above ASCII only in strings, and escapes those below itself.
+func EscapeJSON(text []byte) []byte {
+	hidden := func(r rune) bool { return r >= 0x7f && !strconv.IsPrint(r) }
+	if !bytes.ContainsFunc(text, hidden) {
+		return text
+	}
+	var b []byte
+	for _, r := range string(text) {
+		if !hidden(r) {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
 		}
 	}
-	if !strings.ContainsFunc(text, notInJSON) {
-		return a
-	}
-	return slog.String(a.Key, escape(text, notInJSON))
+	return b
 }
 
 // Escape returns text with every character that a terminal would interpret or not display replaced by its
 // Go escape sequence. The result is for people: it cannot be converted back.
 func Escape(text string) string {
-	return escape(text, func(r rune) bool { return !strconv.IsPrint(r) })
-}
-
-func escape(text string, unsafe func(rune) bool) string {
 	var b strings.Builder
 	for _, r := range text {
-		if unsafe(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		} else {
+		if strconv.IsPrint(r) {
 			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		}
 	}
 	return b.String()

@@ -11,60 +11,58 @@ const repeatPeriod = time.Second
 
 // Repeats is a slog.Handler that bounds the log, whatever clients send and however often something fails.
 //
-// Records with the same message, route, status and error are of one kind: clients choose none of these. The first
-// record of a kind is written unchanged. Further ones within repeatPeriod are counted. Then one record is written with
-// the attributes that they have in common, and their number, unless the process has ended.
+// Records with the same message, route, status and error are of one kind: clients choose none of these. At most one
+// record of a kind is written in each repeatPeriod, with the number of those that were left out before it.
 //
-// Handlers that WithAttrs and WithGroup return do not group records.
+// Handlers that WithAttrs and WithGroup return leave out nothing.
 type Repeats struct {
 	slog.Handler
 
 	mu    sync.Mutex
-	kinds map[string]*repeat
+	kinds map[string]kind
 }
 
-// repeat counts the records of a kind for repeatPeriod after the first.
-type repeat struct {
-	record slog.Record // with the attributes that all records of the kind have in common
-	more   int         // records after the first
+// kind is when the last record of a kind was written, and how many followed it.
+type kind struct {
+	last time.Time
+	more int
 }
 
 // NewRepeats returns a Repeats that writes to next.
 func NewRepeats(next slog.Handler) *Repeats {
-	return &Repeats{Handler: next, kinds: map[string]*repeat{}}
+	return &Repeats{Handler: next, kinds: map[string]kind{}}
 }
 
 // Handle implements slog.Handler.
 func (h *Repeats) Handle(ctx context.Context, r slog.Record) error {
-	kind, common := r.Message, slog.NewRecord(r.Time, r.Level, r.Message, 0)
+	name := r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "route" || a.Key == "status" || a.Key == "error" {
-			kind += "\x00" + a.String()
-			common.AddAttrs(a)
+			name += "\x00" + a.String()
 		}
 		return true
 	})
-	h.mu.Lock()
-	if seen := h.kinds[kind]; seen != nil {
-		seen.more++
-		h.mu.Unlock()
+	more, isRepeat := h.count(name, r.Time)
+	if isRepeat {
 		return nil
 	}
-	h.kinds[kind] = &repeat{record: common}
-	h.mu.Unlock()
-	time.AfterFunc(repeatPeriod, func() { h.end(kind) })
+	if more > 0 {
+		r = r.Clone()
+		r.AddAttrs(slog.Int("more", more))
+	}
 	return h.Handler.Handle(ctx, r)
 }
 
-// end writes how many records of a kind followed the first.
-func (h *Repeats) end(kind string) {
+// count counts a record of a kind. It returns how many were left out before it, or that it is to be left out too.
+func (h *Repeats) count(name string, at time.Time) (more int, isRepeat bool) {
 	h.mu.Lock()
-	ended := h.kinds[kind]
-	delete(h.kinds, kind)
-	h.mu.Unlock()
-	if r := ended.record; ended.more > 0 {
-		r.Time = time.Now()
-		r.AddAttrs(slog.Int("more", ended.more), slog.String("in", repeatPeriod.String()))
-		h.Handler.Handle(context.Background(), r)
+	defer h.mu.Unlock()
+	k := h.kinds[name]
+	if at.Sub(k.last) < repeatPeriod {
+		k.more++
+		h.kinds[name] = k
+		return 0, true
 	}
+	h.kinds[name] = kind{last: at}
+	return k.more, false
 }
