@@ -67,12 +67,12 @@ func (env environment) printContents(
 	if err != nil {
 		return err
 	}
-	rows := []storeRow{}
+	t := transfer{Tokens: contents.Tokens}
 	for _, s := range contents.Stores {
-		rows = append(rows, storeRow{Store: s.Name, Plants: s.Plants})
+		t.add(s.Name, s.Plants, "")
 	}
-	return env.printStores(rows, contents.Tokens, nil, start, asJSON,
-		fmt.Sprintf("%s (plants: %d, tokens: %d)", sentence, total(rows), contents.Tokens))
+	return env.printTransfer(t, start, asJSON,
+		fmt.Sprintf("%s (plants: %d, tokens: %d)", sentence, t.Plants, t.Tokens))
 }
 
 func restoreCommand(env environment) *cobra.Command {

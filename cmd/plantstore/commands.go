@@ -18,8 +18,7 @@ func (env environment) commands() *cobra.Command {
 
 All flags of serve can be set in the environment: --base-url is PLANTSTORE_BASE_URL. Other commands
 have variables for --url, --token, --token-file, --db and --json. A flag on the command line
-overrides its variable. An unknown PLANTSTORE_ variable is an error to serve, and a warning to other
-commands.`,
+overrides its variable. An unknown PLANTSTORE_ variable is an error to serve.`,
 		Example: `  plantstore serve
   plantstore token issue --name laptop
   plantstore plants list`,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -62,13 +63,12 @@ func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
 	if err != nil {
 		return err
 	}
-	rows := []storeRow{}
+	r := transfer{Created: &report.Created, Tokens: report.Tokens}
 	for _, s := range report.Stores {
-		rows = append(rows, storeRow{s.Name, s.Plants, s.Hash.String()})
+		r.add(s.Name, s.Plants, s.Hash.String())
 	}
-	return env.printStores(rows, report.Tokens, &report.Created, start, *o.json, fmt.Sprintf(
-		"The target has all plants (%d) and tokens (%d) of the source; this run created %d",
-		total(rows), report.Tokens, report.Created))
+	return env.printTransfer(r, start, *o.json, fmt.Sprintf("The target has all plants (%d) and tokens (%d) of the "+
+		"source; this run created %d", r.Plants, r.Tokens, report.Created))
 }
 
 // copy opens both databases and copies one to the other.
@@ -103,48 +103,40 @@ func isSameDatabase(a, b string) bool {
 	return a == b || errA == nil && errB == nil && os.SameFile(fileA, fileB)
 }
 
-// storeRow is what is printed of a store.
+// transfer is what is printed of a copy or a backup. Only a copy has hashes and Created.
+type transfer struct {
+	Stores  []storeRow `json:"stores"`
+	Plants  int64      `json:"plants"`
+	Created *int64     `json:"created,omitzero"`
+	Tokens  int        `json:"tokens"`
+	Seconds float64    `json:"seconds"`
+}
+
 type storeRow struct {
 	Store  string `json:"store"`
 	Plants int64  `json:"plants"`
 	Hash   string `json:"sha256,omitzero"`
 }
 
-// total is the number of plants in all stores.
-func total(rows []storeRow) (n int64) {
-	for _, r := range rows {
-		n += r.Plants
-	}
-	return n
+func (t *transfer) add(store string, plants int64, hash string) {
+	t.Stores = append(t.Stores, storeRow{store, plants, hash})
+	t.Plants += plants
 }
 
-// printStores prints the content of each store, and ends with a sentence on standard error. Only a copy has hashes and
-// created.
-func (env environment) printStores(
-	rows []storeRow, tokens int, created *int64, start time.Time, asJSON bool, sentence string,
-) error {
+// printTransfer prints the content of each store, and ends with a sentence on standard error.
+func (env environment) printTransfer(t transfer, start time.Time, asJSON bool, sentence string) error {
 	took := time.Since(start).Round(time.Millisecond)
-	if asJSON {
-		return env.printJSON(struct {
-			Stores  []storeRow `json:"stores"`
-			Plants  int64      `json:"plants"`
-			Created *int64     `json:"created,omitzero"`
-			Tokens  int        `json:"tokens"`
-			Seconds float64    `json:"seconds"`
-		}{rows, total(rows), created, tokens, took.Seconds()})
+	if t.Seconds = took.Seconds(); asJSON {
+		return env.printJSON(t)
 	}
 	w := newTable(env.stdout)
 	header := "STORE\tPLANTS"
-	if created != nil {
+	if t.Created != nil {
 		header += "\tSHA-256"
 	}
 	fmt.Fprintln(w, header)
-	for _, r := range rows {
-		fmt.Fprint(w, cell(r.Store), "\t", r.Plants)
-		if created != nil {
-			fmt.Fprint(w, "\t", r.Hash)
-		}
-		fmt.Fprintln(w)
+	for _, s := range t.Stores {
+		fmt.Fprintln(w, strings.TrimSuffix(fmt.Sprintf("%s\t%d\t%s", cell(s.Store), s.Plants, s.Hash), "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err

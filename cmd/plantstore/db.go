@@ -31,7 +31,6 @@ may run meanwhile: requests wait or return 503, and no plant is lost.`, `
 	f.Lookup("db").Usage, f.Lookup("db").DefValue = "`URL` of the coordinator: postgres://…", ""
 	f.StringVar(&o.By, "by", "", "`column` that determines the shard of a plant: id for a few\nlarge stores, store for "+
 		"many\n(default: unchanged, or id if plants is not distributed)")
-	f.values("by", "id", "store")
 	f.IntVar(&o.Shards, "shards", 0,
 		"`number` of shards\n(default: unchanged, or 1 for each worker and at least 2)")
 	return f.runs(func(ctx context.Context) error { return dbDistribute(ctx, *db, o, env) })

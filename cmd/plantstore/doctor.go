@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"plantstore/internal/storage/citus"
 	"plantstore/internal/storage/postgres"
 	"plantstore/internal/storage/sqlite"
-	"plantstore/internal/telemetry"
 )
 
 func doctorCommand(env environment) *cobra.Command {
@@ -23,21 +23,28 @@ schema, privileges and clock. The last check prints the settings that serve has 
 environment. The exit code is 1 if there is a problem, and 0 if there are only warnings.`, `
   plantstore doctor --db plants.db --integrity
   plantstore doctor --db postgres://plants@db.example/plants --json`)
-	o := doctorOptions{db: f.database(), json: f.json()}
-	f.BoolVar(&o.integrity, "integrity", false, "read the whole file and check it, which can take minutes")
-	return f.runs(func(ctx context.Context) error { return doctor(ctx, o, env.checkSettings(f.cmd, *o.db), env) })
-}
-
-type doctorOptions struct {
-	db        *string
-	json      *bool
-	integrity bool
+	db, asJSON := f.database(), f.json()
+	integrity := f.Bool("integrity", false, "read the whole file and check it, which can take minutes")
+	return f.runs(func(ctx context.Context) error {
+		ctx, stop := untilSignal(ctx)
+		defer stop()
+		var found storage.Findings
+		if postgres.IsURL(*db) {
+			found = citus.Diagnose(ctx, *db)
+		} else if err := checkDatabase("--db", *db); err != nil {
+			return err
+		} else {
+			found = sqlite.Diagnose(ctx, *db, *integrity)
+		}
+		return env.printFindings(append(found, env.checkSettings(f.cmd, *db)), *asJSON)
+	})
 }
 
 // checkSettings returns the settings that serve has in this environment, or why it would not start with them.
 func (env environment) checkSettings(cmd *cobra.Command, db string) storage.Finding {
-	serve := serveFlags(cmd)
-	if err := env.readVariables(serve); err != nil {
+	command, _, _ := cmd.Root().Find([]string{"serve"})
+	serve := command.Flags()
+	if err := cmp.Or(env.checkVariables(serve), env.readVariables(serve)); err != nil {
 		return storage.Finding{Level: "problem", Check: "settings", Text: err.Error()}
 	}
 	serve.Set("db", db)
@@ -48,24 +55,13 @@ func (env environment) checkSettings(cmd *cobra.Command, db string) storage.Find
 	return storage.Finding{Level: "ok", Check: "settings", Text: strings.Join(values, " ")}
 }
 
-func doctor(ctx context.Context, o doctorOptions, settings storage.Finding, env environment) (err error) {
-	ctx, stop := untilSignal(ctx)
-	defer stop()
-	var found storage.Findings
-	if postgres.IsURL(*o.db) {
-		found = citus.Diagnose(ctx, *o.db)
-	} else if err := checkDatabase("--db", *o.db); err != nil {
-		return err
-	} else {
-		found = sqlite.Diagnose(ctx, *o.db, o.integrity)
-	}
-	found = append(found, settings)
-	if *o.json {
+func (env environment) printFindings(found storage.Findings, asJSON bool) (err error) {
+	if asJSON {
 		err = env.printJSON(found)
 	} else {
 		w := newTable(env.stdout)
 		for _, f := range found {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, telemetry.Escape(oneLine(f.Text)))
+			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, oneLine(f.Text))
 		}
 		err = w.Flush()
 	}

@@ -27,7 +27,6 @@ file as formulas.`, `
   plantstore plants export
   plantstore plants export --format csv --to plants.csv`)
 	format := f.String("format", "ndjson", "`format`: ndjson or csv")
-	f.values("format", "ndjson", "csv")
 	to := f.String("to", "", "`path` of a new file to write (default: standard output)")
 	s := f.service()
 	f.Lookup("json").Usage = "print errors as JSON; --format is the format of the plants"

@@ -16,8 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"plantstore/internal/telemetry"
 )
 
 // usageError is a mistake in the command line.
@@ -39,7 +37,6 @@ type flags struct {
 func (env environment) command(use, description, examples string) *flags {
 	cmd := newCommand(use, description, examples)
 	cmd.Args = cobra.ArbitraryArgs
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return &flags{FlagSet: cmd.Flags(), cmd: cmd, env: env}
 }
 
@@ -47,7 +44,7 @@ func (env environment) command(use, description, examples string) *flags {
 func (f *flags) runs(run func(context.Context) error) *cobra.Command {
 	f.VisitAll(f.finish)
 	f.cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cmp.Or(f.env.checkVariables(cmd), f.env.readVariables(f.FlagSet)); err != nil {
+		if err := f.env.readVariables(f.FlagSet); err != nil {
 			return err
 		}
 		if f.argument == "" && len(args) > 0 || f.argument != "" && len(args) != 1 {
@@ -90,18 +87,13 @@ func (f *flags) sameVariable(fl *pflag.Flag) {
 	}
 }
 
-// finish adds the environment variable of a flag to its help text, and disables the completion of file names unless the
-// value is one.
+// finish adds the environment variable of a flag to its help text.
 func (f *flags) finish(fl *pflag.Flag) {
 	if fl.Name == "json" { // it means the same in every command
 		f.sameVariable(fl)
 	}
 	if names := fl.Annotations[variableKey]; names != nil {
 		fl.Usage += "\n(" + strings.Join(names, " or ") + ")"
-	}
-	value, _ := pflag.UnquoteUsage(fl)
-	if _, ok := f.cmd.GetFlagCompletionFunc(fl.Name); !ok && value != "path" && value != "database" {
-		f.cmd.RegisterFlagCompletionFunc(fl.Name, cobra.NoFileCompletions)
 	}
 }
 
@@ -125,14 +117,14 @@ func (env environment) readVariables(f *pflag.FlagSet) (err error) {
 
 // valueOf returns the value of a variable or, if a second name is given, of the file that the second variable names.
 func (env environment) valueOf(variable []string) (string, error) {
-	value := env.getenv(variable[0])
-	if len(variable) == 1 || env.getenv(variable[1]) == "" {
+	value := env.variables[variable[0]]
+	if len(variable) == 1 || env.variables[variable[1]] == "" {
 		return value, nil
 	}
 	if value != "" {
 		return "", usagef("%s and %s are both set: use one of them", variable[0], variable[1])
 	}
-	value, err := readSecret(env.getenv(variable[1]))
+	value, err := readSecret(env.variables[variable[1]])
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", variable[1], err)
 	}
@@ -155,30 +147,18 @@ var otherVariables = regexp.MustCompile(`^PLANTSTORE_(TEST_.*|` +
 	`([A-Z0-9_]+_)?(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=.*|` +
 	`PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*))$`)
 
-// checkVariables reports an unknown variable, probably a mistyped one: as an error to serve, which would not have the
-// settings that the operator wanted, and as a warning to other commands.
-func (env environment) checkVariables(cmd *cobra.Command) error {
+// checkVariables returns an error if a variable is unknown, probably mistyped: the service would not have the settings
+// that the operator wanted.
+func (env environment) checkVariables(serve *pflag.FlagSet) error {
 	known := []string{fixedTokenVariable, tokenVariable, tokenVariable + "_FILE", "PLANTSTORE_URL", "PLANTSTORE_JSON"}
-	serveFlags(cmd).VisitAll(func(fl *pflag.Flag) { known = append(known, fl.Annotations[variableKey]...) })
-	for _, variable := range env.environ {
-		name, value, _ := strings.Cut(variable, "=")
-		isKnown := slices.Contains(known, name) || otherVariables.MatchString(variable)
-		if !strings.HasPrefix(name, "PLANTSTORE_") || value == "" || isKnown {
-			continue
+	serve.VisitAll(func(fl *pflag.Flag) { known = append(known, fl.Annotations[variableKey]...) })
+	for name, value := range env.variables {
+		isKnown := slices.Contains(known, name) || otherVariables.MatchString(name+"="+value)
+		if strings.HasPrefix(name, "PLANTSTORE_") && value != "" && !isKnown {
+			return usagef("unknown environment variable %s; see plantstore serve --help", name)
 		}
-		err := usagef("unknown environment variable %s; see plantstore serve --help", name)
-		if cmd.Name() == "serve" {
-			return err
-		}
-		fmt.Fprintf(env.stderr, "%s: warning: %s\n", cmd.CommandPath(), telemetry.Escape(err.Error()))
 	}
 	return nil
-}
-
-// serveFlags returns the flags of serve in the tree of a command.
-func serveFlags(cmd *cobra.Command) *pflag.FlagSet {
-	serve, _, _ := cmd.Root().Find([]string{"serve"})
-	return serve.Flags()
 }
 
 // settings returns the values of flags of serve that are set or have a default. The URL of a database is without what
@@ -199,7 +179,7 @@ func (env environment) settings(serve *pflag.FlagSet) (all []any) {
 			all = append(all, slog.String(fl.Name, value))
 		}
 	})
-	if env.getenv(fixedTokenVariable) != "" {
+	if env.variables[fixedTokenVariable] != "" {
 		all = append(all, slog.String(fixedTokenVariable, "set"))
 	}
 	return all
@@ -230,11 +210,6 @@ func unknownCommand(parent *cobra.Command, name string) error {
 		return usagef("unknown command %q; did you mean %q?", name, similar[0])
 	}
 	return usagef("unknown command %q; see %s --help", name, parent.CommandPath())
-}
-
-// values completes a flag with fixed values.
-func (f *flags) values(flag string, values ...string) {
-	f.cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 const maxLifetimeDays = 36500

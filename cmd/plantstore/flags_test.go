@@ -106,7 +106,7 @@ func TestParse(t *testing.T) {
 		{"", "", variables{"PLANTSTORE_MAX_COUNT": "x", "PLANTSTORE_WAIT": "y"}, testOptions{},
 			`PLANTSTORE_MAX_COUNT is "x": use a whole number`},
 	} {
-		root, got := testCommand(environment{getenv: test.v.get}, test.argument != "")
+		root, got := testCommand(environment{variables: test.v}, test.argument != "")
 		root.SetArgs(negativesLast(root, append([]string{"test"}, strings.Fields(test.args)...)))
 		err := root.Execute()
 		if test.err != "" {
@@ -121,14 +121,16 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// An unknown variable is an error to serve and a warning to other commands.
+// An unknown variable is an error to serve, also in doctor.
 func TestUnknownVariables(t *testing.T) {
 	for _, name := range []string{"PLANTSTORE_LISEN", "PLANTSTORE_PORT"} {
 		unknown := "unknown environment variable " + name + "; see plantstore serve --help\n"
 		plantstore(t, variables{name: "x"}, "serve", "--db", "/nowhere/plants.db").want(t, name, 2, "",
 			"plantstore serve: "+unknown)
-		got := plantstore(t, variables{name: "x"}, "version")
-		got.want(t, name, 0, got.stdout, "plantstore version: warning: "+unknown)
+		got := plantstore(t, variables{name: "x"}, "doctor", "--db", "/nowhere/plants.db")
+		if !strings.HasSuffix(got.stdout, "problem  settings  "+unknown) {
+			t.Errorf("doctor with %s: %+v", name, got)
+		}
 	}
 	v := variables{
 		"PLANTSTORE_TEST_X": "x", "PLANTSTORE_TYPO": "", "PLANTSTORESQUE": "x", "HOME": "x",
@@ -138,8 +140,9 @@ func TestUnknownVariables(t *testing.T) {
 		"PLANTSTORE_OPS_SERVICE_PORT": "81", "PLANTSTORE_OPS_PORT": "tcp://10.0.0.1:81",
 		"PLANTSTORE_OPS_PORT_81_TCP_PORT": "81", "PLANTSTORE_DB": "x", "PLANTSTORE_TOKEN": "x", "PLANTSTORE_QUEUE": "x",
 	}
-	if got := plantstore(t, v, "version"); got.code != 0 || got.stderr != "" {
-		t.Errorf("version with known variables: %+v", got)
+	got := withStorage(t, v, nil, errors.New("opened"), "serve", "--queue", "1")
+	if got.code != 1 || !strings.HasSuffix(got.stderr, "plantstore serve: opened\n") {
+		t.Errorf("serve with known variables: %+v", got)
 	}
 }
 

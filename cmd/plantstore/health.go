@@ -24,7 +24,7 @@ printed, and the exit code is 1, also if the service does not respond.`, `
 		"(default: the address in PLANTSTORE_OPS_LISTEN, or http://127.0.0.1:8081)")
 	timeout := f.Duration("timeout", 5*time.Second, "how long to wait for the response")
 	return f.runs(func(ctx context.Context) error {
-		listen := cmp.Or(env.getenv("PLANTSTORE_OPS_LISTEN"), "127.0.0.1:8081")
+		listen := cmp.Or(env.variables["PLANTSTORE_OPS_LISTEN"], "127.0.0.1:8081")
 		if *base == "" && listen == "off" {
 			return usagef("PLANTSTORE_OPS_LISTEN is off: the service has no health checks")
 		}

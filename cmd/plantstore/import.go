@@ -15,13 +15,11 @@ import (
 
 	"plantstore/client"
 	"plantstore/internal/plantfile"
-	"plantstore/internal/telemetry"
 )
 
 const (
-	maxParallel   = 256
-	importRetries = 10 // for about 20 s, so that an import outlasts a restart of the service
-	importTimeout = 10 * time.Second
+	maxParallel   = 256 // as many connections as the client keeps open
+	importRetries = 10  // for about 20 s, so that an import outlasts a restart of the service
 )
 
 func plantsImportCommand(env environment) *cobra.Command {
@@ -37,16 +35,11 @@ same command continues: plants that are already in the store stay as they are.`,
   plantstore plants import plants.ndjson --on-conflict skip
   plantstore plants import - --url https://plants.example --parallel 16`)
 	im := &importer{env: env, name: f.takesText("FILE")}
-	f.cmd.ValidArgsFunction = nil // complete file names
 	im.conflict = f.String("on-conflict", "fail",
 		"`action` if the id belongs to a plant with a different name or tag:\n"+
 			"fail (list the line) or skip (keep the stored plant)")
-	f.values("on-conflict", "fail", "skip")
 	im.parallel = f.Int("parallel", 64, fmt.Sprintf("`requests` in flight, at most %d", maxParallel))
-	pool := http.DefaultTransport.(*http.Transport).Clone()
-	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = maxParallel, maxParallel
-	s := f.service(client.WithRetries(importRetries, firstPause),
-		client.WithHTTPClient(&http.Client{Transport: pool, Timeout: importTimeout}))
+	s := f.service(client.WithRetries(importRetries, firstPause))
 	im.json = s.json
 	return s.calls(im.run)
 }
@@ -115,7 +108,7 @@ func (im *importer) one(ctx context.Context, row plantfile.Row) error {
 		}
 	}
 	im.bad.Add(1)
-	text := telemetry.Escape(oneLine(err.Error()))
+	text := oneLine(err.Error())
 	if *im.json {
 		refused := newJSONError(err, text)
 		refused.Line = row.Line

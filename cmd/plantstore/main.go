@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"plantstore/client"
 	"plantstore/internal/storage"
@@ -24,7 +23,11 @@ import (
 )
 
 func main() {
-	env := environment{os.Stdout, os.Stderr, os.Getenv, openStorage, os.Environ()}
+	env := environment{os.Stdout, os.Stderr, map[string]string{}, openStorage}
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		env.variables[name] = value
+	}
 	os.Exit(env.run(context.Background(), os.Args[1:]))
 }
 
@@ -34,9 +37,8 @@ var version string
 // environment is what a command uses besides its options.
 type environment struct {
 	stdout, stderr io.Writer
-	getenv         func(string) string
+	variables      map[string]string
 	openStorage    func(ctx context.Context, db string, use access, unsafeDurability bool) (storage.Storage, error)
-	environ        []string // of the process, to find unknown variables
 }
 
 // run runs the command that args name and returns the exit code.
@@ -44,19 +46,14 @@ func (env environment) run(ctx context.Context, args []string) int {
 	root := env.commands()
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		cmd, _, _ := root.Find(args[1:])
-		cmd.Flags().VisitAll(func(fl *pflag.Flag) { fl.Usage = strings.ReplaceAll(fl.Usage, "`", "") }) // of the help
-	} else {
-		args = negativesLast(root, args)
-	}
+	args = negativesLast(root, args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
 	code := exitCode(err)
-	text := telemetry.Escape(oneLine(err.Error()))
+	text := oneLine(err.Error())
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		text += "; to trust another authority, set SSL_CERT_FILE to its certificate"
 	} else if code == unreachable {
@@ -119,13 +116,10 @@ func newJSONError(err error, text string) jsonError {
 	return jsonError{Error: e.Number, Message: strings.TrimPrefix(text, fmt.Sprintf("%d: ", e.Number))}
 }
 
-// oneLine returns the text of joined errors in one line.
+// oneLine returns the text of joined errors in one line that cannot control a terminal.
 func oneLine(text string) string {
-	var lines []string
-	for line := range strings.Lines(text) {
-		lines = append(lines, strings.TrimSpace(line))
-	}
-	return strings.Join(lines, "; ")
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })
+	return telemetry.Escape(strings.Join(lines, "; "))
 }
 
 // negativesLast moves a negative number that is an argument, such as an id, to the end, after "--". It would be read as

@@ -22,10 +22,7 @@ import (
 	"plantstore/internal/token"
 )
 
-// variables is an environment without the variables of the process that runs the tests.
-type variables map[string]string
-
-func (v variables) get(name string) string { return v[name] }
+type variables = map[string]string
 
 type result struct {
 	stdout, stderr string
@@ -43,11 +40,7 @@ func plantstore(t *testing.T, v variables, args ...string) result {
 // run runs the program with variables.
 func run(t *testing.T, v variables, stdout, stderr io.Writer, args ...string) int {
 	t.Helper()
-	var environ []string
-	for name, value := range v {
-		environ = append(environ, name+"="+value)
-	}
-	return environment{stdout, stderr, v.get, openStorage, environ}.run(t.Context(), args)
+	return environment{stdout, stderr, v, openStorage}.run(t.Context(), args)
 }
 
 // want compares the exit code and the whole output.
@@ -60,11 +53,11 @@ func (r result) want(t *testing.T, what string, code int, stdout, stderr string)
 }
 
 // withStorage runs the program with a store of the test's own in place of the database.
-func withStorage(t *testing.T, st storage.Storage, openErr error, args ...string) result {
+func withStorage(t *testing.T, v variables, st storage.Storage, openErr error, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	open := func(context.Context, string, access, bool) (storage.Storage, error) { return st, openErr }
-	env := environment{&stdout, &stderr, variables{}.get, open, nil}
+	env := environment{&stdout, &stderr, v, open}
 	return result{code: env.run(t.Context(), args), stdout: stdout.String(), stderr: stderr.String()}
 }
 
@@ -101,7 +94,7 @@ func TestUsage(t *testing.T) {
 
 // eachCommand calls do for every command of the tree.
 func eachCommand(do func(cmd *cobra.Command)) {
-	root := environment{getenv: variables{}.get}.commands()
+	root := environment{}.commands()
 	for all := []*cobra.Command{root}; len(all) > 0; all = all[1:] {
 		if all[0].Name() == "help" || all[0].Name() == "completion" { // made by cobra
 			continue
@@ -166,7 +159,7 @@ func TestExamples(t *testing.T) {
 					args = append(args, strings.Fields(part)...)
 				}
 			}
-			root := environment{getenv: variables{}.get}.commands()
+			root := environment{}.commands()
 			called, _, err := root.Find(args[1:])
 			if err != nil || args[0] != "plantstore" || !strings.HasPrefix(called.CommandPath(), cmd.CommandPath()) {
 				t.Errorf("the example %q of %s calls %s, %v", line, cmd.CommandPath(), called.CommandPath(), err)
@@ -224,9 +217,10 @@ func TestExitCodes(t *testing.T) {
 			`{"message":"` + client.ErrUnknown.Error() + `: Get \"http://x\": refused","exit":1}`},
 	} {
 		db := tempFile(t, "")
-		withStorage(t, nil, test.err, "token", "list", "--db", db).want(t, test.text, test.code, "",
+		withStorage(t, nil, nil, test.err, "token", "list", "--db", db).want(t, test.text, test.code, "",
 			"plantstore token list: "+test.text+"\n")
-		withStorage(t, nil, test.err, "token", "list", "--db", db, "--json").want(t, test.text, test.code, "", test.json+"\n")
+		withStorage(t, nil, nil, test.err, "token", "list", "--db", db, "--json").want(t, test.text, test.code, "",
+			test.json+"\n")
 	}
 	const json = `{"message":"unknown flag: --nope; see plantstore token list --help","exit":2}` + "\n"
 	plantstore(t, nil, "token", "list", "--nope", "--json").want(t, "an unknown flag before --json", 2, "", json)

@@ -24,7 +24,7 @@ func TestManPages(t *testing.T) {
 	if folder == "" {
 		folder = t.TempDir()
 	}
-	root := environment{getenv: variables{}.get}.commands()
+	root := environment{}.commands()
 	root.DisableAutoGenTag = true
 	topic, _, _ := root.Find([]string{"exit-codes"})
 	topic.Run = func(*cobra.Command, []string) {} // otherwise it has no page

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"strconv"
 	"strings"
@@ -79,11 +78,7 @@ Print the plants of the store, ordered by id.`, `
 		if *limit > 0 {
 			page.Size = min(*limit, listPage)
 		}
-		plants := first(*limit, c.Plants(ctx, page))
-		if *s.json {
-			return printArray(env.stdout, plants)
-		}
-		return env.printTable(plants)
+		return s.printList(c.Plants(ctx, page), *limit)
 	})
 }
 
@@ -208,18 +203,6 @@ func (s *service) calls(run func(context.Context, *client.Client) error) *cobra.
 // listPage is how many plants a list requests, and keeps in memory, at a time.
 const listPage = 1000
 
-// first returns the first n plants, or all if n is 0.
-func first(n int, plants iter.Seq2[client.NewPlant, error]) iter.Seq2[client.NewPlant, error] {
-	return func(yield func(client.NewPlant, error) bool) {
-		remaining := n
-		for p, err := range plants {
-			if remaining--; !yield(p, err) || remaining == 0 {
-				return
-			}
-		}
-	}
-}
-
 // print prints a plant unless there was an error.
 func (s *service) print(p client.Stored, err error) error {
 	if err != nil {
@@ -237,52 +220,45 @@ func (s *service) print(p client.Stored, err error) error {
 	return w.Flush()
 }
 
-// printTable prints plants as they are received. Each page is aligned separately.
-func (env environment) printTable(plants iter.Seq2[client.NewPlant, error]) error {
-	out := bufio.NewWriter(env.stdout)
-	t := newTable(out)
+// printList prints plants as they are received, up to a limit unless that is 0: as a JSON array, which is left
+// incomplete after an error, or as a table, in which each page is aligned separately.
+func (s *service) printList(plants iter.Seq2[client.NewPlant, error], limit int) error {
+	out := bufio.NewWriter(s.f.env.stdout)
+	w := newTable(out) // does not change JSON, which has no tabs
 	flush := func() error {
-		t.Flush()
+		w.Flush()
 		return out.Flush() // also returns an earlier write error
 	}
-	fmt.Fprintln(t, "ID\tNAME\tTAG")
+	before, between, after := "ID\tNAME\tTAG\n", "", ""
+	text := func(p client.NewPlant) string { return row(p) + "\n" }
+	if *s.json {
+		before, between, after = "[", ",\n", "]\n"
+		text = func(p client.NewPlant) string {
+			text, _ := json.Marshal(p) // a plant that was decoded can be encoded
+			return string(telemetry.EscapeJSON(text))
+		}
+	}
 	n := 0
 	for p, err := range plants {
-		switch {
-		case err != nil && n == 0:
-			return err
-		case err != nil:
+		if err != nil {
 			return errors.Join(flush(), err)
 		}
-		fmt.Fprintln(t, row(p))
-		if n++; n%listPage == 0 {
+		fmt.Fprint(w, before, text(p))
+		before = between
+		if n++; n == limit {
+			break
+		}
+		if n%listPage == 0 {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
 	}
-	return flush()
-}
-
-// printArray prints plants as a JSON array as they are received. After an error the array is left incomplete.
-func printArray(w io.Writer, plants iter.Seq2[client.NewPlant, error]) error {
-	out := bufio.NewWriter(w)
-	open, separator := "[", "["
-	for p, err := range plants {
-		if err != nil {
-			return errors.Join(out.Flush(), err)
-		}
-		text, err := json.Marshal(p)
-		if err != nil {
-			return err
-		}
-		if _, err := out.WriteString(separator + string(telemetry.EscapeJSON(text))); err != nil {
-			return err
-		}
-		open, separator = "", ",\n"
+	if n > 0 {
+		before = ""
 	}
-	out.WriteString(open + "]\n")
-	return out.Flush()
+	fmt.Fprint(w, before, after)
+	return flush()
 }
 
 func row(p client.NewPlant) string {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,49 +21,39 @@ database applies it. The secret stays the same.`, `
   plantstore token update ci --scopes plants:read --rate 10/s
   plantstore token update ci --expires 90d --rate none`)
 	db, name := f.database(), f.takesText("NAME")
-	scopes := optional(f, "scopes", "new `scopes`, separated by commas", verbatim)
-	f.values("scopes", token.AllScopes.Names()...)
-	limit := optional(f, "rate",
-		"new request `rate`, such as 100/s, 30/m or 1000/h,\nor none for --default-rate of serve", verbatim)
-	burst := optional(f, "burst", "new number of `requests` allowed at once after a pause;\n0, and a new rate without "+
-		"--burst, for as many as the\nrate allows in a second",
-		func(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) })
-	expires := optional(f, "expires", "new `lifetime` from now on, such as 90d or 12h, or never", verbatim)
+	scopes := f.String("scopes", "", "new `scopes`, separated by commas")
+	limit := f.String("rate", "",
+		"new request `rate`, such as 100/s, 30/m or 1000/h,\nor none for --default-rate of serve")
+	burst := f.Int64("burst", 0, "new number of `requests` allowed at once after a pause;\n0, and a new rate without "+
+		"--burst, for as many as the\nrate allows in a second")
+	expires := f.String("expires", "", "new `lifetime` from now on, such as 90d or 12h, or never")
 	return f.runs(func(ctx context.Context) error {
-		if *scopes == nil && *expires == nil && *limit == nil && *burst == nil {
+		if !slices.ContainsFunc([]string{"scopes", "rate", "burst", "expires"}, f.Changed) {
 			return usagef("nothing to change: use --scopes, --rate, --burst or --expires")
 		}
-		return env.changeToken(ctx, *db, *name, func(t *token.Token) (_ *token.Token, err error) {
-			if *scopes != nil {
-				t.Scopes, err = token.ParseScopes(**scopes)
+		return env.changeToken(ctx, *db, *name, func(t *token.Token) (*token.Token, error) {
+			var errs [3]error
+			if f.Changed("scopes") {
+				t.Scopes, errs[0] = token.ParseScopes(*scopes)
 			}
-			if *expires != nil && err == nil {
-				t.Expires, err = expiry(**expires, time.Now())
+			if f.Changed("expires") {
+				t.Expires, errs[1] = expiry(*expires, time.Now())
 			}
-			if (*limit != nil || *burst != nil) && err == nil {
-				t.Rate, err = changedRate(t.Rate, *limit, *burst)
+			if f.Changed("rate") || f.Changed("burst") {
+				switch {
+				case !f.Changed("rate"):
+					*limit = t.Rate.String()
+				case *limit == "none":
+					*limit = ""
+				}
+				t.Rate, errs[2] = rate.Parse(*limit, *burst)
 			}
-			if err != nil {
-				err = usageError{err}
+			if err := errors.Join(errs[:]...); err != nil {
+				return nil, usageError{err}
 			}
-			return nil, err
+			return nil, nil
 		})
 	})
-}
-
-// changedRate returns the rate of a token after an update, in which nil is unchanged.
-func changedRate(was rate.Limit, limit *string, burst *int64) (rate.Limit, error) {
-	text, requests := was.String(), int64(0)
-	if limit != nil {
-		text = *limit
-	}
-	if text == "none" {
-		text = ""
-	}
-	if burst != nil {
-		requests = *burst
-	}
-	return rate.Parse(text, requests)
 }
 
 func tokenRotateCommand(env environment) *cobra.Command {

@@ -41,7 +41,7 @@ tokens of an identity provider are accepted too.`, `
 	o.declare(f)
 	return f.runs(func(ctx context.Context) error {
 		cfg, err := o.config(env)
-		if err != nil {
+		if err = cmp.Or(env.checkVariables(f.FlagSet), err); err != nil {
 			return err
 		}
 		cfg.Out, cfg.Log = env.stdout, telemetry.NewLogger(env.stderr)
@@ -123,10 +123,8 @@ func (o *serveOptions) declare(f *flags) {
 		"maximum `number` of open connections; at the limit, a new one\nreplaces one that waits for its client, or gets "+
 			"503;\n0 for 512 per processor (at most 4096), fewer if open files\nor memory are limited")
 	f.StringVar(&o.access, "access-log", "errors", "`requests` to log: errors (failed and slow ones),\nall or off")
-	f.values("access-log", "errors", "all", "off")
 	f.StringVar(&o.cors, "cors-origins", "*",
 		"web `origins` that may use the API from a browser,\nseparated by commas, or * or off")
-	f.values("cors-origins", "*", "off")
 	o.rate, o.burst = f.rate("default-rate", "default-burst", "of tokens issued without one", "no limit")
 	f.StringVar(&o.proxies, "trusted-proxies", "",
 		"`addresses` and networks, separated by commas,\nwhose X-Forwarded-For is trusted")
@@ -157,7 +155,7 @@ func (o *serveOptions) config(env environment) (server.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Token, cfg.TokenFrom = env.getenv(fixedTokenVariable), fixedTokenVariable
+	cfg.Token, cfg.TokenFrom = env.variables[fixedTokenVariable], fixedTokenVariable
 	if o.tokenFile != "" {
 		cfg.TokenFrom = o.tokenFile
 		if cfg.Token, err = readSecret(o.tokenFile); err != nil {

@@ -22,7 +22,7 @@ import (
 
 // parseServe parses the flags of serve.
 func parseServe(v variables, args ...string) (cfg server.Config, db string, unsafe bool, err error) {
-	env := environment{getenv: v.get}
+	env := environment{variables: v}
 	var o serveOptions
 	f := env.command("serve", "", "")
 	o.declare(f)
@@ -118,7 +118,7 @@ func TestServeRefuses(t *testing.T) {
 		"--ops-listen nonsense":                             "--ops-listen is ",
 		"--base-url nonsense":                               "base URL ",
 	} {
-		got := withStorage(t, nil, errors.New("opened"), append([]string{"serve"}, strings.Fields(args)...)...)
+		got := withStorage(t, nil, nil, errors.New("opened"), append([]string{"serve"}, strings.Fields(args)...)...)
 		if got.code != 2 || !strings.HasPrefix(got.stderr, "plantstore serve: "+want) ||
 			strings.Contains(got.stdout+got.stderr, "Secret") {
 			t.Errorf("serve %s: %+v, want %q", args, got, want)
@@ -158,7 +158,7 @@ func startService(t *testing.T, db string) (url string, log *buffer, stop func()
 	ctx, cancel := context.WithCancel(context.Background())
 	stdout, log, code := new(buffer), new(buffer), make(chan int, 1)
 	go func() {
-		env := environment{stdout, log, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get, openStorage, nil}
+		env := environment{stdout, log, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}, openStorage}
 		code <- env.run(ctx, []string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"})
 	}()
 	stop = sync.OnceValue(func() int { cancel(); return <-code })
@@ -209,11 +209,11 @@ func TestServeStartFails(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		st := &failingStore{err: test.err}
 		unsafe := false
-		env := environment{&stdout, &stderr, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}.get,
+		env := environment{&stdout, &stderr, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken},
 			func(_ context.Context, db string, _ access, u bool) (storage.Storage, error) {
 				unsafe = u
 				return st, test.openErr
-			}, nil}
+			}}
 		code := env.run(test.ctx, []string{"serve", "--listen", "127.0.0.1:0", "--ops-listen", "off", "--unsafe-durability"})
 		if code != test.code || !strings.Contains(stderr.String(), test.stderr) || st.closed != test.closed || !unsafe {
 			t.Errorf("%s: exit %d, closed %d times, unsafe %v\n%s", test.what, code, st.closed, unsafe, stderr.String())

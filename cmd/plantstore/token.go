@@ -35,7 +35,6 @@ Issue a token and print it. It cannot be shown again.`, `
 	name := f.String("name", "", "`name` of the token, for token list and token revoke")
 	storeName := f.String("store", token.DefaultStore, "the one `store` that the token gives access to")
 	scopes := f.String("scopes", strings.Join(token.AllScopes.Names(), ","), "its `scopes`, separated by commas")
-	f.values("scopes", token.AllScopes.Names()...)
 	limit, burst := f.rate("rate", "burst", "of the token", "--default-rate of serve")
 	expires := f.String("expires", "", "`lifetime`, such as 90d or 12h (default: no expiry)")
 	return f.runs(func(ctx context.Context) error {
@@ -74,8 +73,7 @@ func expiry(text string, now time.Time) (time.Time, error) {
 
 func tokenListCommand(env environment) *cobra.Command {
 	f := env.command("list", `
-List tokens, oldest first, without their secrets. LAST USED is written about once a minute.
-EXPIRES says which tokens have expired, and which will within 14 days.`, `
+List tokens, oldest first, without their secrets. LAST USED is written about once a minute.`, `
   plantstore token list
   plantstore token list --expiring 30d
   plantstore token list --db /var/lib/plantstore/plants.db --json`)
@@ -110,15 +108,9 @@ func printTokens(env environment, all []token.Token) error {
 	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tCREATED\tLAST USED\tEXPIRES\tREVOKED\tLAST 4")
 	for _, t := range all {
 		used := strings.TrimSuffix(timestamp(t.LastUsed), ":00") // it has no seconds
-		expires, now := timestamp(t.Expires), time.Now()
-		if t.ExpiresWithin(token.ExpiresSoon, now) {
-			expires += " (soon)"
-		} else if !t.Expires.IsZero() && t.Revoked.IsZero() && !t.Expires.After(now) {
-			expires += " (expired)"
-		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t…%s\n", t.Name, t.Store, t.Scopes,
-			rateText(t.Rate.String(), t.Rate.Burst), t.Created.UTC().Format(time.DateOnly), used, expires, timestamp(t.Revoked),
-			t.Tail)
+			rateText(t.Rate.String(), t.Rate.Burst), t.Created.UTC().Format(time.DateOnly), used, timestamp(t.Expires),
+			timestamp(t.Revoked), t.Tail)
 	}
 	return w.Flush()
 }

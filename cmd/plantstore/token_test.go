@@ -235,30 +235,11 @@ func TestTokenCommandsFail(t *testing.T) {
 			{&failingStore{closeErr: broken}, nil, "cannot close"},
 			{&failingStore{}, errors.New("cannot open"), "cannot open"},
 		} {
-			got := withStorage(t, test.st, test.openErr, args...)
+			got := withStorage(t, nil, test.st, test.openErr, args...)
 			got.want(t, name, 1, "", "plantstore "+name+": "+test.want+"\n")
 			if want := map[bool]int{true: 1}[test.openErr == nil]; test.st.closed != want {
 				t.Errorf("%s: %s: closed %d times, want %d", name, test.want, test.st.closed, want)
 			}
-		}
-	}
-}
-
-// Shells call __complete and select from its values. The number after them means 0: file names, 4: no file names.
-func TestComplete(t *testing.T) {
-	for args, want := range map[string]string{
-		"token issue --scopes ":      "plants:create plants:read plants:write :4",
-		"token issue --name ":        ":4",
-		"token list --db ":           ":0",
-		"serve --cors-origins ":      "* off :4",
-		"copy --from ":               ":0",
-		"plants import ":             ":0",
-		"version ":                   ":4",
-		"plants create --id -7 --na": "--name name of the plant :4", // without backquotes
-	} {
-		got := plantstore(t, nil, append([]string{"__complete"}, strings.Split(args, " ")...)...)
-		if values := strings.Join(strings.Fields(got.stdout), " "); got.code != 0 || values != want {
-			t.Errorf("__complete %s: %+v, want %s", args, got, want)
 		}
 	}
 }
