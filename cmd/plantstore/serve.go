@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +64,10 @@ type serveOptions struct {
 }
 
 func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environment, settings []any) error {
-	ctx, stop := o.tls.untilSignal(ctx)
+	if o.tls.enabled() {
+		signal.Ignore(syscall.SIGHUP) // sent by tools that renew certificates, which are read again anyway
+	}
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	if err := systemd.Starting(); err != nil {
 		return err
@@ -71,10 +76,10 @@ func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environ
 	if err != nil {
 		return err
 	}
-	cfg.Started = func(livez string) {
+	cfg.Started = func() {
 		go keepCertificates(ctx)
 		systemd.Ready("serving")
-		go systemd.Watchdog(context.WithoutCancel(ctx), livez) // until the process ends
+		go systemd.Watchdog(context.WithoutCancel(ctx)) // until the process ends
 	}
 	context.AfterFunc(ctx, func() { systemd.Stopping("completing the requests in flight") })
 	cfg.Version = versionName()

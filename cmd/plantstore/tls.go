@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"golang.org/x/net/idna"
 
@@ -58,15 +56,6 @@ func (o *tlsFlags) check() error {
 		return usagef("--acme-directory is %q: use a URL that starts with https://", o.directory)
 	}
 	return nil
-}
-
-// untilSignal is the function of the same name, except that SIGHUP does nothing with TLS: tools that renew certificates
-// send it to have the files read again, which happens anyway.
-func (o *tlsFlags) untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
-	if o.enabled() {
-		signal.Ignore(syscall.SIGHUP)
-	}
-	return untilSignal(ctx)
 }
 
 // configure sets what a server needs for TLS, if it is enabled, and returns a function that keeps certificates up to

@@ -47,9 +47,7 @@ type Config struct {
 
 	Tracer *telemetry.Tracer // nil for no traces; closed by Run
 
-	// Started is called when the service accepts requests, with the URL of /livez, or "" if OpsListen is "off". It may
-	// be nil.
-	Started func(livez string)
+	Started func() // called when the service accepts requests; may be nil
 
 	Out io.Writer // gets the address, a first token and an example
 	Log *slog.Logger
@@ -73,7 +71,7 @@ func Run(ctx context.Context, cfg Config, st storage.Storage) error {
 		return err
 	}
 	if cfg.Started != nil {
-		cfg.Started(s.livez)
+		cfg.Started()
 	}
 	select {
 	case err := <-s.failed:
@@ -91,7 +89,6 @@ type service struct {
 	health  *telemetry.Health
 	conns   *listen.Listener
 	log     *slog.Logger // for records that clients can cause
-	livez   string       // its URL, or ""
 	creates *commit.Committer[plant.Record]
 	edits   *commit.Committer[plant.Edit]
 
@@ -221,7 +218,6 @@ func (s *service) startOps() error {
 	}
 	limited := s.limit(l, listen.Config{Max: listen.HealthMax(machine.Read().Files), Setting: "the ops port"}, nil)
 	s.serve(limited, servePaths(s.opsPaths(), s.logRequest()))
-	s.livez = "http://" + l.Addr().String() + "/livez"
 	s.cfg.Log.Info("ops port", "address", "http://"+hostPort(l.Addr(), "localhost"))
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
@@ -55,34 +54,18 @@ func Ready(status string) { daemon.SdNotify(false, daemon.SdNotifyReady+"\nSTATU
 // Stopping reports that the process is going to end.
 func Stopping(status string) { daemon.SdNotify(false, daemon.SdNotifyStopping+"\nSTATUS="+status) }
 
-// Watchdog reports that the process is alive, as often as the manager wants to hear it, until ctx ends, as long as a
-// GET of a URL returns 200. If url is empty, only the Go runtime must be alive.
-func Watchdog(ctx context.Context, url string) {
+// Watchdog reports that the process is alive, as often as the manager wants to hear it, until ctx ends. It does not
+// depend on a request: a restart because of an overload, or of a database that hangs, would make both worse.
+func Watchdog(ctx context.Context) {
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || within == 0 {
 		return
 	}
-	client := &http.Client{Timeout: within / 4, Transport: &http.Transport{DisableKeepAlives: true}}
-	for {
-		if isAlive(client, url) {
-			daemon.SdNotify(false, daemon.SdNotifyWatchdog)
-		}
+	for ctx.Err() == nil {
+		daemon.SdNotify(false, daemon.SdNotifyWatchdog)
 		select {
 		case <-time.After(within / 4):
 		case <-ctx.Done():
-			return
 		}
 	}
-}
-
-func isAlive(client *http.Client, url string) bool {
-	if url == "" {
-		return true
-	}
-	response, err := client.Get(url)
-	if err != nil {
-		return false
-	}
-	response.Body.Close()
-	return response.StatusCode == http.StatusOK
 }
