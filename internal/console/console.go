@@ -60,7 +60,7 @@ func Routes(prefix string) map[string]http.Handler {
 	}
 	if prefix != "" {
 		// The relative URLs of the page need the trailing slash.
-		routes["GET "+prefix] = redirect(prefix + "/")
+		routes["GET "+prefix] = http.RedirectHandler(prefix+"/", http.StatusPermanentRedirect)
 	}
 	return routes
 }
@@ -113,15 +113,6 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Length", strconv.Itoa(len(a.content)))
 	_, _ = w.Write(a.content) // an error means that the client has disconnected
-}
-
-// redirect redirects to another path of the same server.
-func redirect(to string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		secure(w.Header(), consolePolicy)
-		w.Header().Set("Location", to)
-		w.WriteHeader(http.StatusPermanentRedirect)
-	})
 }
 
 func secure(h http.Header, policy string) {
