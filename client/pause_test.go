@@ -174,21 +174,3 @@ func TestLongRetryAfter(t *testing.T) {
 		})
 	}
 }
-
-// An attempt that times out is retried while the context lasts.
-func TestAttemptTimesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		attempts := 0
-		h := &http.Client{Timeout: time.Second, Transport: transport(func(r *http.Request) (*http.Response, error) {
-			if attempts++; attempts == 1 {
-				<-r.Context().Done()
-				return nil, r.Context().Err()
-			}
-			return recorded(created)
-		})}
-		err := create(t.Context(), dial(t, "http://plants.example", client.WithHTTPClient(h)))
-		if err != nil || attempts != 2 {
-			t.Errorf("%v after %d attempts, want success after 2", err, attempts)
-		}
-	})
-}

@@ -13,10 +13,8 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 )
 
 const (
@@ -49,17 +47,11 @@ type Error struct {
 }
 
 // Error returns the number and the message, and for a failure of the service also the request id, which
-// its operator needs. Characters of the message that a terminal would interpret are replaced by U+FFFD.
+// its operator needs. The message may have characters that a terminal interprets.
 func (e *Error) Error() string {
-	message := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, e.Message)
-	text := fmt.Sprintf("%d: %s", e.Number, message)
+	text := fmt.Sprintf("%d: %s", e.Number, e.Message)
 	if e.Number == 0 {
-		text = fmt.Sprintf("HTTP status %d: %s", e.Status, message)
+		text = fmt.Sprintf("HTTP status %d: %s", e.Status, e.Message)
 	}
 	if e.Status >= 500 && e.RequestID != "" {
 		text += " (request " + e.RequestID + ")"
