@@ -18,7 +18,11 @@ func (env environment) commands() *cobra.Command {
 
 All flags of serve can be set in the environment: --base-url is PLANTSTORE_BASE_URL. Other commands
 have variables for --url, --token, --token-file, --db and --json. A flag on the command line
-overrides its variable. An unknown PLANTSTORE_ variable is an error to serve.`,
+overrides its variable. An unknown PLANTSTORE_ variable is an error to serve.
+
+The exit code is 0 after a success, 2 if the command line is wrong, 3 if a plant or a token was not
+found, 4 for a conflict, 5 if the service did not respond, 6 if it refused the token, and 1 after any
+other failure or if the outcome is unknown. With --json, an error is one line of JSON.`,
 		Example: `  plantstore serve
   plantstore token issue --name laptop
   plantstore plants list`,
@@ -35,7 +39,7 @@ overrides its variable. An unknown PLANTSTORE_ variable is an error to serve.`,
 	add("Run the service", serveCommand(env), healthCommand(env), doctorCommand(env))
 	add("Use the service", tokenCommands(env), plantsCommands(env))
 	add("Manage databases", copyCommand(env), backupCommand(env), restoreCommand(env), dbCommands(env))
-	add("Other commands", versionCommand(env), exitCodes())
+	add("Other commands", versionCommand(env))
 	root.SetHelpCommandGroupID("Other commands")
 	root.SetCompletionCommandGroupID("Other commands")
 	return root
@@ -86,21 +90,4 @@ Print the version.`, `
 		_, err := fmt.Fprintln(env.stdout, "plantstore version", versionText())
 		return err
 	})
-}
-
-func exitCodes() *cobra.Command {
-	return newCommand("exit-codes", `
-What the exit codes mean. Scripts can use them to tell errors apart:
-
-- 0: the command succeeded
-- 1: the command failed for a reason not listed below, or the outcome is unknown
-- 2: the command line is wrong
-- 3: not found: no plant has the id, or no token has the name
-- 4: conflict: the id or the name is taken, or the plant does not match --if-match
-- 5: unreachable: the service did not respond (health: 1)
-- 6: refused: the token is invalid (401), lacks a scope (403) or is over its rate (429)
-
-With --json an error is one line of JSON on standard error, for example
-{"error":40401,"message":"plant 8 does not exist","exit":3}. The error code "error" is that of the
-response. It is absent if the service did not respond, or if the outcome is unknown.`, "")
 }

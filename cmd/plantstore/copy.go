@@ -28,34 +28,29 @@ After an interruption the same command continues. The source does not change. A 
 plants or tokens is refused.`, `
   plantstore copy --from plants.db --to postgres://plants@db.example/plants
   plantstore copy --from plants.db --to copy.db`)
-	var o copyOptions
-	f.StringVar(&o.from, "from", "", "`database` to copy: the path of a file,\nor a postgres:// URL")
-	f.StringVar(&o.to, "to", "", "`database` to copy to; a file is created\nif it does not exist")
-	f.BoolVar(&o.unsafe, "unsafe-durability", false, "accept a PostgreSQL target that can lose\nconfirmed plants")
-	o.json = f.json()
-	return f.runs(func(ctx context.Context) error { return copyDatabase(ctx, &o, env) })
+	from := f.String("from", "", "`database` to copy: the path of a file,\nor a postgres:// URL")
+	to := f.String("to", "", "`database` to copy to; a file is created\nif it does not exist")
+	unsafe := f.Bool("unsafe-durability", false, "accept a PostgreSQL target that can lose\nconfirmed plants")
+	asJSON := f.json()
+	return f.runs(func(ctx context.Context) error {
+		switch {
+		case *from == "" || *to == "":
+			return usagef("--from and --to are required")
+		case isSameDatabase(*from, *to):
+			return usagef("--from and --to are the same database")
+		}
+		if err := cmp.Or(checkDatabase("--from", *from), checkDatabase("--to", *to)); err != nil {
+			return err
+		}
+		return env.copyAndPrint(ctx, *from, *to, *unsafe, *asJSON)
+	})
 }
 
-type copyOptions struct {
-	from, to string
-	unsafe   bool
-	json     *bool
-}
-
-func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
-	switch {
-	case o.from == "" || o.to == "":
-		return usagef("--from and --to are required")
-	case isSameDatabase(o.from, o.to):
-		return usagef("--from and --to are the same database")
-	}
-	if err := cmp.Or(checkDatabase("--from", o.from), checkDatabase("--to", o.to)); err != nil {
-		return err
-	}
+func (env environment) copyAndPrint(ctx context.Context, from, to string, unsafe, asJSON bool) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
-	report, err := env.copy(ctx, o)
+	report, err := env.copy(ctx, from, to, unsafe)
 	if ctx.Err() != nil && err != nil {
 		return fmt.Errorf("%w; the target keeps what was copied; run the same command again to continue",
 			context.Cause(ctx))
@@ -67,18 +62,18 @@ func copyDatabase(ctx context.Context, o *copyOptions, env environment) error {
 	for _, s := range report.Stores {
 		r.add(s.Name, s.Plants, s.Hash.String())
 	}
-	return env.printTransfer(r, start, *o.json, fmt.Sprintf("The target has all plants (%d) and tokens (%d) of the "+
+	return env.printTransfer(r, start, asJSON, fmt.Sprintf("The target has all plants (%d) and tokens (%d) of the "+
 		"source; this run created %d", r.Plants, r.Tokens, report.Created))
 }
 
 // copy opens both databases and copies one to the other.
-func (env environment) copy(ctx context.Context, o *copyOptions) (report dbcopy.Report, err error) {
-	source, err := openSource(ctx, o.from)
+func (env environment) copy(ctx context.Context, from, to string, unsafe bool) (report dbcopy.Report, err error) {
+	source, err := openSource(ctx, from)
 	if err != nil {
 		return report, fmt.Errorf("--from: %w", err)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	target, err := env.openStorage(ctx, o.to, writes, o.unsafe)
+	target, err := env.openStorage(ctx, to, writes, unsafe)
 	if err != nil {
 		return report, fmt.Errorf("--to: %w", err)
 	}

@@ -33,22 +33,18 @@ may run meanwhile: requests wait or return 503, and no plant is lost.`, `
 		"many\n(default: unchanged, or id if plants is not distributed)")
 	f.IntVar(&o.Shards, "shards", 0,
 		"`number` of shards\n(default: unchanged, or 1 for each worker and at least 2)")
-	return f.runs(func(ctx context.Context) error { return dbDistribute(ctx, *db, o, env) })
-}
-
-func dbDistribute(ctx context.Context, db string, o citus.Distribution, env environment) error {
-	switch {
-	case o.By != "" && o.By != "id" && o.By != "store":
-		return usagef("--by is %q: use id or store", o.By)
-	case o.Shards < 0 || o.Shards > citus.MaxShards:
-		return usagef("--shards is %d: use 1 to %d", o.Shards, citus.MaxShards)
-	case !postgres.IsURL(db):
-		return usagef("--db must be the postgres:// URL of the coordinator of a Citus cluster")
-	}
-	ctx, stop := untilSignal(ctx)
-	defer stop()
-	return citus.Distribute(ctx, db, o, func(sentence string) {
-		fmt.Fprintln(env.stdout, sentence)
+	return f.runs(func(ctx context.Context) error {
+		switch {
+		case o.By != "" && o.By != "id" && o.By != "store":
+			return usagef("--by is %q: use id or store", o.By)
+		case o.Shards < 0 || o.Shards > citus.MaxShards:
+			return usagef("--shards is %d: use 1 to %d", o.Shards, citus.MaxShards)
+		case !postgres.IsURL(*db):
+			return usagef("--db must be the postgres:// URL of the coordinator of a Citus cluster")
+		}
+		ctx, stop := untilSignal(ctx)
+		defer stop()
+		return citus.Distribute(ctx, *db, o, func(sentence string) { fmt.Fprintln(env.stdout, sentence) })
 	})
 }
 

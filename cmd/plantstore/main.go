@@ -75,7 +75,7 @@ func (env environment) run(ctx context.Context, args []string) int {
 
 const unreachable = 5
 
-// exitCode returns the code that plantstore help exit-codes describes.
+// exitCode returns the code that the help describes.
 func exitCode(err error) int {
 	_, isUsage := errors.AsType[usageError](err)
 	e, isResponse := errors.AsType[*client.Error](err)

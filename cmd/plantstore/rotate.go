@@ -90,7 +90,8 @@ was last used.`, `
 			return err
 		}
 		fmt.Fprintln(env.stderr, ends)
-		return env.printCredential("rotated", *name, credential)
+		_, err = fmt.Fprintln(env.stdout, credential)
+		return err
 	})
 }
 
@@ -117,15 +118,6 @@ func successor(t *token.Token, overlap time.Duration, expires string) (*token.To
 
 // rotatedName returns the name of a token after a new one has got its name.
 func rotatedName(name, tail string) string { return fmt.Sprintf("%.59s.%s", name, tail) }
-
-// printCredential prints a new credential, which is lost if that fails.
-func (env environment) printCredential(done, name, credential string) error {
-	if _, err := fmt.Fprintln(env.stdout, credential); err != nil {
-		return fmt.Errorf("token %q was %s, but the new token could not be printed; "+
-			"run plantstore token rotate %s --overlap 0s: %w", name, done, name, err)
-	}
-	return nil
-}
 
 // changeToken changes the token of that name in a database, and adds the token that change returns, if any.
 func (env environment) changeToken(

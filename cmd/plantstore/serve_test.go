@@ -59,39 +59,6 @@ func TestServeFlags(t *testing.T) {
 	}
 }
 
-func TestServeLimits(t *testing.T) {
-	for _, ok := range []string{
-		"--max-body=1", "--max-body=67108864", "--queue=1", "--max-conns=0", "--max-conns=1000000", "--drain=0s",
-	} {
-		if _, _, _, err := parseServe(nil, ok); err != nil {
-			t.Errorf("serve %s: %v", ok, err)
-		}
-	}
-	for flag, want := range map[string]string{
-		"--max-body=0":         "--max-body is 0: use 1 to 67108864",
-		"--max-body=67108865":  "--max-body is 67108865: use 1 to 67108864",
-		"--queue=0":            "--queue is 0: use 1 or more",
-		"--max-conns=-1":       "--max-conns is -1: use 0 to 1000000",
-		"--max-conns=1000001":  "--max-conns is 1000001: use 0 to 1000000",
-		"--drain=-1ns":         "--drain is -1ns: use 0 or more",
-		"--listen=":            `--listen is "": use an address such as 127.0.0.1:8080`,
-		"--ops-listen=":        `--ops-listen is "": use an address such as 127.0.0.1:8080`,
-		"--access-log=some":    `"some"`,
-		"--cors-origins=some":  `"some"`,
-		"--default-rate=some":  `"some"`,
-		"--trusted-proxies=so": `"so"`,
-		"extra":                "expected arguments: none; got: [\"extra\"]",
-	} {
-		_, _, _, err := parseServe(nil, flag)
-		if _, ok := errors.AsType[usageError](err); !ok || !strings.Contains(err.Error(), want) {
-			t.Errorf("serve %s: %v, want invalid usage: %s", flag, err, want)
-		}
-	}
-	if _, _, _, err := parseServe(nil, "--token-file=/nowhere"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("serve with a missing token file: %v", err)
-	}
-}
-
 // serve refuses a wrong value before it opens the database, and no message has the password of one.
 func TestServeRefuses(t *testing.T) {
 	for args, want := range map[string]string{
@@ -117,6 +84,18 @@ func TestServeRefuses(t *testing.T) {
 		"--listen :99999":                                   "--listen is ",
 		"--ops-listen nonsense":                             "--ops-listen is ",
 		"--base-url nonsense":                               "base URL ",
+		"--listen=":                                         `--listen is "": use an address such as 127.0.0.1:8080`,
+		"--max-body 0":                                      "--max-body is 0: use 1 to 67108864\n",
+		"--max-body 67108865":                               "--max-body is 67108865: use 1 to 67108864\n",
+		"--queue 0":                                         "--queue is 0: use 1 or more\n",
+		"--max-conns=-1":                                    "--max-conns is -1: use 0 to 1000000\n",
+		"--max-conns 1000001":                               "--max-conns is 1000001: use 0 to 1000000\n",
+		"--drain=-1ns":                                      "--drain is -1ns: use 0 or more\n",
+		"--access-log some":                                 `--access-log is "some": use errors, all or off`,
+		"--cors-origins some":                               `--cors-origins has "some": use origins such as `,
+		"--default-rate some":                               `rate "some"`,
+		"--trusted-proxies so":                              `--trusted-proxies has "so": use addresses `,
+		"extra":                                             "expected arguments: none; got: [\"extra\"]",
 	} {
 		got := withStorage(t, nil, nil, errors.New("opened"), append([]string{"serve"}, strings.Fields(args)...)...)
 		if got.code != 2 || !strings.HasPrefix(got.stderr, "plantstore serve: "+want) ||
@@ -124,6 +103,15 @@ func TestServeRefuses(t *testing.T) {
 			t.Errorf("serve %s: %+v, want %q", args, got, want)
 		}
 	}
+	for _, ok := range []string{
+		"--max-body=1", "--max-body=67108864", "--queue=1", "--max-conns=0", "--max-conns=1000000", "--drain=0s",
+	} {
+		if got := withStorage(t, nil, nil, errors.New("opened"), "serve", ok); !strings.HasSuffix(got.stderr, ": opened\n") {
+			t.Errorf("serve %s: %+v", ok, got)
+		}
+	}
+	plantstore(t, nil, "serve", "--token-file=/nowhere").want(t, "a missing token file", 1, "",
+		"plantstore serve: --token-file: open /nowhere: no such file or directory\n")
 	got := plantstore(t, nil, "doctor", "--db", "user=u password=Secret")
 	if got.code != 2 || !strings.Contains(got.stderr, "--db is the address of a server") ||
 		strings.Contains(got.stdout+got.stderr, "Secret") {

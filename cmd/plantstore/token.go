@@ -58,7 +58,8 @@ Issue a token and print it. It cannot be shown again.`, `
 		if err != nil {
 			return err
 		}
-		return env.printCredential("issued", *name, credential)
+		_, err = fmt.Fprintln(env.stdout, credential)
+		return err
 	})
 }
 
