@@ -1,12 +1,7 @@
 package docs_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -40,59 +35,4 @@ func contains(text, excerpt string) bool {
 		text = after
 	}
 	return true
-}
-
-// The table of packages has those of imports_test.go, with what they may import.
-func TestPackageTable(t *testing.T) {
-	row := regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\| [^|]+ \\| ((?:`[a-z/]+` ?)*)\\|$")
-	got := map[string][]string{}
-	for _, m := range row.FindAllStringSubmatch(read(t, "../ARCHITECTURE.md"), -1) {
-		got[m[1]] = strings.Fields(strings.ReplaceAll(m[2], "`", ""))
-	}
-	want := allowedImports(t)
-	for name, imports := range want {
-		slices.Sort(imports)
-		slices.Sort(got[name])
-		if _, ok := got[name]; !ok || !slices.Equal(got[name], imports) {
-			t.Errorf("ARCHITECTURE.md: %s may import %q, want %q", name, got[name], imports)
-		}
-	}
-	if len(got) != len(want) {
-		t.Errorf("ARCHITECTURE.md has %d packages, want %d", len(got), len(want))
-	}
-}
-
-// allowedImports reads mayImport of imports_test.go. Names are without internal/.
-func allowedImports(t *testing.T) map[string][]string {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../internal/server/imports_test.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table *ast.CompositeLit
-	ast.Inspect(file, func(n ast.Node) bool {
-		if v, ok := n.(*ast.ValueSpec); ok && v.Names[0].Name == "mayImport" {
-			table = v.Values[0].(*ast.CompositeLit)
-		}
-		return table == nil
-	})
-	if table == nil {
-		t.Fatal("imports_test.go has no mayImport")
-	}
-	all := map[string][]string{}
-	for _, e := range table.Elts {
-		var texts []string
-		ast.Inspect(e, func(n ast.Node) bool {
-			if lit, ok := n.(*ast.BasicLit); ok {
-				text, err := strconv.Unquote(lit.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				texts = append(texts, strings.ReplaceAll(text, "internal/", ""))
-			}
-			return true
-		})
-		all[texts[0]] = strings.Fields(strings.Join(texts[1:], ""))
-	}
-	return all
 }

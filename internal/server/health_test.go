@@ -35,6 +35,8 @@ func TestMetricsWhileTheDatabaseHangs(t *testing.T) {
 	want := []string{
 		"plantstore_ready 0", `plantstore_creates_total{outcome="created"} 1`,
 		`plantstore_queue_limit{operation="create"} 4096`, `plantstore_queue_limit{operation="edit"} 4096`,
+		`http_server_request_duration_seconds_count{error_type="50304",http_request_method="POST",` +
+			`http_response_status_code="503",http_route="/plants"} 0`, // so that the first full disk is an increase
 		`plantstore_connections_refused_total{reason="limit"} 0`, "plantstore_writes_stopped 0", `version="v1.2.3"} 1`,
 	}
 	for deadline := time.Now().Add(waitLimit); ; {

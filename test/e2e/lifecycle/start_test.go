@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"debug/elf"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,11 +23,6 @@ func startFailures(t *testing.T) []startFailure {
 	t.Helper()
 	folder := t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name) }
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { busy.Close() })
 	write := func(name, content string) string {
 		if err := os.WriteFile(path(name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -50,9 +44,6 @@ func startFailures(t *testing.T) []startFailure {
 	}
 	text := write("text.db", strings.Repeat("not a database ", 100))
 	return []startFailure{
-		{"a port in use", []string{"--db", path("a.db"), "--listen", busy.Addr().String()}, 1, "in use"},
-		{"an ops port in use",
-			[]string{"--db", path("a.db"), "--listen", "127.0.0.1:0", "--ops-listen", busy.Addr().String()}, 1, "in use"},
 		{"a folder as the database", with("--db", folder), 1, "directory"},
 		{"a device as the database", with("--db", "/dev/null"), 1, "not a regular file"},
 		{"a database in a missing folder", with("--db", path("no/such/x.db")), 1, "no such"},

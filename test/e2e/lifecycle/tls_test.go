@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"plantstore/test/testkit"
 )
@@ -134,7 +135,7 @@ func wantVersions(t *testing.T, s *testkit.Server) {
 }
 
 // A new certificate is used by new connections, and an existing connection stays open. Files that can't be loaded leave
-// the previous certificate in use.
+// the previous certificate in use, and the reason is logged once.
 func TestCertificateReload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -154,6 +155,10 @@ func TestCertificateReload(t *testing.T) {
 	cert, _ := testkit.Certificate(t, "other.example")
 	swapFolder(t, dir, "no-key", map[string][]byte{"tls.crt": cert})
 	s.WaitLogged(t, "tls.key: no such file")
+	time.Sleep(5 * time.Second) // the files are read twice
+	if n := strings.Count(s.Stderr.String(), "the previous certificate stays in use"); n != 1 {
+		t.Errorf("the reason is logged %d times", n)
+	}
 	if name := certificateName(t, s); name != "second.example" {
 		t.Errorf("without a key: the certificate is that of %s", name)
 	}
