@@ -8,10 +8,8 @@ import (
 	"plantstore/internal/token/oidc"
 )
 
-// oidcFlags are the flags of serve for tokens of an identity provider.
-type oidcFlags struct{ oidc.Config }
-
-func (o *oidcFlags) declare(f *flags) {
+// oidc adds the flags of serve for tokens of an identity provider.
+func (f *flags) oidc(o *oidc.Config) {
 	f.StringVar(&o.Issuer, "oidc-issuer", "",
 		"`URL` of an OpenID Connect identity provider whose tokens (JWTs)\nare accepted too")
 	f.StringVar(&o.Audience, "oidc-audience", "", "`name` of this service in the claim aud of its tokens")
@@ -20,8 +18,8 @@ func (o *oidcFlags) declare(f *flags) {
 		"`claim` with the store of its tokens\n(default: the store "+token.DefaultStore+")")
 }
 
-// verifier returns the verifier of JWTs, or nil without --oidc-issuer. Until ctx ends, its keys are kept up to date.
-func (o *oidcFlags) verifier(ctx context.Context, log *slog.Logger) (token.Verifier, error) {
+// newVerifier returns the verifier of JWTs, or nil without --oidc-issuer. Until ctx ends, its keys are kept up to date.
+func newVerifier(ctx context.Context, o oidc.Config, log *slog.Logger) (token.Verifier, error) {
 	if o.Issuer == "" && o.Audience == "" && o.StoreClaim == "" {
 		return nil, nil
 	}
@@ -29,7 +27,7 @@ func (o *oidcFlags) verifier(ctx context.Context, log *slog.Logger) (token.Verif
 		return nil, usagef("--oidc-issuer and --oidc-audience must be set together")
 	}
 	o.Log = log
-	v, err := oidc.New(o.Config)
+	v, err := oidc.New(o)
 	if err != nil {
 		return nil, usagef("--oidc-issuer %w", err)
 	}

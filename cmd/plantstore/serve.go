@@ -19,6 +19,7 @@ import (
 	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/systemd"
 	"plantstore/internal/telemetry"
+	"plantstore/internal/token/oidc"
 )
 
 // fixedTokenVariable differs from PLANTSTORE_TOKEN of the client: otherwise, a read-only token that is exported in the
@@ -60,7 +61,7 @@ type serveOptions struct {
 	burst                 *int64
 	tokenFile             string
 	tls                   tlsFlags
-	oidc                  oidcFlags
+	oidc                  oidc.Config
 }
 
 func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environment, settings []any) error {
@@ -69,9 +70,6 @@ func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environ
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	if err := systemd.Starting(); err != nil {
-		return err
-	}
 	keepCertificates, err := o.tls.configure(&cfg)
 	if err != nil {
 		return err
@@ -83,7 +81,7 @@ func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environ
 	}
 	context.AfterFunc(ctx, func() { systemd.Stopping("completing the requests in flight") })
 	cfg.Version = versionName()
-	if cfg.JWTs, err = o.oidc.verifier(ctx, cfg.Log); err != nil {
+	if cfg.JWTs, err = newVerifier(ctx, o.oidc, cfg.Log); err != nil {
 		return err
 	}
 	cfg.BaseURL = cmp.Or(cfg.BaseURL, o.tls.baseURL(cfg.Listen))
@@ -137,7 +135,7 @@ func (o *serveOptions) declare(f *flags) {
 	f.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with one fixed token,\ninstead of "+fixedTokenVariable)
 	f.variable("token-file", fixedTokenVariable+"_FILE")
 	o.tls.declare(f)
-	o.oidc.declare(f)
+	f.oidc(&o.oidc)
 	f.VisitAll(f.sameVariable)
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -40,15 +39,7 @@ func Sockets() (public, ops net.Listener, err error) {
 	return public, ops, nil
 }
 
-// Starting returns an error if there is a manager, and it can't be told anything.
-func Starting() error {
-	if _, err := daemon.SdNotify(false, "STATUS=starting"); err != nil {
-		return fmt.Errorf("NOTIFY_SOCKET is %q: %w", os.Getenv("NOTIFY_SOCKET"), err)
-	}
-	return nil
-}
-
-// Ready reports that the start is complete. From here on errors are ignored: the manager has ended then.
+// Ready reports that the start is complete. Errors are ignored: there is no manager then, or not any more.
 func Ready(status string) { daemon.SdNotify(false, daemon.SdNotifyReady+"\nSTATUS="+status) }
 
 // Stopping reports that the process is going to end.
