@@ -81,9 +81,6 @@ was last used.`, `
 		err = env.changeToken(ctx, *db, *name, func(t *token.Token) (next *token.Token, err error) {
 			next, credential, err = successor(t, kept, *expires)
 			ends = fmt.Sprintf("The old token is now named %s and expires at %s UTC.", t.Name, timestamp(t.Expires))
-			if err == nil && !next.Expires.IsZero() {
-				ends += fmt.Sprintf(" The new one expires at %s UTC.", timestamp(next.Expires))
-			}
 			return next, err
 		})
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"plantstore/internal/rate"
 	"plantstore/internal/server"
 	"plantstore/internal/storage"
+	"plantstore/test/testkit"
 	"plantstore/test/testkit/missing"
 )
 
@@ -119,32 +120,14 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
-// buffer can be read while the program writes to it.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 const fixedToken = "a-fixed-token-of-the-tests"
 
 // startService runs serve in this process and returns its base URL and its log. stop ends it and returns its
 // exit code.
-func startService(t *testing.T, db string) (url string, log *buffer, stop func() int) {
+func startService(t *testing.T, db string) (url string, log *testkit.Output, stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	stdout, log, code := new(buffer), new(buffer), make(chan int, 1)
+	stdout, log, code := new(testkit.Output), new(testkit.Output), make(chan int, 1)
 	go func() {
 		env := environment{stdout, log, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken}, openStorage}
 		code <- env.run(ctx, []string{"serve", "--db", db, "--listen", "127.0.0.1:0", "--ops-listen", "off"})

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"plantstore/internal/server"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/sqlite"
+	"plantstore/test/testkit"
 )
 
 const (
@@ -36,7 +36,7 @@ func openStorage(t *testing.T) *sqlite.Storage {
 // running is a service in this process.
 type running struct {
 	url, health string
-	out, log    synced
+	out, log    testkit.Output
 	stop        context.CancelFunc
 	ended       chan error
 }
@@ -114,22 +114,4 @@ func (s *running) send(ctx context.Context, method, path, body string, headers .
 	defer response.Body.Close()
 	_, err = new(bytes.Buffer).ReadFrom(response.Body)
 	return response.StatusCode, err
-}
-
-// synced is a buffer that can be read while it is written.
-type synced struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *synced) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *synced) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"plantstore/internal/telemetry"
+	"plantstore/test/testkit"
 )
 
 // want requests /readyz and returns how long the response took.
@@ -90,7 +91,7 @@ func TestChecksEnd(t *testing.T) {
 func TestChangesAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failure atomic.Pointer[error]
-		log := new(lines)
+		log := new(testkit.Output)
 		h := telemetry.NewHealth(func(ctx context.Context) error {
 			err := *failure.Load()
 			if err == context.DeadlineExceeded {
@@ -115,7 +116,7 @@ func TestChangesAreLogged(t *testing.T) {
 				watch.Go(func() { h.Watch(ctx) })
 			}
 			time.Sleep(30 * time.Second)
-			wantLines(t, log.take(), step.line)
+			wantLines(t, take(log), step.line)
 		}
 		stop()
 		watch.Wait()

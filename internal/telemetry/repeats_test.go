@@ -5,33 +5,18 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"plantstore/internal/telemetry"
+	"plantstore/test/testkit"
 )
 
-// lines is a log that is read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-// take returns the lines since the last call.
-func (l *lines) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := strings.Split(strings.TrimSuffix(l.text.String(), "\n"), "\n")
-	l.text = strings.Builder{}
-	return all
+// take returns the lines of a log since the last call.
+func take(log *testkit.Output) []string {
+	defer log.Truncate(0)
+	return strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
 }
 
 // newText returns a handler that writes text without the time.
@@ -54,7 +39,7 @@ func wantLines(t *testing.T, got []string, want ...string) {
 // Of each kind, one record is written in a second, with the number of those that were left out before it.
 func TestRepeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		written := new(lines)
+		written := new(testkit.Output)
 		log := slog.New(telemetry.NewRepeats(newText(written)))
 		for i := range 3000 {
 			log.Info("request", "request_id", fmt.Sprint("a", i), "route", "/plants", "status", 503, "error", 50304)
@@ -64,7 +49,7 @@ func TestRepeats(t *testing.T) {
 		}
 		log.Info("request", "request_id", "c", "route", "/token", "status", 503, "error", 50304)
 		log.Info("TLS handshake failed", "from", "192.0.2.1:1")
-		wantLines(t, written.take(),
+		wantLines(t, take(written),
 			"level=INFO msg=request request_id=a0 route=/plants status=503 error=50304",
 			"level=ERROR msg=request request_id=b0 route=/plants status=500 error=50001",
 			"level=INFO msg=request request_id=c route=/token status=503 error=50304",
@@ -75,7 +60,7 @@ func TestRepeats(t *testing.T) {
 		log.Info("request", "request_id", "e", "route", "/token", "status", 503, "error", 50304)
 		time.Sleep(time.Second)
 		log.Info("request", "request_id", "f", "route", "/plants", "status", 503, "error", 50304)
-		wantLines(t, written.take(),
+		wantLines(t, take(written),
 			"level=INFO msg=request request_id=d route=/plants status=503 error=50304 more=2999",
 			"level=INFO msg=request request_id=e route=/token status=503 error=50304",
 			"level=INFO msg=request request_id=f route=/plants status=503 error=50304")
