@@ -214,15 +214,15 @@ func unknownCommand(parent *cobra.Command, name string) error {
 
 const maxLifetimeDays = 36500
 
-// parseLifetime parses the positive duration of a flag, with d for days: 90d, 12h, 30m.
-func parseLifetime(flag, text string) (time.Duration, error) {
+// parseLifetime parses the duration of a flag, with d for days: 90d, 12h, 30m.
+func parseLifetime(flag, text string, least time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		var n int
 		n, err = strconv.Atoi(days)
-		d = time.Duration(max(0, min(n, maxLifetimeDays+1))) * 24 * time.Hour
+		d = time.Duration(max(-1, min(n, maxLifetimeDays+1))) * 24 * time.Hour
 	}
-	if err != nil || d <= 0 || d > maxLifetimeDays*24*time.Hour {
+	if err != nil || d < least || d > maxLifetimeDays*24*time.Hour {
 		return 0, fmt.Errorf("--%s is %q: use a time such as 90d, 12h or 30m, at most %dd", flag, text, maxLifetimeDays)
 	}
 	return d, nil

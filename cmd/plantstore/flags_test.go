@@ -19,7 +19,7 @@ func TestParseLifetime(t *testing.T) {
 		"1d": day, "90d": 90 * day, "36500d": 36500 * day, "876000h": 36500 * day,
 		"12h": 12 * time.Hour, "30m": 30 * time.Minute, "1s": time.Second, "1ns": 1, "+2d": 2 * day,
 	} {
-		if got, err := parseLifetime("expires", text); got != want || err != nil {
+		if got, err := parseLifetime("expires", text, 1); got != want || err != nil {
 			t.Errorf("parseLifetime(%q) = %v, %v, want %v", text, got, err, want)
 		}
 	}
@@ -27,7 +27,7 @@ func TestParseLifetime(t *testing.T) {
 		"", "d", "0d", "-1d", "0s", "-1s", "36501d", "876000h1ns", "-106752d", "106752d", "9223372036854775808d",
 		"1.5d", "90", "soon", "1d12h", "1 d",
 	} {
-		got, err := parseLifetime("expires", text)
+		got, err := parseLifetime("expires", text, 1)
 		want := `--expires is "` + text + `": use a time such as 90d, 12h or 30m, at most 36500d`
 		if got != 0 || err == nil || err.Error() != want {
 			t.Errorf("parseLifetime(%q) = %v, %v, want the error %s", text, got, err, want)

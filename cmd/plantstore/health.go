@@ -28,9 +28,6 @@ printed, and the exit code is 1, also if the service does not respond.`, `
 		if *base == "" && listen == "off" {
 			return usagef("PLANTSTORE_OPS_LISTEN is off: the service has no health checks")
 		}
-		if strings.HasPrefix(listen, ":") {
-			listen = "127.0.0.1" + listen
-		}
 		ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("no response within %v", *timeout))
 		defer cancel()
 		return checkReady(ctx, env.stdout, strings.TrimSuffix(cmp.Or(*base, "http://"+listen), "/")+"/readyz")

@@ -70,12 +70,10 @@ was last used.`, `
 	overlap := f.String("overlap", "24h", "`time` for which the old token stays valid, such as 7d;\n0s ends it at once")
 	expires := f.String("expires", "",
 		"`lifetime` of the new token, such as 90d, or never\n(default: expires when the old one would have)")
-	return f.runs(func(ctx context.Context) (err error) {
-		var kept time.Duration
-		if *overlap != "0" && *overlap != "0s" {
-			if kept, err = parseLifetime("overlap", *overlap); err != nil {
-				return usageError{err}
-			}
+	return f.runs(func(ctx context.Context) error {
+		kept, err := parseLifetime("overlap", *overlap, 0)
+		if err != nil {
+			return usageError{err}
 		}
 		var credential, ends string
 		err = env.changeToken(ctx, *db, *name, func(t *token.Token) (next *token.Token, err error) {

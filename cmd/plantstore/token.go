@@ -68,7 +68,7 @@ func expiry(text string, now time.Time) (time.Time, error) {
 	if text == "never" {
 		return time.Time{}, nil
 	}
-	lifetime, err := parseLifetime("expires", text)
+	lifetime, err := parseLifetime("expires", text, 1)
 	return now.Add(lifetime), err
 }
 
@@ -90,7 +90,7 @@ List tokens, oldest first, without their secrets. LAST USED is written about onc
 			return err
 		}
 		if *expiring != "" {
-			within, err := parseLifetime("expiring", *expiring)
+			within, err := parseLifetime("expiring", *expiring, 1)
 			if err != nil {
 				return usageError{err}
 			}
@@ -125,23 +125,18 @@ func rateText(limit string, burst int64) string {
 
 func printTokensJSON(env environment, all []token.Token) error {
 	type row struct {
-		Name     string    `json:"name"`
-		Store    string    `json:"store"`
-		Scopes   []string  `json:"scopes"`
-		Rate     string    `json:"rate,omitzero"`
-		Burst    int64     `json:"burst,omitzero"`
+		client.Token
 		Created  time.Time `json:"created"`
 		LastUsed time.Time `json:"lastUsed,omitzero"`
-		Expires  time.Time `json:"expires,omitzero"`
 		Revoked  time.Time `json:"revoked,omitzero"`
 		Tail     string    `json:"lastFour"`
 	}
 	rows := make([]row, len(all))
 	for i, t := range all {
-		rows[i] = row{
-			t.Name, t.Store, t.Scopes.Names(), t.Rate.String(), t.Rate.Burst,
-			t.Created, t.LastUsed, t.Expires, t.Revoked, t.Tail,
-		}
+		rows[i] = row{client.Token{
+			Name: t.Name, Store: t.Store, Scopes: t.Scopes.Names(), Expires: t.Expires,
+			Rate: t.Rate.String(), Burst: t.Rate.Burst,
+		}, t.Created, t.LastUsed, t.Revoked, t.Tail}
 	}
 	return env.printJSON(rows)
 }

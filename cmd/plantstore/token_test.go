@@ -110,11 +110,11 @@ const tokenListJSON = `[
     "scopes": [
       "plants:read"
     ],
+    "expires": "2026-01-04T03:04:05Z",
     "rate": "30/m",
     "burst": 4,
     "created": "2026-01-02T04:04:05Z",
     "lastUsed": "2026-01-02T05:06:00Z",
-    "expires": "2026-01-04T03:04:05Z",
     "revoked": "2026-01-03T03:04:05Z",
     "lastFour": "abcd"
   }
