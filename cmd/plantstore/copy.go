@@ -13,10 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/dbcopy"
-	"plantstore/internal/storage"
-	"plantstore/internal/storage/citus"
-	"plantstore/internal/storage/postgres"
-	"plantstore/internal/storage/sqlite"
 )
 
 func copyCommand(env environment) *cobra.Command {
@@ -68,7 +64,7 @@ func (env environment) copyAndPrint(ctx context.Context, from, to string, unsafe
 
 // copy opens both databases and copies one to the other.
 func (env environment) copy(ctx context.Context, from, to string, unsafe bool) (report dbcopy.Report, err error) {
-	source, err := openSource(ctx, from)
+	source, err := env.openStorage(ctx, from, copies, true)
 	if err != nil {
 		return report, fmt.Errorf("--from: %w", err)
 	}
@@ -81,14 +77,6 @@ func (env environment) copy(ctx context.Context, from, to string, unsafe bool) (
 	var done atomic.Int64
 	defer env.showProgress("plants copied or compared", &done)()
 	return dbcopy.Copy(ctx, source, target, &done)
-}
-
-// openSource opens an existing database for reading.
-func openSource(ctx context.Context, db string) (storage.Storage, error) {
-	if postgres.IsURL(db) {
-		return citus.Open(ctx, db, postgres.Options{ReadOnly: true})
-	}
-	return sqlite.OpenSource(ctx, db)
 }
 
 // isSameDatabase reports whether two values of --db are the same text or name the same file.

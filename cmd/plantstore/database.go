@@ -49,7 +49,8 @@ func checkDatabase(flag, db string) error {
 type access int
 
 const (
-	reads    access = iota // it changes nothing, and refuses a missing database
+	reads    access = iota // it changes nothing, and refuses a missing database; on SQLite, for milliseconds only
+	copies                 // it reads for longer
 	writes                 // it refuses a missing database and an older schema
 	creates                // it creates a missing database, and refuses an older schema
 	migrates               // it refuses a missing database, and migrates an older schema
@@ -60,7 +61,7 @@ const (
 func openStorage(ctx context.Context, db string, use access, unsafeDurability bool) (storage.Storage, error) {
 	if postgres.IsURL(db) {
 		return citus.Open(ctx, db, postgres.Options{
-			UnsafeDurability: unsafeDurability, KeepSchema: use == writes || use == creates, ReadOnly: use == reads,
+			UnsafeDurability: unsafeDurability, KeepSchema: use == writes || use == creates, ReadOnly: use <= copies,
 		})
 	}
 	if err := checkDatabase("--db", db); err != nil {
@@ -69,6 +70,8 @@ func openStorage(ctx context.Context, db string, use access, unsafeDurability bo
 	switch use {
 	case reads:
 		return sqlite.OpenBriefly(ctx, db)
+	case copies:
+		return sqlite.OpenSource(ctx, db)
 	case serves:
 		return sqlite.Open(ctx, db)
 	}

@@ -97,17 +97,12 @@ func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environ
 		cfg.Log.Info("the schema of the database was migrated", "from", from, "to", to)
 	}
 	if !isURL(*o.db) {
-		warnAboutFile(cfg.Log, *o.db)
+		if sqlite.InMemory(*o.db) {
+			cfg.Log.Warn("the database is on an in-memory file system: a power loss or reboot loses every plant", "db", *o.db)
+		}
+		sqlite.Restrict(*o.db, cfg.Log.Warn)
 	}
 	return errors.Join(ignoreStop(ctx, cfg.Log, server.Run(ctx, cfg, st)), st.Close())
-}
-
-// warnAboutFile logs what an operator should know about a SQLite file, and restricts its mode to its owner.
-func warnAboutFile(log *slog.Logger, db string) {
-	if sqlite.InMemory(db) {
-		log.Warn("the database is on an in-memory file system: a power loss or reboot loses every plant", "db", db)
-	}
-	sqlite.Restrict(db, log.Warn)
 }
 
 func (o *serveOptions) declare(f *flags) {
