@@ -16,7 +16,7 @@ import (
 
 // cluster implements postgres.Cluster.
 type cluster struct {
-	config *pgx.ConnConfig // of the connection of monitor
+	config *pgx.ConnConfig // of the connections of check
 	opts   postgres.Options
 	layout atomic.Pointer[layout] // nil: plants are not distributed
 	health atomic.Pointer[health] // of the last check of the nodes
@@ -80,14 +80,6 @@ func (c *cluster) Unsafe() error {
 		return h.err
 	}
 	return nil
-}
-
-// Insert implements postgres.Cluster.
-func (c *cluster) Insert(plants []*plant.Record, suffix string) string {
-	if c.layout.Load() == nil {
-		return ""
-	}
-	return insertValues(plants, suffix)
 }
 
 // ProvesRollback implements postgres.Cluster.

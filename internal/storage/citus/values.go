@@ -7,14 +7,14 @@ import (
 	"plantstore/internal/plant"
 )
 
-// insertValues returns an insert of plants that ends with a suffix.
+// Insert implements postgres.Cluster.
 //
 // Citus sends the rows of INSERT … VALUES to the shards that they belong to. If all belong to one shard, the insert is
 // one statement there with a commit of one phase. The rows of INSERT … SELECT unnest are collected on the node that
 // received them, and a key that exists is reported as an internal error.
 //
 // The values are literals: Citus writes a new statement for the shard anyway, and with parameters it takes longer.
-func insertValues(plants []*plant.Record, suffix string) string {
+func (c *cluster) Insert(plants []*plant.Record) string {
 	var sql strings.Builder
 	separator := "INSERT INTO plants (store, id, name, tag) VALUES "
 	for _, r := range plants {
@@ -25,7 +25,7 @@ func insertValues(plants []*plant.Record, suffix string) string {
 		fmt.Fprintf(&sql, "%s(%s,'%d',%s,%s)", separator, literal(r.Store), r.ID, literal(r.Name), tag)
 		separator = ","
 	}
-	return sql.String() + suffix
+	return sql.String()
 }
 
 // literal returns a text as an SQL literal. It depends on standard_conforming_strings, which every session sets: then

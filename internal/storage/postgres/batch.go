@@ -3,8 +3,8 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -44,15 +44,6 @@ func newBatch(records []plant.Record) *batch {
 	return b
 }
 
-// find returns a key that was sent.
-func (b *batch) find(k plant.Key) (*key, error) {
-	n, ok := slices.BinarySearchFunc(b.keys, k, func(have key, k plant.Key) int { return have.first.Key().Compare(k) })
-	if !ok {
-		return nil, errors.New("the server returned a plant that was not sent")
-	}
-	return &b.keys[n], nil
-}
-
 // undecided returns the keys of which nothing is known. Their first plants are to be sent.
 func (b *batch) undecided() []*key {
 	keys := make([]*key, 0, len(b.keys))
@@ -90,103 +81,88 @@ func (b *batch) same() (keys []plant.Key) {
 var errRemoved = fmt.Errorf("%w: plants with the same ids are created and removed repeatedly", storage.ErrBusy)
 
 // create stores the plants of the undecided keys, and decides them. If it fails, stored reports whether plants may be
-// stored all the same, by this call or before it. If an id exists and the suffix is not ifAbsent, it fails with a
-// unique violation, and nothing is stored.
+// stored all the same, by this call or before it.
 //
-// The insert is a transaction of its own, so that a batch of new plants takes one round trip.
-func (b *batch) create(ctx context.Context, conn *pgx.Conn, suffix string) (stored bool, err error) {
-	sent := b.undecided()
-	if stored, err = b.insert(ctx, conn, sent, suffix); err != nil {
-		return stored, err
+// Usually every key is new, and then the insert is all: a transaction of its own, in one round trip. If a key exists,
+// the insert stores nothing, and create reads the existing plants and inserts the others. Each round decides a key.
+func (b *batch) create(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+	for keys := b.undecided(); err == nil && len(keys) > 0; {
+		if stored, err = insert(ctx, conn, keys); !hasCode(err, uniqueViolation) {
+			break
+		}
+		err = b.readExisting(ctx, conn, keys)
+		left := b.undecided()
+		if err == nil && len(left) == len(keys) {
+			err = errRemoved
+		}
+		keys = left
 	}
-	existing := b.undecided()
-	err = b.readExisting(ctx, conn, existing)
 	same := b.same() // they are stored, whatever fails from here on
-	switch {
-	case err != nil:
-	case len(b.undecided()) > 0:
-		err = errRemoved
-	case len(same) > 0: // Same promises the durability of Created
-		err = waitForStandbys(ctx, conn, same)
+	if err == nil && len(same) > 0 {
+		err = waitForStandbys(ctx, conn, same) // Same promises the durability of Created
 	}
-	return len(existing) < len(sent) || len(same) > 0, err
+	return stored || len(same) > 0, err
 }
 
-// insert sends plants and records which of them were created: all, unless the suffix is ifAbsent. If it fails, stored
-// reports whether plants may be stored all the same.
-func (b *batch) insert(ctx context.Context, conn *pgx.Conn, keys []*key, suffix string) (stored bool, err error) {
+// insert stores the first plants of keys, or none. If it fails, stored reports whether they may be stored all the same.
+func insert(ctx context.Context, conn *pgx.Conn, keys []*key) (stored bool, err error) {
 	p, err := newPipeline(ctx, conn, false)
 	if err == nil {
-		err = p.addInsert(ctx, keys, suffix)
+		err = p.addInsert(ctx, keys)
 	}
 	if err != nil {
 		return false, err
 	}
-	created := keys
-	if suffix != "" {
-		created = nil
-		p.each = func(rows pgx.Rows) error {
-			var k plant.Key
-			if err := rows.Scan(&k.Store, &k.ID); err != nil {
-				return err
-			}
-			found, err := b.find(k)
-			created = append(created, found)
-			return err
-		}
-	}
 	rows, stored, err := p.commit(ctx)
-	if err == nil && rows[0] != int64(len(created)) {
-		err = fmt.Errorf("the server stored %d of %d plants", rows[0], len(created))
+	if err == nil && rows[0] != int64(len(keys)) {
+		err = fmt.Errorf("the server stored %d of %d plants", rows[0], len(keys))
 	}
 	if err != nil {
 		return stored, err
 	}
-	for _, k := range created {
+	for _, k := range keys {
 		k.stored, k.created = &k.first.Content, true
 	}
 	return true, nil
 }
 
-// addInsert adds an insert of plants that ends with a suffix.
-func (p *pipeline) addInsert(ctx context.Context, keys []*key, suffix string) error {
+// addInsert adds an insert of the first plants of keys.
+func (p *pipeline) addInsert(ctx context.Context, keys []*key) error {
 	plants := make([]*plant.Record, len(keys))
 	for i, k := range keys {
 		plants[i] = k.first
 	}
 	if c := sessionOf(p.conn).cluster; c != nil && len(plants) > 0 {
-		if sql := c.Insert(plants, suffix); sql != "" {
-			p.addText(sql)
-			return nil
-		}
+		p.addText(c.Insert(plants))
+		return nil
 	}
 	n := len(plants)
 	stores, ids, names, tags := make([]string, n), make([]int64, n), make([]string, n), make([]*string, n)
 	for i, r := range plants {
 		stores[i], ids[i], names[i], tags[i] = r.Store, r.ID, r.Name, r.Tag
 	}
-	return p.add(ctx, insertPlants+suffix, stores, ids, names, tags)
+	return p.add(ctx, insertPlants, stores, ids, names, tags)
 }
 
-// readExisting reads the plants that exist under keys. The queries have snapshots of their own, so they
-// see every plant that insert skipped, unless it has been removed since.
+// readExisting decides the keys whose plants exist. The queries have snapshots of their own, so they see the plant that
+// an insert has failed because of, unless it has been removed since.
 func (b *batch) readExisting(ctx context.Context, conn *pgx.Conn, keys []*key) error {
-	ids := map[string][]int64{}
+	byStore := map[string]map[int64]*key{}
 	for _, k := range keys {
-		ids[k.first.Store] = append(ids[k.first.Store], k.first.ID)
+		if byStore[k.first.Store] == nil {
+			byStore[k.first.Store] = map[int64]*key{}
+		}
+		byStore[k.first.Store][k.first.ID] = k
 	}
-	for storeName := range ids {
-		rows, err := query(ctx, conn, selectPlants, storeName, ids[storeName])
+	for storeName, byID := range byStore {
+		rows, err := query(ctx, conn, selectPlants, storeName, slices.Collect(maps.Keys(byID)))
 		if err != nil {
 			return err
 		}
 		var p plant.Plant
 		_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Name, &p.Tag}, func() error {
-			k, err := b.find(plant.Key{Store: storeName, ID: p.ID})
-			if err == nil {
-				k.stored = &plant.Content{Name: p.Name, Tag: p.Tag}
-			}
-			return err
+			byID[p.ID].stored = &plant.Content{Name: p.Name, Tag: p.Tag}
+			return nil
 		})
 		if err != nil {
 			return err

@@ -21,8 +21,8 @@ type Cluster interface {
 	// Unsafe returns an error while a server can lose what it confirms. Then no connection is used.
 	Unsafe() error
 
-	// Insert returns a statement that stores plants and ends with a suffix, or "" if they must be sent as arrays.
-	Insert(plants []*plant.Record, suffix string) string
+	// Insert returns a statement that stores at least one plant.
+	Insert(plants []*plant.Record) string
 
 	// ProvesRollback reports whether an ERROR with this code means that no server commits.
 	ProvesRollback(code string) bool

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,8 +19,6 @@ type pipeline struct {
 	sent  int // statements
 	first int // statements before the first one that changes or reads data
 	begun bool
-
-	each func(pgx.Rows) error // called for each row that a statement returns; nil: rows are only counted
 }
 
 // setIsolation must be the first statement of a transaction. It is not SET LOCAL, which warns if the transaction has
@@ -83,15 +80,8 @@ func (p *pipeline) commit(ctx context.Context) (rows []int64, stored bool, err e
 		p.addText("COMMIT")
 	}
 	all := p.conn.PgConn().ExecBatch(ctx, &p.batch)
-	var unexpected error
-	for n := 0; all.NextResult(); n++ {
-		reader := all.ResultReader()
-		if p.each != nil && n >= p.first {
-			for r := pgx.RowsFromResultReader(p.conn.TypeMap(), reader); r.Next(); {
-				unexpected = cmp.Or(unexpected, p.each(r))
-			}
-		}
-		tag, _ := reader.Close() // all has the error too
+	for all.NextResult() {
+		tag, _ := all.ResultReader().Close() // all has the error too
 		rows = append(rows, tag.RowsAffected())
 	}
 	// The server sends the rows before it commits: only this returns an error of the commit.
@@ -106,12 +96,9 @@ func (p *pipeline) commit(ctx context.Context) (rows []int64, stored bool, err e
 	}
 	switch {
 	case len(rows) != p.sent:
-		unexpected = fmt.Errorf("the server returned %d results of %d statements", len(rows), p.sent)
-	case unexpected == nil && takeWarning(p.conn) != "":
-		unexpected = errNotReplicated
-	}
-	if unexpected != nil {
-		return nil, true, unexpected
+		return nil, true, fmt.Errorf("the server returned %d results of %d statements", len(rows), p.sent)
+	case takeWarning(p.conn) != "":
+		return nil, true, errNotReplicated
 	}
 	return rows[p.first:], true, nil
 }

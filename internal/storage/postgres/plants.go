@@ -20,7 +20,6 @@ const (
 	insertPlants = `INSERT INTO plants (store, id, name, tag)
 		SELECT store, id, name, tag
 		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
-	ifAbsent     = " ON CONFLICT DO NOTHING RETURNING store, id"
 	selectPlants = "SELECT id, name, tag FROM plants WHERE store = $1 AND id = ANY($2::bigint[])"
 
 	// The server sends all rows of a page, including those past PageBytes. So large plants are listed without
@@ -42,16 +41,9 @@ const (
 	lockPlant      = "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE"
 )
 
-// onConflictPeriod is how long batches are sent with ON CONFLICT after one had an existing id. See CreateBatch.
-const onConflictPeriod = time.Second
-
 const countTimeout = 30 * time.Second // a count reads all plants of a store
 
 // CreateBatch implements storage.Plants.
-//
-// Usually every id of a batch is new, and then a plain INSERT costs the server half as much as INSERT … ON
-// CONFLICT. So a batch is sent as a plain INSERT first. If that fails because an id exists, this batch and
-// those of the next second are sent with ON CONFLICT.
 //
 // If the connection is lost while the server may be committing, reading the plants would not determine the
 // outcome: one that is absent now may be committed a moment later. Sending the batch again does: the server
@@ -64,19 +56,7 @@ func (s *Storage) CreateBatch(_ context.Context, plants []plant.Record) ([]plant
 		return nil, nil
 	}
 	b := newBatch(plants)
-	plainInsert := time.Since(time.Unix(0, s.lastDuplicate.Load())) > onConflictPeriod
-	err := s.write(s.createSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-		if plainInsert {
-			plainInsert = false
-			stored, err := b.create(ctx, conn, "")
-			if !hasCode(err, uniqueViolation) {
-				return stored, err
-			}
-			s.lastDuplicate.Store(time.Now().UnixNano())
-		}
-		return b.create(ctx, conn, ifAbsent)
-	})
-	if err != nil {
+	if err := s.write(s.createSlots, true, b.create); err != nil {
 		return nil, err
 	}
 	outcomes := make([]plant.Outcome, len(plants))

@@ -32,8 +32,6 @@ type Storage struct {
 
 	from, to int // see Migrated
 
-	lastDuplicate atomic.Int64 // Unix time in nanoseconds when insertNew last found an existing id
-
 	lanes int // for each server
 	conns int // in use at most
 	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads. In a
@@ -202,7 +200,7 @@ func (s *Storage) Check(ctx context.Context) error {
 			return err
 		}
 		// An insert of no rows needs the same locks and privileges as a create, and fails in read-only mode.
-		if _, err := newBatch(nil).insert(ctx, conn, nil, ifAbsent); err != nil {
+		if _, err := insert(ctx, conn, nil); err != nil {
 			return err
 		}
 		var bytes int64
