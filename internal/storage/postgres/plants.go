@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
@@ -22,12 +21,15 @@ const (
 		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
 	selectPlants = "SELECT id, name, tag FROM plants WHERE store = $1 AND id = ANY($2::bigint[])"
 
-	// The server sends all rows of a page, including those past PageBytes. So large plants are listed without
-	// their text (the name is NULL), and read one by one. The server knows the lengths without reading the text.
+	// The first query finds the id with which the page reaches PageBytes. The server knows the lengths without reading
+	// the text.
 	listPlants = `
-		SELECT id, CASE WHEN octet_length(name) + coalesce(octet_length(tag), 0) <= 65536 THEN name END,
-			CASE WHEN octet_length(tag) <= 65536 THEN tag END
-		FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3`
+		WITH page AS (
+			SELECT id, octet_length(name) + coalesce(octet_length(tag), 0) AS size
+			FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3
+		), sums AS (SELECT id, sum(size) OVER (ORDER BY id) AS total FROM page)
+		SELECT id, name, tag FROM plants WHERE store = $1 AND id >= $2
+			AND id <= (SELECT coalesce(min(id) FILTER (WHERE total >= $4), max(id)) FROM sums) ORDER BY id LIMIT $3`
 
 	getPlant       = "SELECT name, tag FROM plants WHERE store = $1 AND id = $2"
 	countPlants    = "SELECT count(*) FROM plants WHERE store = $1"
@@ -84,67 +86,22 @@ func (s *Storage) Get(ctx context.Context, storeName string, id int64) (plant.Pl
 
 // List implements storage.Plants.
 func (s *Storage) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.Plant, err error) {
+	first, ok := storage.FirstAfter(after)
+	if !ok {
+		return nil, nil
+	}
 	err = s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
-		page, err = list(ctx, conn, storeName, after, limit)
-		for _, p := range page {
-			err = cmp.Or(err, storage.CheckText(&p.Name, p.Tag))
+		rows, err := query(ctx, conn, listPlants, storeName, first, limit, storage.PageBytes)
+		if err != nil {
+			return err
 		}
+		page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p plant.Plant, err error) {
+			err = row.Scan(&p.ID, &p.Name, &p.Tag)
+			return p, cmp.Or(err, storage.CheckText(&p.Name, p.Tag))
+		})
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return page, nil
-}
-
-// list runs one query, and two more for each large plant.
-func list(
-	ctx context.Context, conn *pgx.Conn, storeName string, after *int64, limit int,
-) (page []plant.Plant, err error) {
-	for size := 0; len(page) < limit && size < storage.PageBytes; {
-		first, ok := storage.FirstAfter(after)
-		if !ok {
-			break
-		}
-		rows, err := query(ctx, conn, listPlants, storeName, first, limit-len(page))
-		if err != nil {
-			return nil, err
-		}
-		var large *int64
-		var name pgtype.Text // null where the plant is large
-		for size < storage.PageBytes && large == nil && rows.Next() {
-			var p plant.Plant
-			if err := rows.Scan(&p.ID, &name, &p.Tag); err != nil {
-				return nil, err
-			}
-			if !name.Valid {
-				large = &p.ID
-				continue
-			}
-			p.Name = name.String
-			page = append(page, p)
-			size += p.Size()
-		}
-		rows.Close() // discards the remaining rows
-		if err := rows.Err(); err != nil {
-			return nil, err
-		}
-		if large == nil {
-			break
-		}
-		after = large
-		p := plant.Plant{ID: *large}
-		err = queryRow(ctx, conn, getPlant, storeName, p.ID).Scan(&p.Name, &p.Tag)
-		if errors.Is(err, pgx.ErrNoRows) { // removed meanwhile
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		page = append(page, p)
-		size += p.Size()
-	}
-	return page, nil
+	return page, err
 }
 
 // Count implements storage.Plants.
