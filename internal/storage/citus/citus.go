@@ -19,8 +19,6 @@ import (
 type Storage struct {
 	*postgres.Storage
 	cluster *cluster
-	stop    context.CancelFunc
-	stopped chan struct{}
 }
 
 var _ storage.Storage = (*Storage)(nil)
@@ -44,13 +42,7 @@ func Open(ctx context.Context, address string, opts postgres.Options) (storage.S
 	if c == nil {
 		return s, nil
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	cs := &Storage{Storage: s, cluster: c, stop: stop, stopped: make(chan struct{})}
-	go func() {
-		defer close(cs.stopped)
-		c.monitor(ctx)
-	}()
-	return cs, nil
+	return &Storage{s, c}, nil
 }
 
 // Diagnose is postgres.Diagnose for every server of a cluster.
@@ -65,16 +57,9 @@ func Diagnose(ctx context.Context, address string) storage.Findings {
 		})
 }
 
-// Close implements storage.Storage.
-func (s *Storage) Close() error {
-	s.stop()
-	<-s.stopped
-	return s.Storage.Close()
-}
-
-// Check implements storage.Storage. It fails while any node does not respond.
+// Check implements storage.Storage. It checks every node, and fails while any does not respond.
 func (s *Storage) Check(ctx context.Context) error {
-	if err := s.cluster.health.Load().err; err != nil {
+	if err := s.cluster.check(ctx); err != nil {
 		return err
 	}
 	return s.Storage.Check(ctx)
@@ -98,7 +83,6 @@ func (s *Storage) Shard(key plant.Key) (server, shard int) {
 }
 
 const (
-	period         = time.Second      // between two checks of the nodes
 	checkTimeout   = 10 * time.Second // of a check of all nodes
 	connectTimeout = time.Second      // of a connection from one node to another, for a check
 	queryTimeout   = 2 * time.Second  // of a query of one node

@@ -118,7 +118,7 @@ func runStoragetest(t *testing.T, database func(t *testing.T) (first, again stri
 	storagetest.RunOn(t, database, open)
 }
 
-// The layout follows the cluster while the store is open, and results are correct before it does.
+// The layout follows the cluster with each Check, and results are correct before it does.
 func TestLayoutFollowsTheCluster(t *testing.T) {
 	t.Parallel()
 	address := pgtest.SharedCluster(t).Database(t)
@@ -127,6 +127,7 @@ func TestLayoutFollowsTheCluster(t *testing.T) {
 		t.Helper()
 		create(t, s, 1, 2, 3)
 		pgtest.Eventually(t, fmt.Sprintf("there are %d shards on %d servers", shards, servers), func() bool {
+			s.Check(t.Context())
 			seen := map[[2]int]bool{}
 			on := map[int]bool{}
 			for id := range 1000 {

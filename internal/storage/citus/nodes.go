@@ -157,41 +157,24 @@ func (c *cluster) admit(ctx context.Context, conn *pgx.Conn) error {
 	return c.opts.Refuse(problems)
 }
 
-// monitor checks the nodes and reads the layout until ctx ends. It has a connection of its own, so that a node that
-// hangs blocks no connection of a request.
-func (c *cluster) monitor(ctx context.Context) {
-	var conn *pgx.Conn
-	closeConn := func() {
-		if conn != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			conn.Close(ctx)
-			conn = nil
-		}
+// check checks the nodes and reads the layout. It has a connection of its own, so that a node that hangs blocks no
+// connection of a request.
+func (c *cluster) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout) // in time to name nodes that hang
+	defer cancel()
+	conn, err := postgres.Connect(ctx, c.config, postgres.Options{UnsafeDurability: true})
+	var nodes []node
+	if err == nil {
+		defer conn.Close(ctx)
+		nodes, err = readNodes(ctx, conn)
 	}
-	defer closeConn()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(period):
-		}
-		var err error
-		if conn == nil {
-			conn, err = postgres.Connect(ctx, c.config, postgres.Options{UnsafeDurability: true})
-		}
-		var nodes []node
-		if err == nil {
-			nodes, err = readNodes(ctx, conn)
-		}
-		if err != nil {
-			c.health.Store(c.health.Load().unknown(err))
-			closeConn()
-			continue
-		}
-		c.health.Store(healthOf(nodes, c.opts))
-		_ = c.refreshLayout(ctx, conn) // after a failure it stays as it was, which is safe: see layout
+	if err != nil {
+		c.health.Store(c.health.Load().unknown(err))
+		return err
 	}
+	c.health.Store(healthOf(nodes, c.opts))
+	_ = c.refreshLayout(ctx, conn) // after a failure it stays as it was, which is safe: see layout
+	return c.health.Load().err
 }
 
 // healthOf returns the health of nodes that were just checked.
