@@ -122,7 +122,7 @@ func TestPoolerRefuses(t *testing.T) {
 	database := pgtest.Name(pgtest.Database(t))
 	address := startPooler(t).URL(database)
 	wantOpenError(t, address+"&options=-c%20lock_timeout%3D1s", "unsupported startup parameter")
-	wantOpenError(t, address+"&search_path=mine", "the URL sets search_path", "ALTER ROLE")
+	wantOpenError(t, address+"&search_path=mine", "unsupported startup parameter: search_path")
 	wantOpenError(t, address+"&synchronous_commit=off", "synchronous_commit=off", "--unsafe-durability")
 	address = pgtest.StartPooler(t, pgtest.Shared(t), "statement").URL(database)
 	wantOpenError(t, address, "statement pooling mode")

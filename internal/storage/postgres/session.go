@@ -2,12 +2,9 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"maps"
 
 	"github.com/jackc/pgx/v5"
-
-	"plantstore/internal/storage"
 )
 
 // session is the state of a connection, in the custom data of its pgconn.PgConn.
@@ -35,15 +32,13 @@ func sessionOf(conn *pgx.Conn) *session {
 	return s
 }
 
-// startupParams are sent when a connection is opened. PgBouncer refuses almost all others.
-var startupParams = []string{"application_name", "client_encoding", "options"}
-
-// takeSettings removes the parameters from a configuration that are to be set after connecting, and returns them.
+// takeSettings removes the settings from a configuration that are set after connecting, and returns them. Others of the
+// URL are sent when a connection is opened, and PgBouncer refuses them: reads would not have them.
 func takeSettings(config *pgx.ConnConfig) map[string]string {
 	settings := maps.Clone(config.RuntimeParams)
-	for _, name := range startupParams {
-		delete(settings, name)
-	}
+	maps.DeleteFunc(settings, func(name, _ string) bool {
+		return defaultSettings[name] == "" && fixedSettings[name] == "" && name != "synchronous_commit"
+	})
 	for name := range settings {
 		delete(config.RuntimeParams, name)
 	}
@@ -59,10 +54,7 @@ func Connect(ctx context.Context, config *pgx.ConnConfig, opts Options) (*pgx.Co
 	if err != nil {
 		return nil, Translate(err)
 	}
-	if err = startSession(ctx, conn, settings); err == nil && sessionOf(conn).pooled {
-		err = checkPooled(settings)
-	}
-	if err == nil {
+	if err = startSession(ctx, conn, settings); err == nil {
 		err = checkSettings(ctx, conn, opts)
 	}
 	if err != nil {
@@ -70,20 +62,6 @@ func Connect(ctx context.Context, config *pgx.ConnConfig, opts Options) (*pgx.Co
 		return nil, err
 	}
 	return conn, nil
-}
-
-// checkPooled refuses settings of the URL that reads would not have behind a pooler.
-func checkPooled(settings map[string]string) error {
-	for name := range settings {
-		_, isDefault := defaultSettings[name]
-		_, isFixed := fixedSettings[name]
-		if !isDefault && !isFixed && name != "synchronous_commit" {
-			return fmt.Errorf("%w: the URL sets %s, which a connection pooler does not support; "+
-				"remove it from the URL and set it with ALTER ROLE … SET, or connect to the server directly",
-				storage.ErrUnavailable, name)
-		}
-	}
-	return nil
 }
 
 // query runs a read. Behind a pooler, its statement is not prepared.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"net/url"
 	"strconv"
@@ -20,8 +21,6 @@ var defaultSettings = map[string]string{
 
 // fixedSettings are those of every session, whatever the URL or the role of the user set.
 var fixedSettings = map[string]string{
-	"application_name":              "plantstore",
-	"client_encoding":               "UTF8",
 	"client_min_messages":           "warning", // see recordWarning
 	"default_transaction_isolation": "read committed",
 	"standard_conforming_strings":   "on", // so that only the quote is special in a literal
@@ -51,9 +50,8 @@ func ParseURL(address string) (*pgxpool.Config, error) {
 			params[name] = value
 		}
 	}
-	for name, value := range fixedSettings {
-		params[name] = value
-	}
+	maps.Copy(params, fixedSettings)
+	params["application_name"], params["client_encoding"] = "plantstore", "UTF8"
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
