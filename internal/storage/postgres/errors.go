@@ -22,7 +22,6 @@ const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	undefinedTable       = "42P01"
-	duplicateObject      = "42710"
 	duplicateTable       = "42P07"
 	diskFull             = "53100"
 	queryCanceled        = "57014"
@@ -30,8 +29,7 @@ const (
 	indexCorrupted       = "XX002"
 )
 
-// reasons say why the server can't process a statement now, by the code of its error or by the class of the code: its
-// first two characters.
+// reasons say why the server can't process a statement now, by the code of its error.
 var reasons = map[string]string{
 	"28000":             "the server rejected the user or the password: ",
 	"28P01":             "the server rejected the user or the password: ",
@@ -42,16 +40,11 @@ var reasons = map[string]string{
 	"55P03":             "another session held a lock for too long: ",
 	readOnlyTransaction: "the server is a standby or read-only; connect to the primary: ",
 	"57P03":             "the server is starting or stopping: ",
-
-	"08": "", // connection exception; 08P01 is also every error of PgBouncer itself
-	"25": "", // invalid transaction state
-	"40": "", // transaction rollback, after all attempts
-	"53": "", // insufficient resources
-	"55": "", // object not in prerequisite state
-	"57": "", // operator intervention
-	"58": "", // system error, such as I/O
-	"XX": "", // internal error
 }
+
+// ownErrors are the classes of codes, their first two characters, that blame a statement and not the server: a feature
+// that is not supported, data, a constraint, syntax and access.
+var ownErrors = []string{"0A", "22", "23", "42"}
 
 // Translate turns an error of pgx into one of package storage, by its code, and returns other errors unchanged.
 // No text contains a password.
@@ -82,15 +75,12 @@ func Translate(err error) error {
 
 func translateCode(e *pgconn.PgError) error {
 	reason, ok := reasons[e.Code]
-	if !ok {
-		reason, ok = reasons[e.Code[:min(2, len(e.Code))]]
-	}
 	switch {
 	case e.Code == diskFull:
 		return fmt.Errorf("%w: %w", storage.ErrFull, e)
 	case e.Code == dataCorrupted || e.Code == indexCorrupted:
 		return fmt.Errorf("%w; restore a backup: %w", storage.ErrDamaged, e)
-	case ok:
+	case ok || !slices.Contains(ownErrors, e.Code[:min(2, len(e.Code))]):
 		return fmt.Errorf("%w: %s%w", storage.ErrUnavailable, reason, e)
 	}
 	return e

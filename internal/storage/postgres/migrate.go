@@ -20,7 +20,7 @@ const (
 			version integer     NOT NULL PRIMARY KEY,  -- the number of a file in schema/
 			applied timestamptz NOT NULL DEFAULT now() -- when it was applied
 		)`
-	lockVersions  = "LOCK TABLE plantstore_schema IN EXCLUSIVE MODE"
+	lockMigration = "SELECT pg_advisory_xact_lock(hashtext('plantstore_schema'))"
 	selectVersion = "SELECT coalesce(max(version), 0) FROM plantstore_schema"
 	insertVersion = "INSERT INTO plantstore_schema (version) VALUES ($1)"
 )
@@ -68,19 +68,15 @@ func (s *Storage) migrate(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("its schema has version %d and this program needs version %d; make a backup, and run "+
 			"plantstore db migrate --db with this database", applied, len(steps))
 	}
-	// IF NOT EXISTS does not prevent the error if several processes create the table at once. It may be about the entry
-	// of the table in a catalog.
-	_, err = conn.Exec(ctx, createVersions)
-	if err != nil && !hasCode(err, uniqueViolation, duplicateTable, duplicateObject) {
-		return Translate(err)
-	}
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		names, values := sessionOf(conn).namesAndValues() // again: conn may be pooled
 		if _, err := tx.Exec(ctx, applySettings, names, values, true); err != nil {
 			return Translate(err)
 		}
-		if _, err := tx.Exec(ctx, lockVersions); err != nil {
-			return Translate(err)
+		for _, sql := range []string{lockMigration, createVersions} { // IF NOT EXISTS fails without the lock
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return Translate(err)
+			}
 		}
 		applied, err := schemaVersion(ctx, conn, len(steps))
 		if err != nil {

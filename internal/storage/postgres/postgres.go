@@ -27,8 +27,7 @@ type Storage struct {
 	cluster  Cluster // nil: one server
 	closed   atomic.Bool
 	damage   storage.Damage
-	bytes    atomic.Int64 // size of the database, as Check read it
-	sized    atomic.Int64 // when Check read it, a Unix time
+	bytes    atomic.Int64 // size of the database when Check read it
 
 	from, to int // see Migrated
 
@@ -179,12 +178,9 @@ func (s *Storage) Stats() storage.Stats {
 
 var errSource = fmt.Errorf("%w: the database was opened for reading only", storage.ErrUnavailable)
 
-const (
-	databaseSize = "SELECT pg_database_size(current_database())"
-	sizePeriod   = 60 // seconds; the server reads the sizes of all files
-)
+const databaseSize = "SELECT pg_database_size(current_database())"
 
-// Check implements storage.Storage. It also reads the size of the database, at most once a minute.
+// Check implements storage.Storage. It also reads the size of the database.
 func (s *Storage) Check(ctx context.Context) error {
 	if s.opts.ReadOnly {
 		return errSource
@@ -204,12 +200,10 @@ func (s *Storage) Check(ctx context.Context) error {
 			return err
 		}
 		var bytes int64
-		if now := time.Now().Unix(); now-s.sized.Load() >= sizePeriod {
-			if err := queryRow(ctx, conn, databaseSize).Scan(&bytes); err == nil {
-				s.bytes.Store(bytes)
-				s.sized.Store(now)
-			}
+		if err := queryRow(ctx, conn, databaseSize).Scan(&bytes); err != nil {
+			return err
 		}
+		s.bytes.Store(bytes)
 		return waitForStandby(ctx, conn)
 	}))
 }
