@@ -80,16 +80,12 @@ func distribute(
 			to.By, plural(to.Shards, "shard")))
 		return nil
 	}
-	var moved rows
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-		moved, err = current.change(ctx, tx, to, nodes, report)
-		return explainDistribute(err)
-	})
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return current.change(ctx, tx, to, nodes, report) })
 	if err == nil {
-		report(fmt.Sprintf("Done: distributed %s by %s over %s, and copied %s to every node.",
-			plural(moved.plants, "plant"), to.By, plural(to.Shards, "shard"), plural(moved.tokens, "token")))
+		report(fmt.Sprintf("Done: distributed plants by %s over %s, and copied the other tables to every node.",
+			to.By, plural(to.Shards, "shard")))
 	}
-	return err
+	return explainDistribute(err)
 }
 
 // checkCluster returns how many nodes of the cluster get shards, or what the operator has to do first.
@@ -200,11 +196,10 @@ const (
 			shard_count => NULLIF($2::int, $4::int), colocate_with => 'none')`
 )
 
-// change changes the distribution, and returns how many rows each table has. An error means that nothing changes. It is
-// an error if a row would be missing afterwards.
+// change changes the distribution. An error means that nothing changes.
 func (d distribution) change(
 	ctx context.Context, tx pgx.Tx, to Distribution, nodes int, report func(string),
-) (after rows, err error) {
+) (err error) {
 	run := func(sql string, args ...any) {
 		if err == nil {
 			_, err = tx.Exec(ctx, sql, args...)
@@ -212,23 +207,16 @@ func (d distribution) change(
 	}
 	run(distributeSettings, pgx.QueryExecModeSimpleProtocol)
 	run(fmt.Sprintf(lockAll, strings.Join(postgres.Tables, ", ")))
-	if err != nil {
-		return after, err
-	}
-	before, err := countRows(ctx, tx)
-	if err != nil {
-		return after, err
-	}
 	for _, table := range copied {
-		if d.kind[table] != kindReference {
+		if err == nil && d.kind[table] != kindReference {
 			report(fmt.Sprintf("Copying %s to every node.", table))
 			run(createReference, table)
 			run(removeLocal, table)
 		}
 	}
-	if d.Distribution != to {
-		report(fmt.Sprintf("Distributing %s by %s over %s on %s. Requests wait or return 503 meanwhile.",
-			plural(before.plants, "plant"), to.By, plural(to.Shards, "shard"), plural(nodes, "node")))
+	if err == nil && d.Distribution != to {
+		report(fmt.Sprintf("Distributing plants by %s over %s on %s. Requests wait or return 503 meanwhile.",
+			to.By, plural(to.Shards, "shard"), plural(nodes, "node")))
 	}
 	switch {
 	case d.kind["plants"] != kindDistributed:
@@ -237,17 +225,10 @@ func (d distribution) change(
 	case d.Distribution != to:
 		run(alterDistributed, to.By, to.Shards, d.By, d.Shards)
 	}
-	if err != nil {
-		return after, err
-	}
-	after, err = countRows(ctx, tx)
-	if err == nil && after != before {
-		err = fmt.Errorf("the tables would have %v rows and had %v before; nothing was changed", after, before)
-	}
-	return after, err
+	return err
 }
 
-func plural[N int | int64](n N, noun string) string {
+func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -263,13 +244,4 @@ func explainDistribute(err error) error {
 			"were distributed, or it is one of another program", e.Message, e.Where)
 	}
 	return postgres.Translate(err)
-}
-
-// rows is how many rows the tables have.
-type rows struct{ plants, tokens, versions int64 }
-
-func countRows(ctx context.Context, tx pgx.Tx) (n rows, err error) {
-	err = tx.QueryRow(ctx, `SELECT (SELECT count(*) FROM plants), (SELECT count(*) FROM tokens),
-		(SELECT count(*) FROM plantstore_schema)`).Scan(&n.plants, &n.tokens, &n.versions)
-	return n, err
 }
