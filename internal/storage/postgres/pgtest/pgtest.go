@@ -80,7 +80,13 @@ func Start(t testing.TB, settings map[string]string) *Server {
 // Standby starts a standby of a server for one test. Commits wait for it only if the primary is configured so.
 func Standby(t testing.TB, primary *Server) *Server {
 	t.Helper()
-	s, err := startStandby(primary)
+	if _, err := os.Stat(filepath.Join(primary.bin, "pg_basebackup")); err != nil {
+		missing.Optional(t, "this distribution of PostgreSQL does not have pg_basebackup")
+	}
+	s, err := newServer(primary.bin, os.TempDir(), primary.settings, func(s *Server) error {
+		return run(s.command("pg_basebackup", "--pgdata", s.data(), "--dbname", primary.SocketURL("postgres"),
+			"--checkpoint=fast", "--write-recovery-conf"))
+	})
 	return forTest(t, s, err)
 }
 

@@ -1,13 +1,12 @@
 package pgtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -20,9 +19,8 @@ import (
 type Pooler struct {
 	Address string
 
-	server  *Server
-	dir     string
-	program string
+	server *Server
+	start  func() *exec.Cmd
 	daemon
 }
 
@@ -35,7 +33,7 @@ const pgbouncerConfig = `
 * = host=127.0.0.1 port=%d
 [pgbouncer]
 listen_addr = 127.0.0.1
-listen_port = %s
+listen_port = %d
 unix_socket_dir =
 auth_type = scram-sha-256
 auth_file = %s
@@ -58,66 +56,56 @@ func StartPooler(t testing.TB, server *Server, mode string) *Pooler {
 	if program == "" {
 		missing.Report(t, "PgBouncer is not installed on this machine: install the package pgbouncer, as `make test` does")
 	}
-	p := &Pooler{server: server, program: program}
-	if err := p.init(mode); err != nil {
+	dir, err := os.MkdirTemp("", "pgtest-")
+	if err == nil {
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		err = os.Chmod(dir, 0o755) // PgBouncer does not run as root either
+	}
+	port, portErr := freePort()
+	if err := cmp.Or(err, portErr); err != nil {
+		t.Fatal(err)
+	}
+	size := 3
+	if mode == "session" {
+		size = 100
+	}
+	users, config := filepath.Join(dir, "users"), filepath.Join(dir, "pgbouncer.ini")
+	for path, text := range map[string]string{
+		users:  fmt.Sprintf("%q %q\n", User, Password),
+		config: fmt.Sprintf(pgbouncerConfig, server.Port, port, users, mode, size),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &Pooler{Address: fmt.Sprint("127.0.0.1:", port), server: server}
+	p.logFile = filepath.Join(dir, "log")
+	p.start = func() *exec.Cmd { return asOwner(exec.Command(program, config)) }
+	if err := p.Start(); err != nil {
 		t.Fatal("start PgBouncer: ", err)
 	}
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
-		os.RemoveAll(p.dir)
 	})
-	if err := p.Start(); err != nil {
-		t.Fatal("start PgBouncer: ", err)
-	}
 	return p
 }
-
-func (p *Pooler) init(mode string) (err error) {
-	if p.dir, err = os.MkdirTemp("", "pgtest-"); err != nil {
-		return err
-	}
-	p.logFile = filepath.Join(p.dir, "log")
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	p.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	size := 3
-	if mode == "session" {
-		size = 100
-	}
-	users := filepath.Join(p.dir, "users")
-	config := fmt.Sprintf(pgbouncerConfig, p.server.Port, strconv.Itoa(port), users, mode, size)
-	for path, text := range map[string]string{users: fmt.Sprintf("%q %q\n", User, Password), p.config(): config} {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return os.Chmod(p.dir, 0o755) // PgBouncer does not run as root either
-}
-
-func (p *Pooler) config() string { return filepath.Join(p.dir, "pgbouncer.ini") }
 
 // URL returns the URL of a database of the server through PgBouncer.
 func (p *Pooler) URL(database string) string { return p.server.Through(p.Address, database) }
 
 // Start starts PgBouncer, and returns when it accepts connections.
 func (p *Pooler) Start() error {
-	cmd := asOwner(exec.Command(p.program, p.config()))
-	cmd.Dir = p.dir
-	return p.run(cmd, p.ping)
-}
-
-func (p *Pooler) ping() error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, p.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	return conn.Close(ctx)
+	return p.run(p.start(), func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, p.URL("postgres"))
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	})
 }
 
 // Stop ends PgBouncer at once: it drops the connections of its clients and those to the server.

@@ -3,10 +3,8 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,25 +14,36 @@ import (
 )
 
 // URL returns the URL of a database over TCP, with the password.
-func (s *Server) URL(database string) string { return s.urlAt("127.0.0.1", s.Port, database) }
+func (s *Server) URL(database string) string {
+	return s.Through(fmt.Sprint("127.0.0.1:", s.Port), database)
+}
+
+// Through returns the URL of a database at another address of the server, such as that of a proxy.
+func (s *Server) Through(address, database string) string {
+	return fmt.Sprintf("postgres://%s:%s@%s/%s?sslmode=disable", User, Password, address, database)
+}
+
+// SocketURL returns the URL of a database over the Unix socket.
+func (s *Server) SocketURL(database string) string {
+	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d", User, database, url.QueryEscape(s.Socket), s.Port)
+}
 
 // Name returns the name of the database in a URL.
-func Name(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		panic(err)
-	}
-	return strings.TrimPrefix(u.Path, "/")
-}
+func Name(address string) string { return strings.TrimPrefix(parse(address).Path, "/") }
 
 // As returns the URL of a database for another user with the same password.
 func As(address, user string) string {
+	u := parse(address)
+	u.User = url.UserPassword(user, Password)
+	return u.String()
+}
+
+func parse(address string) *url.URL {
 	u, err := url.Parse(address)
 	if err != nil {
 		panic(err)
 	}
-	u.User = url.UserPassword(user, Password)
-	return u.String()
+	return u
 }
 
 // Eventually waits until a condition holds.
@@ -60,34 +69,6 @@ func (s *Server) Reload(t testing.TB, setting, value string) {
 	s.Exec(t, "ALTER SYSTEM "+change)
 	s.Exec(t, "SELECT pg_reload_conf()")
 	Eventually(t, setting+" is changed", func() bool { return s.Query(t, "postgres", "SHOW "+setting)[0][0] != before })
-}
-
-// Through returns the URL of a database at another address of the server, such as that of a proxy.
-func (s *Server) Through(address, database string) string {
-	host, text, err := net.SplitHostPort(address)
-	if err != nil {
-		panic(err)
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		panic(err)
-	}
-	return s.urlAt(host, port, database)
-}
-
-func (s *Server) urlAt(host string, port int, database string) string {
-	return (&url.URL{
-		Scheme: "postgres", User: url.UserPassword(User, Password),
-		Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: "/" + database, RawQuery: "sslmode=disable",
-	}).String()
-}
-
-// SocketURL returns the URL of a database over the Unix socket.
-func (s *Server) SocketURL(database string) string {
-	return (&url.URL{
-		Scheme: "postgres", User: url.User(User), Path: "/" + database,
-		RawQuery: url.Values{"host": {s.Socket}, "port": {strconv.Itoa(s.Port)}}.Encode(),
-	}).String()
 }
 
 var databases atomic.Int64 // that this process has created

@@ -40,7 +40,7 @@ func start(bin, folder string, settings map[string]string) (*Server, error) {
 			from = servers[0]
 		}
 		if from != nil && from.bin == bin {
-			return s.copyData(from.initial(), true)
+			return run(asOwner(exec.Command("cp", "-R", from.initial(), s.data())))
 		}
 		return s.initdb(s.data())
 	})
@@ -52,7 +52,7 @@ func startShared(bin string) (*Server, error) {
 		if err := s.initdb(s.initial()); err != nil {
 			return err
 		}
-		return s.copyData(s.initial(), true)
+		return run(asOwner(exec.Command("cp", "-R", s.initial(), s.data())))
 	})
 	if err == nil {
 		s.shared = true
@@ -61,10 +61,13 @@ func startShared(bin string) (*Server, error) {
 }
 
 func (s *Server) initdb(dir string) error {
-	cmd := s.command("initdb", "-D", dir, "-U", User, "--pwfile", s.password(),
-		"--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
+	return run(s.command("initdb", "-D", dir, "-U", User, "--pwfile", s.password(),
+		"--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync"))
+}
+
+func run(cmd *exec.Cmd) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}
 	return nil
 }
