@@ -19,28 +19,6 @@ import (
 	"plantstore/internal/storage/storagetest"
 )
 
-// tracer calls functions before and after queries.
-type tracer struct{ before, after func(sql string) }
-
-func (c *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if c.before != nil {
-		c.before(data.SQL)
-	}
-	return context.WithValue(ctx, c, data.SQL)
-}
-
-func (c *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
-	if sql, ok := ctx.Value(c).(string); ok && c.after != nil {
-		c.after(sql)
-	}
-}
-
-// openTraced opens a database with a tracer.
-func openTraced(t *testing.T, address string, tracer *tracer) *Storage {
-	t.Helper()
-	return openConfig(t, address, func(config *pgxpool.Config) { config.ConnConfig.Tracer = tracer })
-}
-
 // A call that waits for a lock ends with the certainty that nothing was stored, directly and behind a pooler.
 func TestTableIsLocked(t *testing.T) {
 	t.Parallel()
@@ -72,27 +50,30 @@ func TestTableIsLocked(t *testing.T) {
 	}
 }
 
-// removeBefore returns a tracer that removes plant 1 before each of the next queries of existing plants, and
-// creates it again after all but the last. It counts the queries down.
-func removeBefore(t *testing.T, other *Storage, times *int) *tracer {
-	create(t, other, storagetest.Record("main", 1, "other", "-"))
-	return &tracer{
-		before: func(sql string) {
-			if sql != selectPlants || *times == 0 {
-				return
-			}
-			if err := storagetest.Remove(context.Background(), other, "main", 1, nil); err != nil {
-				t.Error(err)
-			}
-		},
-		after: func(sql string) {
-			if sql != selectPlants || *times == 0 {
-				return
-			}
-			if *times--; *times > 0 {
-				create(t, other, storagetest.Record("main", 1, "other", "-"))
-			}
-		},
+// remover removes plant 1 before each of the next queries of existing plants, and creates it again after all but the
+// last.
+type remover struct {
+	t     *testing.T
+	other *Storage
+	times int // counted down
+}
+
+func (r *remover) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if data.SQL != selectPlants || r.times == 0 {
+		return ctx
+	}
+	if err := storagetest.Remove(context.Background(), r.other, "main", 1, nil); err != nil {
+		r.t.Error(err)
+	}
+	return context.WithValue(ctx, r, true)
+}
+
+func (r *remover) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	if ctx.Value(r) == nil {
+		return
+	}
+	if r.times--; r.times > 0 {
+		create(r.t, r.other, storagetest.Record("main", 1, "other", "-"))
 	}
 }
 
@@ -103,8 +84,9 @@ func TestPlantIsRemovedBeforeItIsCompared(t *testing.T) {
 	batch := []plant.Record{record(1), record(2), record(2)}
 	for _, times := range []int{1, 4, 1000} {
 		address := pgtest.Database(t)
-		left := times
-		s := openTraced(t, address, removeBefore(t, openStorage(t, address), &left))
+		r := &remover{t, openStorage(t, address), times}
+		create(t, r.other, storagetest.Record("main", 1, "other", "-"))
+		s := openConfig(t, address, func(config *pgxpool.Config) { config.ConnConfig.Tracer = r })
 		if times == 1000 {
 			batch = batch[:1]
 		}
@@ -116,7 +98,7 @@ func TestPlantIsRemovedBeforeItIsCompared(t *testing.T) {
 		if !errors.Is(err, storage.ErrBusy) || errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("CreateBatch() = %v, want only %v", err, storage.ErrBusy)
 		}
-		if got, want := times-left, maxAttempts; got != want {
+		if got, want := times-r.times, maxAttempts; got != want {
 			t.Errorf("the plants were compared %d times, want %d", got, want)
 		}
 	}

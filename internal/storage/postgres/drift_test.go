@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"plantstore/internal/plant"
 	"plantstore/internal/storage/postgres/pgtest"
 )
 
@@ -99,14 +98,6 @@ func findings(t *testing.T, address string) (lines string) {
 	return lines
 }
 
-// plantRecords returns n plants.
-func plantRecords(n int) (batch []plant.Record) {
-	for id := range n {
-		batch = append(batch, record(id))
-	}
-	return batch
-}
-
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
@@ -115,7 +106,7 @@ func TestDiagnose(t *testing.T) {
 	if n := len(sqlQuery(t, address, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'")); n != 0 {
 		t.Errorf("Diagnose() creates %d tables", n)
 	}
-	create(t, openStorage(t, address), plantRecords(1)...)
+	create(t, openStorage(t, address), record(1))
 	lines := findings(t, address)
 	wantFindings(t, lines, "connection ok: postgres://", "privileges ok: ", "durability ok: the server: ",
 		"schema ok: ")

@@ -47,6 +47,7 @@ var translations = []struct {
 	{"panic", serverError("PANIC", "XX000"), storage.ErrUnavailable, "m (SQLSTATE XX000)", true},
 	{"corrupted page", serverError("ERROR", dataCorrupted), storage.ErrUnavailable, "damaged; restore a backup", false},
 	{"cut", io.ErrUnexpectedEOF, storage.ErrUnavailable, "connection was lost", true},
+	{"nothing sent", safeError{}, storage.ErrUnavailable, "connection was lost", false},
 	{"reset", &net.OpError{Op: "read", Err: syscall.ECONNRESET}, storage.ErrUnavailable, "connection was lost", true},
 	{"refused", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, storage.ErrUnavailable, "no server listens", true},
 	{"host", &net.DNSError{Name: "h"}, storage.ErrUnavailable, `host name "h" can't be resolved`, true},
@@ -84,13 +85,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// Errors of the network are retried only if pgx proves that nothing was sent.
-func TestMayBeStored(t *testing.T) {
-	if mayBeStored(safeError{}, nil) || !isLost(safeError{}) {
-		t.Error("an error before the request was sent means that something may be stored, or that nothing was lost")
-	}
-}
-
+// safeError is an error of pgx that proves that nothing was sent.
 type safeError struct{}
 
 func (safeError) Error() string     { return "not sent" }

@@ -50,10 +50,12 @@ type fault struct {
 func causeFault(t *testing.T, p *testkit.Server, tr traffic, server *pgtest.Server, database string, f fault) {
 	t.Helper()
 	tr.Wait(t, enoughCreates)
-	wantReady(t, p, 200)
+	p.WaitReady(t, true)
 	f.begin()
 	if !f.partial {
-		wantReady(t, p, 503)
+		if body := p.WaitReady(t, false); !notReady.MatchString(body) {
+			t.Errorf("/readyz during the fault = %q, want the reason", body)
+		}
 	}
 	for start := time.Now(); time.Since(start) < max(f.lasts, time.Second); time.Sleep(10 * time.Millisecond) {
 		if status, body := p.Health(t, "/readyz"); status != 503 && !f.partial {
@@ -63,7 +65,7 @@ func causeFault(t *testing.T, p *testkit.Server, tr traffic, server *pgtest.Serv
 	f.end()
 	ended := time.Now()
 	tr.Wait(t, 1)
-	wantReady(t, p, 200)
+	p.WaitReady(t, true)
 	t.Logf("recovered after %v", time.Since(ended).Round(time.Millisecond))
 	tr.Wait(t, enoughCreates)
 	tr.stop()
@@ -75,22 +77,10 @@ func causeFault(t *testing.T, p *testkit.Server, tr traffic, server *pgtest.Serv
 	wantBounded(t, p)
 }
 
-// notReady is the body of /readyz with a reason.
-var notReady = regexp.MustCompile(`^not ready: \w+ \w+ .+\n$`)
-
-// wantReady waits until /readyz has a status. Whenever it is not 200, the body must give the reason.
-func wantReady(t *testing.T, s *testkit.Server, want int) {
-	t.Helper()
-	testkit.WaitFor(t, fmt.Sprintf("/readyz to return %d", want), func() bool {
-		status, body := s.Health(t, "/readyz")
-		if status != 200 && (status != 503 || !notReady.MatchString(body)) {
-			t.Fatalf("/readyz = %d %q, want 503 and the reason", status, body)
-		}
-		return status == want
-	})
-}
-
-var goroutine = regexp.MustCompile(`(?m)^goroutine \d+ `)
+var (
+	notReady  = regexp.MustCompile(`^not ready: \w+ \w+ .+\n$`)
+	goroutine = regexp.MustCompile(`(?m)^goroutine \d+ `)
+)
 
 // wantBounded checks the peak memory, the open files and the goroutines of a server, and ends it.
 func wantBounded(t *testing.T, s *testkit.Server) {
@@ -134,14 +124,53 @@ func TestDatabaseIsKilled(t *testing.T) {
 	causeFault(t, p, tr, server, testkit.DatabaseName(t, db), kill)
 }
 
-// startProxied starts the product with a proxy between it and a database of the shared server.
-func startProxied(t *testing.T) (p *testkit.Server, tr traffic, network *proxy.Proxy, database string) {
-	t.Helper()
-	server := pgtest.Shared(t)
-	database = testkit.DatabaseName(t, server.Database(t))
-	network = proxy.New(t, fmt.Sprintf("127.0.0.1:%d", server.Port))
-	p, targets := startTwoTokens(t, server.Through(network.Address, database))
-	return p, drive(t, targets...), network, database
+// A promoted synchronous standby has every acknowledged plant.
+func TestSynchronousStandbyIsPromoted(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	primary := pgtest.Start(t, nil)
+	database := testkit.DatabaseName(t, primary.Database(t))
+	standby := pgtest.Standby(t, primary)
+	p, targets := startTwoTokens(t, fmt.Sprintf(
+		"postgres://%s:%s@127.0.0.1:%d,127.0.0.1:%d/%s?sslmode=disable&target_session_attrs=read-write",
+		pgtest.User, pgtest.Password, primary.Port, standby.Port, database))
+	tr := drive(t, targets...)
+	primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	primary.Exec(t, "SELECT pg_reload_conf()")
+	testkit.WaitFor(t, "a synchronous standby", func() bool {
+		return len(primary.Query(t, "postgres", "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'")) == 1
+	})
+	kill := fault{begin: testkit.Must(t, primary.Kill9), end: func() {
+		if done := standby.Query(t, "postgres", "SELECT pg_promote()"); done[0][0] != "t" {
+			t.Fatal("the standby was not promoted")
+		}
+	}}
+	causeFault(t, p, tr, standby, database, kill)
+}
+
+// The service uses PostgreSQL through PgBouncer. Either of them is restarted under traffic.
+func TestPooler(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	for _, mode := range pgtest.PoolModes {
+		for name, of := range map[string]func(*testing.T, *pgtest.Server, *pgtest.Pooler) fault{
+			"PgBouncer is restarted": func(t *testing.T, _ *pgtest.Server, pooler *pgtest.Pooler) fault {
+				return fault{begin: testkit.Must(t, pooler.Stop), end: testkit.Must(t, pooler.Start)}
+			},
+			"PostgreSQL is killed": func(t *testing.T, server *pgtest.Server, _ *pgtest.Pooler) fault {
+				return fault{begin: testkit.Must(t, server.Kill9), end: testkit.Must(t, server.Start)}
+			},
+		} {
+			t.Run(mode+": "+name, func(t *testing.T) {
+				t.Parallel()
+				server := pgtest.Start(t, nil)
+				database := testkit.DatabaseName(t, server.Database(t))
+				pooler := pgtest.StartPooler(t, server, mode)
+				p, targets := startTwoTokens(t, pooler.URL(database))
+				causeFault(t, p, drive(t, targets...), server, database, of(t, server, pooler))
+			})
+		}
+	}
 }
 
 // The network to PostgreSQL has a fault.
@@ -164,7 +193,11 @@ func TestNetworkFails(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			p, tr, network, database := startProxied(t)
+			server := pgtest.Shared(t)
+			database := pgtest.Name(server.Database(t))
+			network := proxy.New(t, fmt.Sprint("127.0.0.1:", server.Port))
+			p, targets := startTwoTokens(t, server.Through(network.Address, database))
+			tr := drive(t, targets...)
 			var before int
 			test.fault.begin = func() {
 				before = tr.Responses()[test.want]
@@ -183,7 +216,7 @@ func TestNetworkFails(t *testing.T) {
 				})
 				network.Set(nil)
 			}
-			causeFault(t, p, tr, pgtest.Shared(t), database, test.fault)
+			causeFault(t, p, tr, server, database, test.fault)
 		})
 	}
 }
