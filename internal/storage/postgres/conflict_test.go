@@ -109,19 +109,17 @@ func TestTriggerChangesAnInsert(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
 	s := openStorage(t, address)
-	conn, err := s.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
 	sqlQuery(t, address, `
 		CREATE FUNCTION change() RETURNS trigger AS $$ BEGIN
 			IF NEW.id = 1 THEN RETURN NULL; END IF;
 			RETURN NEW;
 		END $$ LANGUAGE plpgsql;
 		CREATE TRIGGER change BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION change()`)
-	b := newBatch([]plant.Record{record(1), record(2)})
-	stored, err := b.create(t.Context(), conn.Conn())
+	stored := false
+	err := s.withConn(t.Context(), func(conn *pgx.Conn) (err error) {
+		stored, err = newBatch([]plant.Record{record(1), record(2)}).create(t.Context(), conn)
+		return err
+	})
 	if !stored || err == nil || err.Error() != "the server stored 1 of 2 plants" {
 		t.Errorf("create() = %v, %v", stored, err)
 	}

@@ -6,9 +6,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"net"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -111,12 +110,15 @@ func TestConnectionLostAfterCommit(t *testing.T) {
 // holds if the server has returned the plants, because it commits after that.
 func TestServerLostAfterCommit(t *testing.T) {
 	t.Parallel()
-	for name, all := range map[string]bool{"the reply is lost": true, "the end of the reply is lost": false} {
+	for name, lost := range map[string]int{"the reply": 1 << 20, "the end of the reply": readyForQueryLen} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, p := openBehindProxy(t)
 			s.timeouts = quick
-			p.Set(loseServer(p, all))
+			p.Set(proxy.Once(proxy.Replies, func(c *proxy.Chunk) ([]byte, bool) {
+				p.Refuse(-1)
+				return c.Data[:max(0, len(c.Data)-lost)], false
+			}))
 			_, err := s.CreateBatch(t.Context(), []plant.Record{record(1)})
 			if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) {
 				t.Errorf("CreateBatch() = %v, want only %v", err, storage.ErrUnknown)
@@ -180,7 +182,8 @@ func TestNetworkHangs(t *testing.T) {
 	s, p := openBehindProxy(t)
 	fillPool(t, s).release()
 	s.timeouts = quick
-	hang(p)
+	p.Freeze() // the connections that are open now stay unusable afterwards
+	p.Set(func(*proxy.Chunk) ([]byte, bool) { return nil, true })
 	start := time.Now()
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -258,19 +261,13 @@ func TestReadIsCancelled(t *testing.T) {
 	}
 }
 
-// databaseBehindProxy creates a database on the shared server and returns its URL through a proxy.
-func databaseBehindProxy(t *testing.T) (address string, p *proxy.Proxy) {
-	t.Helper()
-	server := pgtest.Shared(t)
-	p = proxy.New(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(server.Port)))
-	return server.Through(p.Address, pgtest.Name(server.Database(t))), p
-}
-
 // openBehindProxy opens a database through a proxy, with one connection that has been used. Idle connections
 // are not pinged, so that the next request of a connection is that of the test. The URL ends with params.
 func openBehindProxy(t *testing.T, params ...string) (*Storage, *proxy.Proxy) {
 	t.Helper()
-	address, p := databaseBehindProxy(t)
+	server := pgtest.Shared(t)
+	p := proxy.New(t, fmt.Sprint("127.0.0.1:", server.Port))
+	address := server.Through(p.Address, pgtest.Name(server.Database(t)))
 	s := openConfig(t, address+strings.Join(params, ""), func(config *pgxpool.Config) {
 		config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	})
@@ -285,21 +282,3 @@ func loseRequest() proxy.Fault { return proxy.Once(proxy.Requests, proxy.Close(p
 func loseReply() proxy.Fault { return proxy.Once(proxy.Replies, proxy.Close(proxy.Replies)) }
 
 const readyForQueryLen = 6 // bytes of ReadyForQuery, the last message of a reply, which follows the commit
-
-// loseServer cuts the last bytes off the next reply, or all of it, closes the connection and refuses new ones.
-func loseServer(p *proxy.Proxy, all bool) proxy.Fault {
-	return proxy.Once(proxy.Replies, func(c *proxy.Chunk) ([]byte, bool) {
-		p.Refuse(-1)
-		if all {
-			return nil, false
-		}
-		return c.Data[:len(c.Data)-readyForQueryLen], false
-	})
-}
-
-// hang makes the network pass nothing, without closing a connection. The connections that are open now
-// stay unusable afterwards.
-func hang(p *proxy.Proxy) {
-	p.Freeze()
-	p.Set(func(*proxy.Chunk) ([]byte, bool) { return nil, true })
-}

@@ -47,21 +47,15 @@ func TestDrift(t *testing.T) {
 		for _, change := range strings.SplitAfter(d.change, "END';") {
 			sqlQuery(t, address, change)
 		}
-		wantDrift(t, address, d.name, d.want)
-	}
-}
-
-// wantDrift checks that Open and Diagnose refuse a database with a sentence.
-func wantDrift(t *testing.T, address, name, want string) {
-	t.Helper()
-	wantOpenError(t, address, want)
-	wantFindings(t, findings(t, address), "problem: ", want)
-	s, err := Open(t.Context(), address, Options{UnsafeDurability: true})
-	if accepted := strings.Contains(want, "UNLOGGED"); (err == nil) != accepted {
-		t.Errorf("%s: Open() with unsafe durability = %v", name, err)
-	}
-	if err == nil {
-		s.Close()
+		wantOpenError(t, address, d.want)
+		wantFindings(t, findings(t, address), "problem: ", d.want)
+		s, err := Open(t.Context(), address, Options{UnsafeDurability: true})
+		if accepted := strings.Contains(d.want, "UNLOGGED"); (err == nil) != accepted {
+			t.Errorf("%s: Open() with unsafe durability = %v", d.name, err)
+		}
+		if err == nil {
+			s.Close()
+		}
 	}
 }
 

@@ -23,15 +23,13 @@ func startPooler(t *testing.T) *pgtest.Pooler {
 func TestStorageBehindPooler(t *testing.T) {
 	t.Parallel()
 	pooler := startPooler(t)
-	runStoragetest(t, func(t *testing.T) (first, again string) {
-		address := pooler.URL(pgtest.Name(pgtest.Database(t)))
-		return address, address
-	})
+	runStoragetest(t, func(t *testing.T) string { return pooler.URL(pgtest.Name(pgtest.Database(t))) })
 }
 
 // settingsOf is the list of the settings of a transaction.
-const settingsOf = `SELECT string_agg(current_setting(name), ' ' ORDER BY name) FROM unnest(ARRAY['client_min_messages',
-	'lock_timeout', 'statement_timeout', 'synchronous_commit', 'transaction_isolation']) AS setting (name)`
+const settingsOf = `SELECT string_agg(current_setting(name), ' ' ORDER BY name) FROM unnest(ARRAY['application_name',
+	'client_encoding', 'client_min_messages', 'idle_in_transaction_session_timeout', 'lock_timeout', 'statement_timeout',
+	'synchronous_commit', 'transaction_isolation']) AS setting (name)`
 
 // Every write has its settings, and none of them reaches the other users of a session.
 func TestSettingsBehindPooler(t *testing.T) {
@@ -52,7 +50,7 @@ func TestSettingsBehindPooler(t *testing.T) {
 			RETURN NULL;
 		END $$;
 		CREATE TRIGGER see AFTER INSERT OR UPDATE ON plants FOR EACH STATEMENT EXECUTE FUNCTION see()`)
-	other, err := pgx.Connect(t.Context(), pooler.URL(name)+"&default_query_exec_mode=simple_protocol")
+	other, err := pgx.Connect(t.Context(), pooler.URL(name)+"&application_name=x&default_query_exec_mode=simple_protocol")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +68,13 @@ func TestSettingsBehindPooler(t *testing.T) {
 			t.Errorf("%s = %v", what, err)
 		}
 		rows := sqlQuery(t, direct, "SELECT DISTINCT settings FROM seen")
-		if got, want := fmt.Sprint(rows), "[[warning 3s 11s on read committed]]"; got != want {
+		if got, want := fmt.Sprint(rows), "[[plantstore UTF8 warning 30s 3s 11s on read committed]]"; got != want {
 			t.Errorf("%s: the settings are %s, want %s", what, got, want)
 		}
 	}
 	var settings, prepared string
 	err = other.QueryRow(t.Context(), settingsOf).Scan(&settings)
-	if want := "error 2h 0 off serializable"; err != nil || settings != want {
+	if want := "x UTF8 error 0 2h 0 off serializable"; err != nil || settings != want {
 		t.Errorf("the settings of another client are %s, %v, want %s", settings, err, want)
 	}
 	err = other.QueryRow(t.Context(), "SELECT count(*)::text FROM pg_prepared_statements").Scan(&prepared)

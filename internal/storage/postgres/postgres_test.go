@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -29,15 +30,15 @@ func TestMain(m *testing.M) {
 
 func TestStorage(t *testing.T) {
 	t.Parallel()
-	runStoragetest(t, func(t *testing.T) (first, again string) {
-		address := pgtest.Database(t)
-		return address, address
-	})
+	runStoragetest(t, func(t *testing.T) string { return pgtest.Database(t) })
 }
 
 // runStoragetest runs the suite of all engines: see storagetest.RunOn.
-func runStoragetest(t *testing.T, database func(t *testing.T) (first, again string)) {
-	storagetest.RunOn(t, database, func(t *testing.T, address string) storage.Storage { return openStorage(t, address) })
+func runStoragetest(t *testing.T, database func(t *testing.T) string) {
+	storagetest.RunOn(t, func(t *testing.T) (first, again string) {
+		address := database(t)
+		return address, address
+	}, func(t *testing.T, address string) storage.Storage { return openStorage(t, address) })
 }
 
 // patient are timeouts that a slow machine does not reach, and quick are those for faults that last longer. They leave
@@ -231,51 +232,26 @@ func TestTokensHaveTheirOwnSlots(t *testing.T) {
 	}
 }
 
-// After Close every call fails at once with an error that means that nothing was stored.
-func TestClosed(t *testing.T) {
-	s := openStorage(t, pgtest.Database(t))
-	create(t, s, record(1))
-	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close() = %v", err)
-		}
-	}
-	for name, call := range map[string]func() error{
-		"CreateBatch": func() error { _, err := s.CreateBatch(t.Context(), []plant.Record{record(2)}); return err },
-		"Get":         func() error { _, err := s.Get(t.Context(), "main", 1); return err },
-		"Replace":     func() error { return storagetest.Replace(t.Context(), s, "main", 1, plant.Content{}, nil) },
-		"Check":       func() error { return s.Check(t.Context()) },
-	} {
-		if err := call(); !errors.Is(err, errClosed) {
-			t.Errorf("%s() after Close() = %v, want %v", name, err, errClosed)
-		}
-	}
-}
-
-// Close waits for the connections in use.
-func TestCloseWaits(t *testing.T) {
+// Close waits for the connections in use. After it, every call fails at once, and nothing is stored.
+func TestClose(t *testing.T) {
 	t.Parallel()
 	s := openStorage(t, pgtest.Database(t))
-	conn, err := s.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	conns := fillPool(t, s)
+	released := false
+	time.AfterFunc(100*time.Millisecond, func() {
+		released = true
+		conns.release()
+	})
+	if err := cmp.Or(s.Close(), s.Close()); err != nil || !released {
+		t.Errorf("Close() = %v; it has waited for connections in use: %v", err, released)
 	}
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		s.Close()
-	}()
-	pgtest.Eventually(t, "the store is closed", s.closed.Load)
-	select {
-	case <-closed:
-		t.Error("Close() returned while a connection was in use")
-	case <-time.After(100 * time.Millisecond):
+	_, err := s.CreateBatch(t.Context(), []plant.Record{record(2)})
+	_, getErr := s.Get(t.Context(), "main", 1)
+	for _, err := range []error{err, getErr, s.Check(t.Context())} {
+		if !errors.Is(err, errClosed) {
+			t.Errorf("CreateBatch(), Get() or Check() after Close() = %v, want %v", err, errClosed)
+		}
 	}
-	if _, err := conn.Exec(t.Context(), "SELECT 1"); err != nil {
-		t.Errorf("Exec() during Close() = %v", err)
-	}
-	conn.Release()
-	<-closed
 }
 
 func TestReadOnlyDatabase(t *testing.T) {

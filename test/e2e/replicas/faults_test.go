@@ -2,8 +2,6 @@ package replicas
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"syscall"
@@ -18,16 +16,11 @@ import (
 
 // startTwoTokens starts the product with a fixed token, which needs no database, and issues another, which is looked
 // up there. The traffic uses both.
-func startTwoTokens(t *testing.T, db string, args ...string) (p *testkit.Server, targets []testkit.Target) {
+func startTwoTokens(t *testing.T, db string) (p *testkit.Server, targets []testkit.Target) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(testkit.FixedToken), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	p = testkit.StartFixed(t, db)
 	stored := testkit.IssueToken(t, db, "--name", "stored")
-	p = testkit.Start(t, db, append([]string{"--token-file", file}, args...)...)
-	p.Token = testkit.FixedToken
-	return p, []testkit.Target{{URL: p.URL, Token: testkit.FixedToken}, {URL: p.URL, Token: stored}}
+	return p, []testkit.Target{p.Target(), {URL: p.URL, Token: stored}}
 }
 
 const (
@@ -152,7 +145,7 @@ func TestSynchronousStandbyIsPromoted(t *testing.T) {
 func TestPooler(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
-	for _, mode := range pgtest.PoolModes {
+	for _, mode := range []string{"session", "transaction"} {
 		for name, of := range map[string]func(*testing.T, *pgtest.Server, *pgtest.Pooler) fault{
 			"PgBouncer is restarted": func(t *testing.T, _ *pgtest.Server, pooler *pgtest.Pooler) fault {
 				return fault{begin: testkit.Must(t, pooler.Stop), end: testkit.Must(t, pooler.Start)}

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -29,32 +27,21 @@ type Cluster struct {
 
 const sharedWorkers = 2
 
-var sharedCluster struct {
-	once    sync.Once
-	cluster atomic.Pointer[Cluster]
-	err     error
-}
-
-// SharedCluster returns the cluster with two workers of the run, or else the one of this package, which is started when
-// SharedCluster is first called. It requires Main. A test that stops or configures a node uses StartCluster.
+// SharedCluster returns the cluster with two workers of the run, or else the one of this package. It requires Main. A
+// test that stops or configures a node uses StartCluster.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	bin := citusBinaries(t)
-	sharedCluster.once.Do(func() {
+	return sharedCluster.get(t, func() (c *Cluster, err error) {
 		nodes, err := running(clusterVariable, bin)
-		c := newCluster(nodes)
-		if err == nil && len(nodes) == 0 {
+		if c = newCluster(nodes); err == nil && c == nil {
 			c, err = startCluster(bin, sharedFolder(), sharedWorkers, sharedSettings)
 		}
-		if sharedCluster.err = err; err == nil {
+		if err == nil {
 			c.shared = true
-			sharedCluster.cluster.Store(c)
 		}
+		return c, err
 	})
-	if sharedCluster.err != nil {
-		t.Fatal("start Citus: ", sharedCluster.err)
-	}
-	return sharedCluster.cluster.Load()
 }
 
 // StartCluster starts a cluster for one test, with the given settings on every node, and stops it when the test
@@ -88,14 +75,7 @@ func citusBinaries(t testing.TB) string {
 	return dir
 }
 
-func findCitus() string {
-	for _, dir := range allBinaries("/usr/lib/postgresql/*/bin") {
-		if _, err := os.Stat(filepath.Join(dir, "../lib/citus.so")); err == nil {
-			return dir
-		}
-	}
-	return ""
-}
+func findCitus() string { return directoryWith("../lib/citus.so") }
 
 func startCluster(bin, folder string, workers int, settings map[string]string) (_ *Cluster, err error) {
 	all := map[string]string{

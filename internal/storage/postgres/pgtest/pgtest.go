@@ -3,6 +3,7 @@
 package pgtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,8 +27,8 @@ const (
 // Main runs the tests of a package, stops the servers that they shared and returns the exit code. TestMain calls it.
 func Main(m *testing.M) int {
 	code := m.Run()
-	err := sharedCluster.cluster.Load().removeShared()
-	if s := shared.server.Load(); s != nil {
+	err := sharedCluster.started.Load().removeShared()
+	if s := shared.started.Load(); s != nil {
 		err = errors.Join(err, removeAll([]*Server{s}))
 	}
 	if err != nil {
@@ -37,31 +38,44 @@ func Main(m *testing.M) int {
 	return code
 }
 
-var shared struct {
-	once   sync.Once
-	server atomic.Pointer[Server]
-	err    error
+// onFirstUse is a server or a cluster that tests share. It is started when it is first used.
+type onFirstUse[T any] struct {
+	once    sync.Once
+	started atomic.Pointer[T] // nil: not yet
+	err     error
 }
 
-// Shared returns the server of the run, which all its packages use, or else the one of this package, which is started
-// when Shared is first called. It requires Main. A test that stops or configures a server uses Start.
+func (o *onFirstUse[T]) get(t testing.TB, start func() (*T, error)) *T {
+	t.Helper()
+	o.once.Do(func() {
+		s, err := start()
+		if o.err = err; err == nil {
+			o.started.Store(s)
+		}
+	})
+	if o.err != nil {
+		t.Fatal("start PostgreSQL: ", o.err)
+	}
+	return o.started.Load()
+}
+
+var (
+	shared        onFirstUse[Server]
+	sharedCluster onFirstUse[Cluster]
+)
+
+// Shared returns the server of the run, which all its packages use, or else the one of this package. It requires Main.
+// A test that stops or configures a server uses Start.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	bin := binaries(t)
-	shared.once.Do(func() {
+	return shared.get(t, func() (*Server, error) {
 		servers, err := running(serverVariable, bin)
 		if err == nil && len(servers) == 0 {
-			servers = make([]*Server, 1)
-			servers[0], err = startShared(bin)
+			return startShared(bin)
 		}
-		if shared.err = err; err == nil {
-			shared.server.Store(servers[0])
-		}
+		return append(servers, nil)[0], err
 	})
-	if shared.err != nil {
-		t.Fatal("start PostgreSQL: ", shared.err)
-	}
-	return shared.server.Load()
 }
 
 // Database creates an empty database on the shared server and returns its URL.
@@ -117,30 +131,19 @@ func binaries(t testing.TB) string {
 // findBinaries returns the directory of the variable PLANTSTORE_TEST_POSTGRES, or of the installed version that has a
 // server.
 func findBinaries() string {
-	if dir := os.Getenv("PLANTSTORE_TEST_POSTGRES"); dir != "" {
-		return dir
+	return cmp.Or(os.Getenv("PLANTSTORE_TEST_POSTGRES"), directoryWith("initdb"))
+}
+
+// directoryWith returns the directory that pg_config prints, or that of the newest version, if it has a file, or "".
+func directoryWith(file string) string {
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		dirs = append(dirs, strings.TrimSpace(string(out)))
 	}
-	for _, dir := range allBinaries("/usr/lib/postgresql/*/bin") {
-		if _, err := os.Stat(filepath.Join(dir, "initdb")); err == nil {
+	for _, dir := range slices.Backward(dirs) {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
 			return dir
 		}
 	}
 	return ""
-}
-
-// allBinaries returns the directory that pg_config prints, and then those that match pattern, the newest
-// version first.
-func allBinaries(pattern string) []string {
-	dirs, _ := filepath.Glob(pattern)
-	slices.SortFunc(dirs, func(a, b string) int { return versionOf(b) - versionOf(a) })
-	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
-		dirs = slices.Insert(dirs, 0, strings.TrimSpace(string(out)))
-	}
-	return dirs
-}
-
-// versionOf returns the version in a path such as /usr/lib/postgresql/17/bin.
-func versionOf(bin string) (version int) {
-	fmt.Sscan(filepath.Base(filepath.Dir(bin)), &version)
-	return version
 }

@@ -24,10 +24,6 @@ type Pooler struct {
 	daemon
 }
 
-// PoolModes are the modes of PgBouncer in which a session of the server may be used for several transactions of one
-// client.
-var PoolModes = []string{"session", "transaction"}
-
 const pgbouncerConfig = `
 [databases]
 * = host=127.0.0.1 port=%d

@@ -28,7 +28,7 @@ func StartForRun(citus bool) (env []string, stop func() error, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("start PostgreSQL: %w", err)
 		}
-		shared.server.Store(s) // the nodes of the cluster copy its files
+		shared.started.Store(s) // the nodes of the cluster copy its files
 		started = append(started, s)
 		env = append(env, serverVariable+"="+addresses(started))
 	}

@@ -35,7 +35,7 @@ type Server struct {
 // server if there is one.
 func start(bin, folder string, settings map[string]string) (*Server, error) {
 	return newServer(bin, folder, settings, func(s *Server) error {
-		from := shared.server.Load()
+		from := shared.started.Load()
 		if servers, _ := running(serverVariable, bin); from == nil && len(servers) > 0 {
 			from = servers[0]
 		}
