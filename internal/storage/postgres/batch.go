@@ -84,8 +84,12 @@ var errRemoved = fmt.Errorf("%w: plants with the same ids are created and remove
 // stored all the same, by this call or before it.
 //
 // Usually every key is new, and then the insert is all: a transaction of its own, in one round trip. If a key exists,
-// the insert stores nothing, and create reads the existing plants and inserts the others. Each round decides a key.
-func (b *batch) create(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+// the insert stores nothing, and create reads the existing plants and inserts the others. Each round decides a key. If
+// readFirst is set, existing plants are read before the first insert, too.
+func (b *batch) create(ctx context.Context, conn *pgx.Conn, readFirst bool) (stored bool, err error) {
+	if readFirst {
+		err = b.readExisting(ctx, conn, b.undecided())
+	}
 	for keys := b.undecided(); err == nil && len(keys) > 0; {
 		if stored, err = insert(ctx, conn, keys); !hasCode(err, uniqueViolation) {
 			break

@@ -43,6 +43,10 @@ const (
 	lockPlant      = "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE"
 )
 
+// repeatPeriod is how long batches are read before they are inserted, after one had an existing id: repeats come in
+// groups, and the server logs every insert that fails.
+const repeatPeriod = time.Second
+
 const countTimeout = 30 * time.Second // a count reads all plants of a store
 
 // CreateBatch implements storage.Plants.
@@ -58,12 +62,18 @@ func (s *Storage) CreateBatch(_ context.Context, plants []plant.Record) ([]plant
 		return nil, nil
 	}
 	b := newBatch(plants)
-	if err := s.write(s.createSlots, true, b.create); err != nil {
+	readFirst := time.Since(time.Unix(0, s.lastRepeat.Load())) < repeatPeriod
+	err := s.write(s.createSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+		return b.create(ctx, conn, readFirst)
+	})
+	if err != nil {
 		return nil, err
 	}
 	outcomes := make([]plant.Outcome, len(plants))
 	for i := range outcomes {
-		outcomes[i] = b.outcome(i)
+		if outcomes[i] = b.outcome(i); outcomes[i] != plant.Created {
+			s.lastRepeat.Store(time.Now().UnixNano())
+		}
 	}
 	return outcomes, nil
 }
