@@ -119,11 +119,6 @@ func (c *cluster) OnePerShard(keys []plant.Key) []plant.Key {
 
 // Diagnose implements postgres.Cluster.
 func (c *cluster) Diagnose(ctx context.Context, conn *pgx.Conn, found *storage.Findings) error {
-	var version string
-	if err := conn.QueryRow(ctx, "SELECT split_part(citus_version(), ' ', 2)").Scan(&version); err != nil {
-		return err
-	}
-	found.Add("server", "ok", "Citus %s", version)
 	nodes, err := readNodes(ctx, conn)
 	if err != nil {
 		return err
