@@ -81,15 +81,26 @@ func wantStored(t *testing.T, s storage.Storage, want plant.Record) {
 // distributed returns the URL of a database of the shared cluster whose plants are distributed by a column.
 func distributed(t testing.TB, by string) string {
 	t.Helper()
-	return pgtest.SharedCluster(t).Prepared(t, by, func(address string) { distributeBy(t, address, by) })
+	c := pgtest.SharedCluster(t)
+	return c.Prepared(t, by, func(address string) {
+		distributeBy(t, address, by)
+		for _, sql := range []string{"CREATE ROLE %s LOGIN PASSWORD '" + pgtest.Password + "'",
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON plants, tokens TO %s", "GRANT SELECT ON plantstore_schema TO %s"} {
+			c.Query(t, pgtest.Name(address), fmt.Sprintf(sql, limitedUser(address)))
+		}
+	})
 }
+
+// limitedUser is a user with the privileges that serve needs on a database of distributed.
+func limitedUser(address string) string { return "gardener_" + pgtest.Name(address) }
 
 func distributeBy(t testing.TB, address, by string) {
 	t.Helper()
 	distributeTo(t, address, Distribution{By: by, Shards: 4})
 }
 
-// A cluster keeps the promises of a store, on the coordinator, on a worker, and behind a pooler.
+// A cluster keeps the promises of a store, on the coordinator, on a worker, and behind a pooler, for a user with the
+// privileges of its statements, which were granted on the coordinator.
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"id", "store"} {
@@ -98,6 +109,7 @@ func TestStorage(t *testing.T) {
 			c := pgtest.SharedCluster(t)
 			runStoragetest(t, func(t *testing.T) (first, again string) {
 				address := distributed(t, by)
+				address = pgtest.As(address, limitedUser(address))
 				return address, c.Worker(0, address)
 			})
 		})

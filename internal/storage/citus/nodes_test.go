@@ -133,7 +133,7 @@ func testWorkersWithoutStandby(t *testing.T, c *pgtest.Cluster, address string) 
 }
 
 func testDiagnosisOfCluster(t *testing.T, c *pgtest.Cluster, address string) {
-	create(t, openStorage(t, address, patient), upTo(100)...)
+	create(t, openStorage(t, address, patient), 1, 2, 3)
 	wantFindings(t, address, "distribution warning: all plants are on the coordinator; ")
 	distributeTo(t, address, Distribution{Shards: 4})
 	for _, address := range []string{address, c.Worker(0, address)} {

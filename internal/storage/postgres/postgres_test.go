@@ -194,39 +194,31 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// Creates must not wait for reads, nor reads for creates.
+// Creates must not wait for reads, nor reads for creates. In a cluster a lookup of a token does not wait for reads of
+// plants either, which may hang with a node.
 func TestSlotsAreSeparate(t *testing.T) {
 	t.Parallel()
 	s := openStorage(t, pgtest.Database(t))
-	for range cap(s.otherSlots) {
-		s.otherSlots <- struct{}{}
+	occupy := func(slots chan struct{}) {
+		for range cap(slots) {
+			slots <- struct{}{}
+		}
 	}
+	occupy(s.otherSlots)
 	create(t, s, record(1))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Get(ctx, "main", 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("Get() without a free slot = %v, want %v", err, context.Canceled)
 	}
-	for range cap(s.otherSlots) {
-		<-s.otherSlots
-	}
-	for range s.Lanes() {
-		s.createSlots <- struct{}{}
-	}
+	s.divideConns(0, 0)
+	occupy(s.createSlots)
 	wantStored(t, s, record(1))
 	if err := storagetest.Replace(t.Context(), s, "main", 1, record(2).Content, nil); err != nil {
 		t.Errorf("Replace() while all lanes are in use = %v", err)
 	}
-}
-
-// In a cluster a lookup of a token does not wait for reads of plants, which may hang with a node.
-func TestTokensHaveTheirOwnSlots(t *testing.T) {
-	t.Parallel()
-	s := openStorage(t, pgtest.Database(t))
 	s.divideConns(0, 2)
-	for range cap(s.otherSlots) {
-		s.otherSlots <- struct{}{}
-	}
+	occupy(s.otherSlots)
 	if _, err := s.TokenByHash(t.Context(), [32]byte{}); !errors.Is(err, token.ErrUnknown) {
 		t.Errorf("TokenByHash() while plants are read = %v, want %v", err, token.ErrUnknown)
 	}

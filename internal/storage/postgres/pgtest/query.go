@@ -93,9 +93,7 @@ func dropDatabase(name string) string { return "DROP DATABASE " + name + " WITH 
 // Exec runs a statement as the superuser in the database postgres.
 func (s *Server) Exec(t testing.TB, sql string) {
 	t.Helper()
-	if _, err := s.Attempt("postgres", sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
+	s.Query(t, "postgres", sql)
 }
 
 // Query runs a statement as the superuser in a database and returns its rows, every value as text.
