@@ -32,7 +32,7 @@ func TestFaults(t *testing.T) {
 			x := newTrial(t, by)
 			probes := []*probe{x.newProbe(0), x.newProbe(1)}
 			failing := 0 // a worker with plants of the ledger
-			if _, ids := x.plantsOn(0, "main"); len(ids) == 0 {
+			if len(x.plantsOn(0, "main")) == 0 {
 				failing = 1
 			}
 			for round := range *rounds {
@@ -161,14 +161,15 @@ func (x *trial) newProbe(worker int) *probe {
 	p := &probe{t: x.t, port: x.cluster.Workers[worker].Port}
 	var store string
 	for n := 0; len(p.ids) == 0; n++ {
-		store, p.ids = x.plantsOn(worker, fmt.Sprint("probe-", n))
+		store = fmt.Sprint("probe-", n)
+		p.ids = x.plantsOn(worker, store)
 	}
 	p.token = testkit.IssueToken(x.t, x.db, "--name", fmt.Sprint("probe-", worker), "--store", store)
 	return p
 }
 
 // plantsOn returns the ids of plants of a store whose shards are on a worker.
-func (x *trial) plantsOn(worker int, store string) (_ string, ids []string) {
+func (x *trial) plantsOn(worker int, store string) (ids []string) {
 	x.t.Helper()
 	column := map[string]string{"id": "i", "store": "'" + store + "'::text"}[x.by]
 	for _, row := range x.cluster.Query(x.t, x.name, fmt.Sprintf(`
@@ -177,7 +178,7 @@ func (x *trial) plantsOn(worker int, store string) (_ string, ids []string) {
 		WHERE nodeport = %d`, column, x.cluster.Workers[worker].Port)) {
 		ids = append(ids, row[0])
 	}
-	return store, ids
+	return ids
 }
 
 // wantCreates creates plants one after the other, for so long that the token is looked up again.

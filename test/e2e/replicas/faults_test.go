@@ -128,8 +128,7 @@ func TestSynchronousStandbyIsPromoted(t *testing.T) {
 		"postgres://%s:%s@127.0.0.1:%d,127.0.0.1:%d/%s?sslmode=disable&target_session_attrs=read-write",
 		pgtest.User, pgtest.Password, primary.Port, standby.Port, database))
 	tr := drive(t, targets...)
-	primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
-	primary.Exec(t, "SELECT pg_reload_conf()")
+	primary.Reload(t, "synchronous_standby_names", "*")
 	testkit.WaitFor(t, "a synchronous standby", func() bool {
 		return len(primary.Query(t, "postgres", "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'")) == 1
 	})
@@ -146,21 +145,18 @@ func TestPooler(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	for _, mode := range []string{"session", "transaction"} {
-		for name, of := range map[string]func(*testing.T, *pgtest.Server, *pgtest.Pooler) fault{
-			"PgBouncer is restarted": func(t *testing.T, _ *pgtest.Server, pooler *pgtest.Pooler) fault {
-				return fault{begin: testkit.Must(t, pooler.Stop), end: testkit.Must(t, pooler.Start)}
-			},
-			"PostgreSQL is killed": func(t *testing.T, server *pgtest.Server, _ *pgtest.Pooler) fault {
-				return fault{begin: testkit.Must(t, server.Kill9), end: testkit.Must(t, server.Start)}
-			},
-		} {
-			t.Run(mode+": "+name, func(t *testing.T) {
+		for _, what := range []string{"PgBouncer is restarted", "PostgreSQL is killed"} {
+			t.Run(mode+": "+what, func(t *testing.T) {
 				t.Parallel()
 				server := pgtest.Start(t, nil)
-				database := testkit.DatabaseName(t, server.Database(t))
+				database := pgtest.Name(server.Database(t))
 				pooler := pgtest.StartPooler(t, server, mode)
 				p, targets := startTwoTokens(t, pooler.URL(database))
-				causeFault(t, p, drive(t, targets...), server, database, of(t, server, pooler))
+				cause := fault{begin: testkit.Must(t, server.Kill9), end: testkit.Must(t, server.Start)}
+				if what == "PgBouncer is restarted" {
+					cause = fault{begin: testkit.Must(t, pooler.Stop), end: testkit.Must(t, pooler.Start)}
+				}
+				causeFault(t, p, drive(t, targets...), server, database, cause)
 			})
 		}
 	}

@@ -25,7 +25,7 @@ func (s *Server) Through(address, database string) string {
 
 // SocketURL returns the URL of a database over the Unix socket.
 func (s *Server) SocketURL(database string) string {
-	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d", User, database, url.QueryEscape(s.Socket), s.Port)
+	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%d", User, database, url.QueryEscape(s.dir), s.Port)
 }
 
 // Name returns the name of the database in a URL.

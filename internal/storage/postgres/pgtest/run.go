@@ -65,7 +65,7 @@ func running(variable, bin string) (servers []*Server, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s=%s: %w", variable, address, err)
 		}
-		servers = append(servers, &Server{Port: port, Socket: dir, dir: dir, bin: bin, shared: true})
+		servers = append(servers, &Server{Port: port, dir: dir, bin: bin, shared: true})
 	}
 	return servers, nil
 }

@@ -22,10 +22,9 @@ const timeout = 30 * time.Second // of a start, a stop or a query
 // Server is a PostgreSQL server on 127.0.0.1 and on a Unix socket. It keeps its port and its directory when
 // it is started again.
 type Server struct {
-	Port   int
-	Socket string // the directory of the Unix socket
+	Port int
 
-	bin, dir string
+	bin, dir string // dir has the Unix socket, too
 	settings map[string]string
 	shared   bool // used by several tests
 	daemon
@@ -80,7 +79,7 @@ func newServer(
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Socket: dir, bin: bin, dir: dir, settings: settings}
+	s := &Server{bin: bin, dir: dir, settings: settings}
 	s.logFile = filepath.Join(dir, "log")
 	defer func() {
 		if err != nil {
@@ -90,10 +89,7 @@ func newServer(
 	if err := os.WriteFile(s.password(), []byte(Password), 0o600); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(s.passwords(), []byte("*:*:*:*:"+Password+"\n"), 0o600); err != nil {
-		return nil, err
-	}
-	if err := changeOwner(dir, s.password(), s.passwords()); err != nil {
+	if err := changeOwner(dir, s.password()); err != nil {
 		return nil, err
 	}
 	if err := init(s); err != nil {
@@ -122,9 +118,6 @@ func (s *Server) startAnywhere() (err error) {
 func (s *Server) data() string     { return filepath.Join(s.dir, "data") }
 func (s *Server) initial() string  { return filepath.Join(s.dir, "initial") }
 func (s *Server) password() string { return filepath.Join(s.dir, "password") }
-
-// passwords is the file with which the nodes of a cluster log in to each other.
-func (s *Server) passwords() string { return filepath.Join(s.dir, "passwords") }
 
 // owner is the user of the servers, or nil for the user of this process. PostgreSQL refuses to run as root.
 var owner = sync.OnceValues(func() (*syscall.Credential, error) {
@@ -164,11 +157,12 @@ func asOwner(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// command returns a command that runs a program of PostgreSQL.
+// command returns a command that runs a program of PostgreSQL. The nodes of a cluster log in to each other with the
+// password.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.dir
-	cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=" + os.Getenv("PATH"), "PGPASSFILE=" + s.passwords()}
+	cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=" + os.Getenv("PATH"), "PGPASSWORD=" + Password}
 	return asOwner(cmd)
 }
 
@@ -187,7 +181,7 @@ func freePort() (port int, err error) {
 
 // Start starts the server and returns when it accepts connections.
 func (s *Server) Start() error {
-	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.Port), "-k", s.Socket, "-h", "127.0.0.1",
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.Port), "-k", s.dir, "-h", "127.0.0.1",
 		"-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB", "-c", "max_connections=400"}
 	for name, value := range s.settings {
 		args = append(args, "-c", name+"="+value)
