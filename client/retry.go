@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxResponse   = 80 << 20 // more than a page of 1000 plants of the largest default size
+	maxResponse   = 80 << 20 // more than a page with one plant of the largest body that serve accepts
 	maxErrorBody  = 64 << 10
 	maxPause      = 5 * time.Second
 	maxRetryAfter = time.Minute // a call that is asked to wait longer fails at once
@@ -32,8 +32,8 @@ const (
 // such as 50302 or the 502 of a proxy, and no later response settled it. An error without ErrUnknown is
 // final: the change was not made.
 //
-// Test for it with errors.Is(err, ErrUnknown). The chain may also contain an *Error, which describes
-// only the last attempt, which may have stored nothing after an earlier one lost its connection.
+// Test for it with errors.Is(err, ErrUnknown). The chain may also contain an *Error. It describes only the
+// last attempt, which may have stored nothing although an earlier attempt has.
 var ErrUnknown = errors.New("the outcome is unknown, the change may have been made")
 
 // Error is a response that is not a success. If ErrUnknown is in the same chain, it is not the outcome

@@ -17,9 +17,9 @@ import (
 func doctorCommand(env environment) *cobra.Command {
 	f := env.command("doctor", `
 Check a database, its files and its servers, and say what to do. The service may run. Nothing is
-changed, except that SQLite creates the index (-shm) of a WAL that has none. For a file: durability,
-file system, permissions, schema and free space. For PostgreSQL: every server and its settings,
-schema, privileges and clock. The last check prints the settings that serve has in the same
+changed, except that SQLite creates the index (-shm) of a WAL that has none. For a file: permissions,
+file system, free space, schema and tables. For PostgreSQL: every server and its settings,
+privileges, schema and tables. The last check prints the settings that serve has in the same
 environment. The exit code is 1 if there is a problem, and 0 if there are only warnings.`, `
   plantstore doctor --db plants.db --integrity
   plantstore doctor --db postgres://plants@db.example/plants --json`)

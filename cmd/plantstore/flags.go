@@ -23,8 +23,9 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// flags declares the flags and the argument of a command. Flags for connections and for the server can also be set by
-// an environment variable: see variable. Others can't, because a forgotten variable would change what a command does.
+// flags declares the flags and the argument of a command. Flags for connections and for the server, and --json, can
+// also be set by an environment variable: see variable. Others can't, because a forgotten variable would change what a
+// command does.
 type flags struct {
 	*pflag.FlagSet
 	cmd      *cobra.Command

@@ -47,8 +47,8 @@ func NewACME(domains []string, cache, email, directory string, log *slog.Logger)
 }
 
 // Config returns the configuration of a server that uses the certificates. A handshake never waits for the ACME server:
-// it fails while a domain has no certificate. With autocert alone, each handshake could start an attempt, and use up
-// those that a server lets fail.
+// it fails while a domain has no certificate. With autocert alone, each handshake could start an attempt, and an ACME
+// server limits how many attempts may fail.
 func (a *ACME) Config() *tls.Config {
 	c := config(a.get)
 	c.NextProtos = append(c.NextProtos, acme.ALPNProto)

@@ -116,8 +116,8 @@ func (c *Committer[T]) Waiting() int {
 // It stores nothing if ctx has ended when it is called. Later the end of ctx changes nothing: the write is part
 // of a batch with others, and Commit returns the outcome of that batch, also while the Committer stops.
 //
-// ErrBusy, ErrStopping and the error of ctx mean that nothing was stored, ErrUnknown that the outcome is unknown;
-// any other error is that of the storage.
+// ErrBusy, ErrStopping and the error of ctx mean that nothing was stored, ErrUnknown that the outcome is unknown.
+// Any other error comes from the storage.
 func (c *Committer[T]) Commit(ctx context.Context, write T) (plant.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

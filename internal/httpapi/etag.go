@@ -51,7 +51,7 @@ func matchesWeakly(tags []string, tag string) bool {
 }
 
 // precondition returns the plant that If-Match and If-None-Match allow an edit to change, or nil where they allow any.
-// The store compares again in the transaction of the edit, so a concurrent edit is not overwritten. An edit never
+// The engine compares again in the transaction of the edit, so a concurrent edit is not overwritten. An edit never
 // creates a plant, so If-Match: * restricts nothing.
 func (a *API) precondition(x *exchange, id int64) (*plant.Content, error) {
 	match, err := entityTags(x.request, "If-Match")

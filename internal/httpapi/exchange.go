@@ -19,8 +19,8 @@ import (
 	"plantstore/internal/token"
 )
 
-// exchange is a request and its response: all that a handler and the adapter around it need, with a buffer
-// that the next exchange uses again: a new one for each request would be a large part of the garbage of a create.
+// exchange is a request and its response: all that a handler and the adapter around it need. The next exchange uses its
+// buffer again, because a new one for each request would be a large part of the garbage of a create.
 type exchange struct {
 	http.ResponseWriter
 	request *http.Request

@@ -152,9 +152,9 @@ func (c *conn) readInBackground(b []byte) (int, error) {
 	return n, err
 }
 
-// end ends a connection that makes way and whose client has sent no whole request. A client that has sent nothing gets
-// a refusal; any other could take it for the response to a request before. net/http would respond with 400 to a part of
-// a request.
+// end ends a connection that is evicted before its client has sent a whole request. A client that has sent nothing gets
+// a refusal. Any other client could take a refusal for the response to an earlier request. net/http would respond with
+// 400 to a part of a request.
 func (c *conn) end() error {
 	if l := c.listener; !c.received && l.cfg.TLS == nil && !l.draining.Load() {
 		c.socket.Write(l.cfg.Refusal()) // it never waits: nothing was written before
@@ -241,9 +241,9 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// deadline has the one that net/http wants, and the one that is set. net/http changes both of its deadlines several
-// times in a request, and each that is set costs a timer. So the last one is set when the next wait begins, unless the
-// one that is set is less than a second earlier.
+// deadline is a deadline that net/http wants, and the deadline that is set. net/http changes both of its deadlines
+// several times in a request, and setting one costs a timer. So the wanted deadline is set when the next wait begins,
+// unless the set one is less than a second earlier.
 type deadline struct{ wanted, set time.Time }
 
 // want records a deadline, and reports whether it must be set at once: it is earlier than the one that is set.

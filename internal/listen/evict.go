@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// rank is why a connection makes way. The lowest is first.
+// rank is why a connection is evicted. The lowest rank is evicted first.
 type rank uint8
 
 const (
@@ -20,8 +20,8 @@ const (
 )
 
 const (
-	// greedyWait is how long a connection must have waited to make way for one of an address that has as many. Without
-	// it, the clients of one address would close each other's connections while their requests are in transit.
+	// greedyWait is how long a connection must have waited to be evicted for an address that has as many connections.
+	// Without it, the clients of one address would close each other's connections while their requests are in transit.
 	greedyWait   = 20 * time.Millisecond
 	shortWait    = 100 * time.Millisecond
 	shedInterval = 8 * time.Millisecond // between connections that a token loses to addresses with their share
@@ -39,7 +39,7 @@ type arrival struct {
 	spare bool // it may take a connection of any token: those without a token are few
 }
 
-// candidate is a connection that may make way.
+// candidate is a connection that may be evicted.
 type candidate struct {
 	*conn
 	state     state
@@ -88,8 +88,9 @@ func (a arrival) judge(v *candidate) {
 	}
 }
 
-// before reports whether v makes way sooner than w: by rank, then that of the address with the most connections, if
-// they are over its share, then one that closes at once, beginning with the longest wait, then the most recent request.
+// before reports whether v is evicted before w. The lower rank is first. Within overShare and busy, the owner with more
+// connections is first. Then come connections that close at once, the longest wait first, and then the others, the
+// most recent request first.
 func (v *candidate) before(w *candidate) bool {
 	switch {
 	case v.rank != w.rank:
@@ -102,8 +103,8 @@ func (v *candidate) before(w *candidate) bool {
 	return v.closes == (v.wait > w.wait)
 }
 
-// makeRoom lets one connection make way for one from an address, and reports whether it did. The caller holds mu.
-func (l *Listener) makeRoom(from netip.Addr, now time.Duration) bool {
+// evict evicts one connection in favour of an address, and reports whether it did. The caller holds mu.
+func (l *Listener) evict(from netip.Addr, now time.Duration) bool {
 	a := arrival{total: l.connsOf(from), share: l.share(), most: l.cfg.Max / 2, spare: l.anonymous <= l.share()}
 	a.sheds = a.total < a.share || now-l.lastShed >= shedInterval
 	for range 3 { // the state of the first choice may have changed
@@ -131,7 +132,7 @@ func (l *Listener) makeRoom(from netip.Addr, now time.Duration) bool {
 	return false
 }
 
-// choose returns the first connection to make way. It also closes marked ones that wait.
+// choose returns the connection to evict first. It also closes marked connections that wait.
 func (l *Listener) choose(a arrival, now time.Duration) candidate {
 	first, mayMark := candidate{rank: never}, l.marked < l.maxMarked
 	for _, c := range slices.Backward(l.conns) { // closeNow moves the last one to its place

@@ -337,7 +337,7 @@ func TestMarked(t *testing.T) {
 	c.mu.Lock()
 	for range 5 {
 		c.lastShed = -time.Hour
-		c.makeRoom(netip.MustParseAddr("127.0.0.2"), c.now())
+		c.evict(netip.MustParseAddr("127.0.0.2"), c.now())
 	}
 	if c.marked != 2 {
 		t.Errorf("%d are marked, want 2", c.marked)

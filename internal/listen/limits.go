@@ -3,7 +3,7 @@ package listen
 import "plantstore/internal/machine"
 
 const (
-	connsPerProcessor = 512       // when all have a request, each waits some 20 ms for a processor
+	connsPerProcessor = 512       // more would only wait longer for a processor
 	maxConns          = 4096      // however large the machine is
 	minConns          = 4         // however small its limits are
 	memoryPerConn     = 128 << 10 // bytes for a connection, its request and garbage
@@ -11,7 +11,7 @@ const (
 	otherFiles        = 32 // that the database, the log and refusals may open
 )
 
-// HealthMax is how many connections to the health port the limit on open files allows.
+// HealthMax is how many connections to the ops port the limit on open files allows.
 func HealthMax(files uint64) int { return int(max(minConns, min(maxHealthConns, files/32))) }
 
 // DefaultMax is how many connections the machine allows.

@@ -1,8 +1,8 @@
 // Package listen decides which clients have a connection to an http.Server.
 //
-// The number of connections is bounded. When all are in use and another arrives, one that is open makes way for it;
-// arrival.judge says which. If none does, the new one gets a prepared 503. For a second after that, each response to a
-// client without a token is the last of its connection.
+// The number of connections is bounded. When all are in use and another arrives, an open connection is evicted for it:
+// see arrival.judge. If none can be evicted, the new one gets a prepared 503. For a second after that, each response to
+// a client without a token is the last of its connection.
 //
 // Everything that a client sends is checked for unambiguous framing: see framing.
 package listen
@@ -117,7 +117,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			l.mu.Lock()
 			l.stats.AcceptErrors++
-			l.makeRoom(netip.Addr{}, l.now())
+			l.evict(netip.Addr{}, l.now())
 			l.mu.Unlock()
 			return nil, err
 		}
@@ -132,7 +132,7 @@ func (l *Listener) admit(socket net.Conn) *conn {
 	address, now := l.countedAddress(socket.RemoteAddr()), l.now()
 	l.mu.Lock()
 	full := len(l.conns)-l.marked >= l.cfg.Max
-	if full && !l.makeRoom(address, now) {
+	if full && !l.evict(address, now) {
 		reason := "limit"
 		if l.connsOf(address) >= l.share() {
 			reason = "address_share"

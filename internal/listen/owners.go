@@ -117,7 +117,7 @@ func (l *Listener) SetToken(ctx context.Context, hash [32]byte) {
 }
 
 // Last reports whether the response to the request of ctx must be the last of its connection: the service is shutting
-// down, the connection makes way for another, or connections are scarce and the client has presented no token.
+// down, the connection is evicted, or connections are scarce and the client has presented no token.
 func (l *Listener) Last(ctx context.Context) bool {
 	if l.draining.Load() {
 		return true

@@ -5,7 +5,7 @@ import "maps"
 // Stats are counts of connections. The maps have all the states and reasons that there are.
 type Stats struct {
 	Open         map[string]int64 // by what the connection is doing
-	Evicted      map[string]int64 // by the reason why the connection made way for others
+	Evicted      map[string]int64 // by the reason why the connection was evicted
 	Refused      map[string]int64 // by the reason why the connection was not admitted
 	Max          int              // connections that may be open
 	AcceptErrors int64

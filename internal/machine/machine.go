@@ -53,8 +53,8 @@ func memoryLimit(root string) int64 {
 		} else if fields[1] != "" {
 			continue
 		}
-		// The limits of all parent groups apply too. In a container the path may be that of the host, where
-		// only the root exists here.
+		// The limits of all parent groups apply too. In a container, the path may be a path of the host, of which only
+		// the root exists here.
 		for group := path.Clean("/" + fields[2]); ; group = path.Dir(group) {
 			value, _ := os.ReadFile(path.Join(root, folder, group, file))
 			if n, err := strconv.ParseInt(strings.TrimSpace(string(value)), 10, 64); err == nil && n > 0 {

@@ -37,7 +37,7 @@ type Plant struct {
 	Content
 }
 
-// Key identifies a plant: those of different stores are independent.
+// Key identifies a plant. Plants of different stores are independent.
 type Key struct {
 	Store string
 	ID    int64

@@ -18,9 +18,9 @@ func (log logFunc) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// errorResponse is what a client gets in place of a response with this status that net/http sends by itself, such as
-// 400 for a request that it can't parse: every response that is not a success is an Error. It is nil for a status that
-// net/http does not send.
+// errorResponse returns the response that replaces one that net/http sends by itself, such as 400 for a request that it
+// can't parse, because every response that is not a success is an Error. It returns nil for a status that net/http does
+// not send.
 func errorResponse(status int, client net.Addr, log logFunc) (httpapi.Failure, []byte) {
 	f, body, ok := httpapi.LibraryFailure(status)
 	if !ok {

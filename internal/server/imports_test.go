@@ -143,7 +143,7 @@ func TestStorageIsUsedForItsErrors(t *testing.T) {
 			}
 			for _, name := range used {
 				if !allowed(name) {
-					t.Errorf("%s uses store.%s", file, name)
+					t.Errorf("%s uses storage.%s", file, name)
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 const (
 	maxBodyMemory = 64 << 20 // bytes of large bodies and pages at once where memory is unlimited
 
-	// The live heap is a few MiB, so that rarer collections cost little memory and save a create a tenth of its time.
+	// The live heap is small, so rarer collections cost little memory and save a create processor time.
 	gcPercent = 400
 
 	// The largest heap, besides large bodies and pages: for each connection, and for everything else.

@@ -197,7 +197,8 @@ func (s *service) startCommitters(ctx context.Context) {
 	s.background.Go(func() { s.edits.Run(ctx) })
 }
 
-// startAuthenticator starts recording uses of tokens. Those of the requests in flight at the signal to stop are too.
+// startAuthenticator starts recording the uses of tokens. It outlives ctx: uses by requests that are in flight at the
+// signal to stop are recorded too.
 func (s *service) startAuthenticator(ctx context.Context, fixed *token.Token) *token.Authenticator {
 	auth := token.NewAuthenticator(s.storage, fixed, time.Now)
 	auth.Accept(s.cfg.JWTs)

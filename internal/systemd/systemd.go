@@ -1,5 +1,5 @@
-// Package systemd is how the process and the service manager that has started it talk: the sockets that it passes, and
-// what it is told about the state of the process. Without a manager, its functions do nothing.
+// Package systemd connects the process to the service manager that has started it. The manager passes sockets, and the
+// process reports its state. Without a manager, its functions do nothing.
 package systemd
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Sockets returns the listening sockets that were passed to the process: that of the service and that of health, nil
-// for each that was not passed. Such a socket outlives the process: a connection that arrives between one process and
-// the next waits in it instead of being refused.
+// Sockets returns the listening sockets that were passed to the process, for the service and for the ops port. A socket
+// that was not passed is nil. A passed socket outlives the process: a connection that arrives between two processes
+// waits in it and is not refused.
 //
-// The one named ops is that of health. Without names the first is that of the service.
+// The socket named ops is for the ops port. Without names, the first socket is for the service.
 func Sockets() (public, ops net.Listener, err error) {
 	for i, file := range activation.Files(true) {
 		l, err := net.FileListener(file) // which has a duplicate

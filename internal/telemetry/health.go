@@ -14,7 +14,7 @@ import (
 
 const (
 	readyTimeout = time.Second     // a database that takes longer is not ready
-	checkTimeout = 5 * time.Second // longer than a store takes to return a specific error
+	checkTimeout = 5 * time.Second // SQLite names the reason within it; PostgreSQL has timeouts of its own
 	watchPeriod  = 5 * time.Second // between the checks of Watch
 )
 

@@ -33,7 +33,8 @@ func (w jsonWriter) Write(record []byte) (int, error) {
 }
 
 // EscapeJSON returns JSON with the same value, in which characters that a terminal would interpret or not display, such
-// as U+009B and U+202E, are escaped. JSON has characters above ASCII only in strings, and escapes those below itself.
+// as U+009B and U+202E, are escaped. Characters above ASCII occur only in strings. Control characters below U+0020 are
+// escaped in every JSON text.
 func EscapeJSON(text []byte) []byte {
 	hidden := func(r rune) bool { return r >= 0x7f && !strconv.IsPrint(r) }
 	if !bytes.ContainsFunc(text, hidden) {

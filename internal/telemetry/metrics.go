@@ -99,7 +99,7 @@ func (m *Metrics) Handler(errors *log.Logger) http.Handler {
 	})
 }
 
-// Request counts a request of a route. The number is that of its failure, 0 if it had none.
+// Request counts a request of a route. number is the error code, or 0 for a success.
 func (m *Metrics) Request(route, method string, status int, number int32, took time.Duration) {
 	errorType := ""
 	if number != 0 {

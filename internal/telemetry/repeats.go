@@ -12,7 +12,7 @@ const repeatPeriod = time.Second
 // Repeats is a slog.Handler that bounds the log, whatever clients send and however often something fails.
 //
 // Records with the same message, route, status and error are of one kind: clients choose none of these. At most one
-// record of a kind is written in each repeatPeriod, with the number of those that were left out before it.
+// record of a kind is written in each repeatPeriod, with the number of records that were left out before it.
 //
 // Handlers that WithAttrs and WithGroup return leave out nothing.
 type Repeats struct {

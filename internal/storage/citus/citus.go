@@ -23,7 +23,7 @@ type Storage struct {
 
 var _ storage.Storage = (*Storage)(nil)
 
-// Open opens a database as postgres.Open does. If it has the extension citus, the result is a Store of this package.
+// Open opens a database as postgres.Open does. If it has the extension citus, the result is a *Storage of this package.
 //
 // It refuses a cluster with a node that can lose what it confirms. A node that does not respond is not refused: the
 // plants on the others can be served.

@@ -10,7 +10,7 @@ import (
 )
 
 // Cluster is what differs from one server if the tables are distributed over several. Package citus implements it. A
-// store on one server has none.
+// Storage on one server has none.
 type Cluster interface {
 	// Settings are those of every session, besides the ones that one server needs.
 	Settings() map[string]string

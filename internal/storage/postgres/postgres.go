@@ -51,7 +51,7 @@ type Options struct {
 	KeepSchema bool
 
 	// ReadOnly opens a database for reading only, whatever the durability of its server. It creates and migrates
-	// nothing, and refuses an older or newer schema. The store refuses every write.
+	// nothing, and refuses an older or newer schema. The storage refuses every write.
 	ReadOnly bool
 
 	// Find finds a cluster. It may be nil.
@@ -61,7 +61,7 @@ type Options struct {
 	Timeouts Timeouts
 }
 
-// Timeouts bound the calls of a store. Tests of faults shorten them.
+// Timeouts bound the calls of a Storage. Tests of faults shorten them.
 type Timeouts struct {
 	Write   time.Duration // of a write with all its attempts, and of Close, which waits for writes
 	Attempt time.Duration // of one attempt; longer than lock_timeout

@@ -82,8 +82,8 @@ func withMode(conn *pgx.Conn, args []any) []any {
 }
 
 const (
-	// The process number that a server sends when a connection is opened is that of the session; a pooler sends a
-	// random number. Another program may have changed synchronous_commit in a pooled session.
+	// The server sends the number of its process when a connection is opened; a pooler sends a random number. Another
+	// program may have changed synchronous_commit in a pooled session.
 	selectPooled = `
 		SELECT pg_backend_pid() <> $1::bigint, CASE pg_backend_pid() WHEN $1::bigint THEN setting ELSE reset_val END
 		FROM pg_settings WHERE name = 'synchronous_commit'`

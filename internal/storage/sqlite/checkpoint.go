@@ -64,7 +64,8 @@ func (c *checkpointer) run(w *writer) {
 	}
 }
 
-// due reports whether enough was written since the last checkpoint, which readers may have kept from copying it all.
+// due reports whether enough was written since the last checkpoint. Readers may have kept that checkpoint from copying
+// the whole WAL, so due counts from the size that the WAL had then.
 func (c *checkpointer) due() bool {
 	pages, copied, err := checkpoint(c.conn, "NOOP")
 	if pages < c.tried { // the WAL has restarted

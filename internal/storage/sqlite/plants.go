@@ -29,8 +29,8 @@ const (
 	listPlants = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
 )
 
-// maxRows bounds the rows of one insert. One statement of 64 rows costs a quarter of 64 statements; beyond that,
-// little is saved.
+// maxRows bounds the rows of one insert. A statement with many rows costs much less than a statement for each row, and
+// beyond 64 rows little more is saved.
 const maxRows = 64
 
 // insertOf[n] is the insert of n rows.

@@ -80,8 +80,8 @@ func (s *Storage) open(ctx context.Context, path string, command, keepSchema boo
 	return s.checkRead(ctx)
 }
 
-// maxReaders is more than the long reads that the service accepts at once: two searches and a count. So a get, or the
-// lookup of a token, never waits for the end of one.
+// maxReaders is more than the long reads that the service accepts at once: two searches and two counts. So neither a
+// get nor the lookup of a token waits for the end of a long read.
 func maxReaders() int { return max(5, runtime.NumCPU()) }
 
 // Lanes implements storage.Storage: there is one writer.

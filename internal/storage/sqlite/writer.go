@@ -23,7 +23,7 @@ import (
 type writer struct {
 	files    files
 	damage   *storage.Damage
-	from, to int // see Store.Migrated
+	from, to int // see Storage.Migrated
 
 	stopped atomic.Pointer[error] // why nothing more is written; it is never cleared
 

@@ -46,8 +46,8 @@ func New(cfg Config) (*Verifier, error) {
 	return &Verifier{cfg: cfg, client: newClient(), wanted: make(chan struct{}, 1)}, nil
 }
 
-// Verify implements token.Verifier. It checks the claims itself: go-oidc ignores case, so it would accept AUD for aud,
-// accepts a claim twice, although the provider may have checked the other value, and has values of the JWT in errors.
+// Verify implements token.Verifier. Names of claims are case-sensitive, a claim that occurs twice is malformed, and no
+// error contains a value of the JWT: libraries for JWTs differ in these.
 func (v *Verifier) Verify(jwt string) (token.Token, error) {
 	payload, err := v.verifySignature(jwt)
 	if err != nil {
