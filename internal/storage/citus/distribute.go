@@ -76,14 +76,14 @@ func distribute(
 		return errors.New("plants is distributed in a way that this program does not support; " +
 			"stop every plantstore serve, run SELECT undistribute_table('plants') and repeat this command")
 	case current.done(to):
-		report(fmt.Sprintf("Nothing to do: plants are distributed by %s over %s, and the other tables are on every node.",
-			to.By, plural(to.Shards, "shard")))
+		report(fmt.Sprintf("Nothing to do: plants are distributed by %s (shards: %d), and the other tables are on every "+
+			"node.", to.By, to.Shards))
 		return nil
 	}
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return current.change(ctx, tx, to, nodes, report) })
 	if err == nil {
-		report(fmt.Sprintf("Done: distributed plants by %s over %s, and copied the other tables to every node.",
-			to.By, plural(to.Shards, "shard")))
+		report(fmt.Sprintf("Done: distributed plants by %s (shards: %d), and copied the other tables to every node.",
+			to.By, to.Shards))
 	}
 	return explainDistribute(err)
 }
@@ -215,8 +215,8 @@ func (d distribution) change(
 		}
 	}
 	if err == nil && d.Distribution != to {
-		report(fmt.Sprintf("Distributing plants by %s over %s on %s. Requests wait or return 503 meanwhile.",
-			to.By, plural(to.Shards, "shard"), plural(nodes, "node")))
+		report(fmt.Sprintf("Distributing plants by %s (shards: %d, nodes: %d). Requests wait or return 503 meanwhile.",
+			to.By, to.Shards, nodes))
 	}
 	switch {
 	case d.kind["plants"] != kindDistributed:
@@ -226,13 +226,6 @@ func (d distribution) change(
 		run(alterDistributed, to.By, to.Shards, d.By, d.Shards)
 	}
 	return err
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 const duplicateTable = "42P07"

@@ -56,16 +56,16 @@ func TestDistribute(t *testing.T) {
 		{Distribution{}, "id", 2, []string{
 			"Copying tokens to every node.",
 			"Copying plantstore_schema to every node.",
-			"Distributing plants by id over 2 shards on 2 nodes. Requests wait or return 503 meanwhile.",
-			"Done: distributed plants by id over 2 shards, and copied the other tables to every node."}},
+			"Distributing plants by id (shards: 2, nodes: 2). Requests wait or return 503 meanwhile.",
+			"Done: distributed plants by id (shards: 2), and copied the other tables to every node."}},
 		{Distribution{}, "id", 2, []string{
-			"Nothing to do: plants are distributed by id over 2 shards, and the other tables are on every node."}},
+			"Nothing to do: plants are distributed by id (shards: 2), and the other tables are on every node."}},
 		{Distribution{Shards: 6}, "id", 6, []string{
-			"Distributing plants by id over 6 shards on 2 nodes. Requests wait or return 503 meanwhile.",
-			"Done: distributed plants by id over 6 shards, and copied the other tables to every node."}},
+			"Distributing plants by id (shards: 6, nodes: 2). Requests wait or return 503 meanwhile.",
+			"Done: distributed plants by id (shards: 6), and copied the other tables to every node."}},
 		{Distribution{By: "store", Shards: 1}, "store", 1, []string{
-			"Distributing plants by store over 1 shard on 2 nodes. Requests wait or return 503 meanwhile.",
-			"Done: distributed plants by store over 1 shard, and copied the other tables to every node."}},
+			"Distributing plants by store (shards: 1, nodes: 2). Requests wait or return 503 meanwhile.",
+			"Done: distributed plants by store (shards: 1), and copied the other tables to every node."}},
 	} {
 		if got := distributeTo(t, address, test.want); got != strings.Join(test.reports, "\n") {
 			t.Errorf("Distribute(%v) reports %s\nwant %q", test.want, got, test.reports)
