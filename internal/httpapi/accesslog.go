@@ -52,11 +52,7 @@ func (a *API) log(x *exchange, route string, f Failure, err error, took time.Dur
 		slog.Int("status", x.status), slog.Float64("ms", float64(took.Microseconds())/1000),
 		slog.String("from", a.cfg.Proxies.name(x.request)),
 	}
-	t := x.token
-	if t == nil { // the route needs none, or does not exist
-		t = a.deps.Auth.Cached(x.request.Header["Authorization"])
-	}
-	if t != nil {
+	if t := x.token; t != nil { // nil where the route needs no credential, or the credential is invalid
 		attrs = append(attrs, slog.String("token", a.loggable(t.Name, maxName)),
 			slog.String("store", a.loggable(t.Store, maxName)))
 	}

@@ -33,8 +33,6 @@ func (a authenticator) Authenticate(_ context.Context, headers []string, _ token
 	return a(strings.Join(headers, "|"))
 }
 
-func (a authenticator) Cached([]string) *token.Token { return nil }
-
 // bearers takes every Authorization header for a token of its own, with every scope on the store "main".
 func bearers(header string) (*token.Token, error) {
 	return &token.Token{Hash: token.HashOf(header), Store: "main", Scopes: token.AllScopes}, nil

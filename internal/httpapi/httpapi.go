@@ -21,8 +21,6 @@ import (
 // Authenticator finds the token that the Authorization headers of a request identify.
 type Authenticator interface {
 	Authenticate(ctx context.Context, headers []string, from token.Source) (*token.Token, error)
-	// Cached returns the token if it is known without a lookup, and otherwise nil. It names a client in the log.
-	Cached(headers []string) *token.Token
 }
 
 // Reader reads plants; storage.Plants has its promises.

@@ -87,8 +87,6 @@ type engines struct {
 }
 
 // Authenticate gives every request the current store.
-func (*engines) Cached([]string) *token.Token { return nil }
-
 func (all *engines) Authenticate(context.Context, []string, token.Source) (*token.Token, error) {
 	return &token.Token{Store: fmt.Sprintf("process-%d-%d", os.Getpid(), all.stores), Scopes: token.AllScopes}, nil
 }

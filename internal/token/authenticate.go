@@ -107,20 +107,6 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	return t, nil
 }
 
-// Cached returns the token of the headers if it is known without a lookup, and otherwise nil. It never waits. The token
-// may have been revoked a moment ago: it names a client in the log and allows nothing.
-func (a *Authenticator) Cached(headers []string) *Token {
-	credential, _ := bearer(headers) // "" is unknown too
-	hash := HashOf(credential)
-	switch e := a.tokens.entry(hash); {
-	case a.fixed != nil && a.fixed.Hash == hash:
-		return a.fixed
-	case e != nil && e.token.check(a.now()) == nil:
-		return &e.token
-	}
-	return nil
-}
-
 // check returns an error if the token is revoked or has expired.
 func (t *Token) check(now time.Time) error {
 	switch {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"plantstore/internal/token"
@@ -92,35 +91,6 @@ func TestAuthenticate(t *testing.T) {
 	if n := l.asked.Load(); n != 2 {
 		t.Errorf("%d lookups, want those of the known and of the unknown token", n)
 	}
-}
-
-// Cached knows only what Authenticate has found, and looks nothing up.
-func TestCached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, header := newLookup()
-		l.token.Expires = time.Now().Add(time.Minute)
-		fixed := token.Token{Hash: token.HashOf("a-fixed-credential")}
-		a := token.NewAuthenticator(l, &fixed, time.Now)
-		want := func(when string, headers []string, want bool) {
-			t.Helper()
-			if got := a.Cached(headers); (got != nil) != want {
-				t.Errorf("%s: %v, want a token: %v", when, got, want)
-			}
-		}
-		want("fixed", bearer("a-fixed-credential"), true)
-		want("none", nil, false)
-		want("not looked up", header, false)
-		go a.Authenticate(t.Context(), header, here)
-		synctest.Wait()
-		want("being looked up", header, false)
-		time.Sleep(time.Second)
-		want("looked up", header, true)
-		time.Sleep(time.Minute)
-		want("expired", header, false)
-		if n := l.asked.Load(); n != 1 {
-			t.Errorf("%d lookups, want 1", n)
-		}
-	})
 }
 
 // A token is valid until the instant at which it expires or is revoked.
