@@ -3,7 +3,6 @@ package token
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -95,11 +94,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return nil, ErrInvalid
-	case errors.Is(err, ErrMistyped), errors.Is(err, ErrFailures), errors.Is(err, ErrLookups),
-		errors.Is(err, ErrRejected), errors.Is(err, ErrKeys):
-		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("look up the token: %w", err)
+		return nil, err
 	}
 	if err := t.check(a.now()); err != nil {
 		return nil, err
