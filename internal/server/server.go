@@ -200,8 +200,7 @@ func (s *service) startCommitters(ctx context.Context) {
 // startAuthenticator starts recording the uses of tokens. It outlives ctx: uses by requests that are in flight at the
 // signal to stop are recorded too.
 func (s *service) startAuthenticator(ctx context.Context, fixed *token.Token) *token.Authenticator {
-	auth := token.NewAuthenticator(s.storage, fixed, time.Now)
-	auth.Accept(s.cfg.JWTs)
+	auth := token.NewAuthenticator(s.storage, s.cfg.JWTs, fixed, time.Now)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cleanup = append(s.cleanup, cancel)
 	s.background.Go(func() { auth.RecordUses(ctx, s.storage, s.cfg.Log) })

@@ -62,15 +62,10 @@ type Authenticator struct {
 	unknown  *unknownLimiter
 }
 
-// NewAuthenticator authenticates against lookup and, if fixed is not nil, one token that is not in the database.
-func NewAuthenticator(lookup Lookup, fixed *Token, now func() time.Time) *Authenticator {
-	return &Authenticator{
-		lookup: lookup, fixed: fixed, now: now, tokens: newCache(now), unknown: newUnknownLimiter(now),
-	}
+// NewAuthenticator authenticates against lookup and, if they are not nil, verifier and one fixed token.
+func NewAuthenticator(lookup Lookup, verifier Verifier, fixed *Token, now func() time.Time) *Authenticator {
+	return &Authenticator{lookup, verifier, fixed, now, newCache(now), newUnknownLimiter(now)}
 }
-
-// Accept also authenticates tokens of an identity provider. It must be called before Authenticate.
-func (a *Authenticator) Accept(v Verifier) { a.verifier = v }
 
 // Authenticate returns the token of a request's Authorization headers, one of the errors above, or the error of
 // the lookup. The caller must not change the token, which other requests share.

@@ -59,7 +59,7 @@ func TestAuthenticate(t *testing.T) {
 	l, header := newLookup()
 	credential := strings.TrimPrefix(header[0], "Bearer ")
 	fixed := token.Token{Name: "fixed", Hash: token.HashOf("a-fixed-credential")}
-	a := token.NewAuthenticator(l, &fixed, time.Now)
+	a := token.NewAuthenticator(l, nil, &fixed, time.Now)
 	typo := credential[:len(credential)-1] + "!"
 	for _, test := range []struct {
 		headers []string
@@ -115,7 +115,7 @@ func TestExpiryAndRevocation(t *testing.T) {
 		if test.revoked {
 			l.token.Revoked = now.Add(-time.Hour)
 		}
-		a := token.NewAuthenticator(l, nil, func() time.Time { return now })
+		a := token.NewAuthenticator(l, nil, nil, func() time.Time { return now })
 		if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, err, test.want)
 		}
