@@ -4,7 +4,6 @@ package plant
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -99,26 +98,15 @@ var outcomes = [...]struct {
 	name string
 	err  error
 }{
+	0:       {"invalid outcome", errors.New("the engine returned no outcome")},
 	Created: {"created", nil}, Same: {"same", nil}, Taken: {"taken", ErrTaken}, Replaced: {"replaced", nil},
 	Removed: {"removed", nil}, Absent: {"absent", ErrNotFound}, Changed: {"changed", ErrChanged},
 }
 
-func (o Outcome) valid() bool { return o >= Created && o <= Changed }
-
-func (o Outcome) String() string {
-	if !o.valid() {
-		return "invalid outcome"
-	}
-	return outcomes[o].name
-}
+func (o Outcome) String() string { return outcomes[o].name }
 
 // Err returns the error of a failed create or edit, and otherwise nil.
-func (o Outcome) Err() error {
-	if !o.valid() {
-		return fmt.Errorf("%s %d", o, uint8(o))
-	}
-	return outcomes[o].err
-}
+func (o Outcome) Err() error { return outcomes[o].err }
 
 // The errors of operations on plants.
 var (

@@ -51,10 +51,9 @@ func TestOutcome(t *testing.T) {
 			t.Errorf("Outcome(%d) is %q with the error %v, want %q and %v", outcome, text, err, want.text, want.err)
 		}
 	}
-	for _, invalid := range []plant.Outcome{0, plant.Changed + 1} {
-		if text, err := invalid.String(), invalid.Err(); text != "invalid outcome" || err == nil {
-			t.Errorf("Outcome(%d) is %q with the error %v", invalid, text, err)
-		}
+	var none plant.Outcome
+	if text, err := none.String(), none.Err(); text != "invalid outcome" || err == nil {
+		t.Errorf("no outcome is %q with the error %v", text, err)
 	}
 }
 
