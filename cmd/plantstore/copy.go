@@ -56,7 +56,7 @@ func (env environment) copyAndPrint(ctx context.Context, from, to string, unsafe
 	}
 	r := transfer{Created: &report.Created, Tokens: report.Tokens}
 	for _, s := range report.Stores {
-		r.add(s.Name, s.Plants, s.Hash.String())
+		r.add(s.Name, s.Plants, s.Hash)
 	}
 	return env.printTransfer(r, start, asJSON, fmt.Sprintf("The target has all plants (%d) and tokens (%d) of the "+
 		"source; this run created %d", r.Plants, r.Tokens, report.Created))

@@ -27,18 +27,13 @@ type Report struct {
 	Tokens  int     // of the source, all of which the target has
 }
 
-// Store is the content of one store.
+// Store is the content of one store. Its hash is the same on every engine: the SHA-256, in hexadecimal, of the store as
+// NDJSON, in the order of the ids and without a space that JSON does not need.
 type Store struct {
 	Name   string
 	Plants int64
-	Hash   Hash
+	Hash   string
 }
-
-// Hash identifies the content of a store: it is the same on every engine. It is the SHA-256 of the store as NDJSON, in
-// the order of the ids and without a space that JSON does not need.
-type Hash [sha256.Size]byte
-
-func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // Copy copies all plants and tokens. It returns nil only if the target has every plant and every token of the source,
 // and no other plant. Its errors are sentences for an operator. When ctx ends, it completes the writes in flight.
@@ -188,20 +183,19 @@ func (c *copier) summarize(ctx context.Context, db storage.Storage, name string)
 			c.done.Add(int64(len(page)))
 		}
 	}
-	hash.Sum(s.Hash[:0])
+	s.Hash = hex.EncodeToString(hash.Sum(nil))
 	return s, nil
 }
 
-// The number of plants in a page. PostgreSQL sends all plants of a page even if it ends early because they are large,
-// so the limit follows their size.
-const minPage, maxPage = 16, 4096
+// pageSize is how many plants a page has at most. It ends early if they are large: see storage.PageBytes.
+const pageSize = 4096
 
 // pages returns the plants of a store in the order of their ids.
 func pages(ctx context.Context, db storage.Storage, name string) iter.Seq2[[]plant.Plant, error] {
 	return func(yield func([]plant.Plant, error) bool) {
 		var after *int64
-		for limit := maxPage / 4; ; {
-			page, err := db.List(ctx, name, after, limit)
+		for {
+			page, err := db.List(ctx, name, after, pageSize)
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
@@ -212,7 +206,6 @@ func pages(ctx context.Context, db storage.Storage, name string) iter.Seq2[[]pla
 			if len(page) == 0 || !yield(page, nil) {
 				return
 			}
-			limit = min(max(minPage, 2*len(page)), maxPage)
 			after = &page[len(page)-1].ID
 		}
 	}

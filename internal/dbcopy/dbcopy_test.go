@@ -81,8 +81,8 @@ func fillVaried(t testing.TB, s storage.Storage) (plants int64) {
 		all = append(all, storagetest.Record(fmt.Sprintf("store-%d", i), int64(i), "n", "-"))
 	}
 	create(t, s, all...)
-	fill(t, s, "main", 1500) // two pages
-	return int64(len(all)) + 1500
+	fill(t, s, "main", pageSize+1) // two pages
+	return int64(len(all)) + pageSize + 1
 }
 
 var start = time.UnixMilli(1_700_000_000_123).UTC()
@@ -173,7 +173,7 @@ func (f *faulty) List(ctx context.Context, name string, after *int64, limit int)
 // A copy that failed continues, and its batches are of one shard.
 func TestContinue(t *testing.T) {
 	source, target := engines["sqlite"](t), &faulty{Storage: engines["sqlite"](t)}
-	const n = 1500
+	const n = pageSize + 500
 	fill(t, source, "main", n)
 	addTokens(t, source)
 	var batches atomic.Int64
