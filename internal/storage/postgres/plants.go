@@ -81,7 +81,7 @@ func (s *Storage) CreateBatch(_ context.Context, plants []plant.Record) ([]plant
 // Get implements storage.Plants.
 func (s *Storage) Get(ctx context.Context, storeName string, id int64) (plant.Plant, error) {
 	p := plant.Plant{ID: id}
-	err := s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+	err := s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
 		err := queryRow(ctx, conn, getPlant, storeName, id).Scan(&p.Name, &p.Tag)
 		return cmp.Or(err, storage.CheckText(&p.Name, p.Tag))
 	})
@@ -100,7 +100,7 @@ func (s *Storage) List(ctx context.Context, storeName string, after *int64, limi
 	if !ok {
 		return nil, nil
 	}
-	err = s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := query(ctx, conn, listPlants, storeName, first, limit, storage.PageBytes)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (s *Storage) List(ctx context.Context, storeName string, after *int64, limi
 
 // Count implements storage.Plants.
 func (s *Storage) Count(ctx context.Context, storeName string) (n int64, err error) {
-	err = s.read(ctx, countTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.read(ctx, s.otherSlots, countTimeout, func(ctx context.Context, conn *pgx.Conn) error {
 		return queryRow(ctx, conn, countPlants, storeName).Scan(&n)
 	})
 	return n, err
@@ -128,7 +128,7 @@ func (s *Storage) Stores(ctx context.Context) (names []string, err error) {
 	text, args := firstStore, []any(nil)
 	for {
 		var name string
-		err := s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+		err := s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
 			return queryRow(ctx, conn, text, args...).Scan(&name)
 		})
 		if errors.Is(err, pgx.ErrNoRows) {

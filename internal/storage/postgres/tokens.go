@@ -85,7 +85,7 @@ func (s *Storage) changeToken(repeatable bool, errNone error, sql string, args .
 
 // TokenByHash implements storage.Tokens.
 func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (t token.Token, err error) {
-	err = s.readIn(ctx, s.tokenSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) (err error) {
+	err = s.read(ctx, s.tokenSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		t, err = scanToken(queryRow(ctx, conn, tokenByHash, hash[:]))
 		return err
 	})
@@ -97,7 +97,7 @@ func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (t token.Tok
 
 // Tokens implements storage.Tokens.
 func (s *Storage) Tokens(ctx context.Context) (all []token.Token, err error) {
-	err = s.read(ctx, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := query(ctx, conn, allTokens)
 		if err != nil {
 			return err

@@ -76,9 +76,6 @@ func (s *Storage) attempt(slots chan struct{}, deadline time.Time, run transacti
 }
 
 func acquireSlot(ctx context.Context, slots chan struct{}) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	select {
 	case slots <- struct{}{}:
 		return nil
@@ -101,11 +98,7 @@ func messageOnly(err error) error { return errors.New(err.Error()) }
 //
 // When ctx ends, read stops waiting for a slot, but a query that has started continues until its timeout: pgx
 // can only cancel it by closing the connection, and a new connection costs more than the rest of a query.
-func (s *Storage) read(ctx context.Context, timeout time.Duration, run func(context.Context, *pgx.Conn) error) error {
-	return s.readIn(ctx, s.otherSlots, timeout, run)
-}
-
-func (s *Storage) readIn(
+func (s *Storage) read(
 	ctx context.Context, slots chan struct{}, timeout time.Duration, run func(context.Context, *pgx.Conn) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
