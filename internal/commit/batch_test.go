@@ -13,7 +13,7 @@ func TestFinishedBatch(t *testing.T) {
 	write := func(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
 		return make([]plant.Outcome, len(plants)), nil
 	}
-	c := New(write, nil, Options{Lanes: 2})
+	c := New(write, func(*plant.Record) (server, shard int) { return 0, 0 }, Options{Lanes: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	b, _, err := c.join(plant.Record{})
 	if err != nil {

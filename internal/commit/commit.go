@@ -86,7 +86,7 @@ type batch[T any] struct {
 // New returns a Committer that commits while Run runs.
 //
 // Write commits a batch, as CreateBatch and EditBatch of storage.Plants do. Shard returns the numbers of the server and
-// of the shard that keep a plant, as Shard of storage.Plants does; it is nil if there is only one.
+// of the shard that keep a plant, as Shard of storage.Plants does.
 func New[T any](
 	write func(context.Context, []T) ([]plant.Outcome, error), shard func(*T) (server, shard int), opts Options,
 ) *Committer[T] {
@@ -142,10 +142,7 @@ func (c *Committer[T]) Commit(ctx context.Context, write T) (plant.Outcome, erro
 
 // join adds a write to the open batch of its shard, or to a new one, and returns that batch and the index of the write.
 func (c *Committer[T]) join(write T) (*batch[T], int, error) {
-	number, shard := 0, 0
-	if c.shard != nil {
-		number, shard = c.shard(&write)
-	}
+	number, shard := c.shard(&write)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

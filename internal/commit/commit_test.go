@@ -56,6 +56,8 @@ func record(id int64) plant.Record { return plant.Record{Store: "main", Plant: p
 
 type shardFunc = func(*plant.Record) (server, shard int)
 
+func oneShard(*plant.Record) (server, shard int) { return 0, 0 }
+
 // run starts a Committer; stop ends it and waits for its end.
 func run(s creator, shard shardFunc, o commit.Options) (c *commit.Committer[plant.Record], stop func()) {
 	c = commit.New(s.CreateBatch, shard, o)
@@ -109,7 +111,7 @@ func (c *clients) took(name string, want time.Duration, do func()) {
 // withClock runs a test with a controlled clock on a Committer that commits to s.
 func withClock(t *testing.T, s creator, o commit.Options, test func(c *clients)) {
 	t.Helper()
-	withShards(t, s, nil, o, test)
+	withShards(t, s, oneShard, o, test)
 }
 
 func withShards(t *testing.T, s creator, shard shardFunc, o commit.Options, test func(c *clients)) {
@@ -240,7 +242,7 @@ func TestFullQueue(t *testing.T) {
 func TestStopCommitsWhatIsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowStore{takes: time.Second}
-		c, stop := run(s, nil, commit.Options{Lanes: 2, Batch: 4})
+		c, stop := run(s, oneShard, commit.Options{Lanes: 2, Batch: 4})
 		creates := &clients{t: t, c: c}
 		creates.createN(10)
 		stop()
@@ -340,7 +342,7 @@ func (s brokenStore) CreateBatch(context.Context, []plant.Record) ([]plant.Outco
 // A store that panics or returns too few outcomes makes the outcome unknown, and the lane continues.
 func TestBrokenStorage(t *testing.T) {
 	for _, s := range []brokenStore{{false}, {true}} {
-		c, stop := run(s, nil, commit.Options{})
+		c, stop := run(s, oneShard, commit.Options{})
 		for range 3 {
 			if out, err := c.Commit(t.Context(), record(1)); !errors.Is(err, storage.ErrUnknown) {
 				t.Errorf("Commit() = %v, %v on a broken store, want %v", out, err, storage.ErrUnknown)

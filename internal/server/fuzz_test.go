@@ -126,8 +126,11 @@ func inMemory(f *testing.F) string {
 	return folder
 }
 
+func oneShard[T any](*T) (server, shard int) { return 0, 0 }
+
 func (all *engines) add(f *testing.F, st storage.Storage) {
-	creates, edits := commit.New(st.CreateBatch, nil, commit.Options{}), commit.New(st.EditBatch, nil, commit.Options{})
+	creates := commit.New(st.CreateBatch, oneShard[plant.Record], commit.Options{})
+	edits := commit.New(st.EditBatch, oneShard[plant.Edit], commit.Options{})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { creates.Run(ctx) })
