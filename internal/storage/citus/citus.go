@@ -29,10 +29,13 @@ var _ storage.Storage = (*Storage)(nil)
 // plants on the others can be served.
 func Open(ctx context.Context, address string, opts postgres.Options) (storage.Storage, error) {
 	var c *cluster
-	opts.Find = func(ctx context.Context, conn *pgx.Conn, migrates bool) (_ postgres.Cluster, err error) {
-		if c, err = find(ctx, conn, opts, migrates); c == nil || err != nil {
+	opts.Find = func(ctx context.Context, conn *pgx.Conn, migrates bool) (postgres.Cluster, error) {
+		found, err := find(ctx, conn, migrates)
+		if found == nil || err != nil {
 			return nil, err
 		}
+		c = found.(*cluster)
+		c.opts = opts
 		return c, c.admit(ctx, conn)
 	}
 	s, err := postgres.Open(ctx, address, opts)
@@ -47,14 +50,7 @@ func Open(ctx context.Context, address string, opts postgres.Options) (storage.S
 
 // Diagnose is postgres.Diagnose for every server of a cluster.
 func Diagnose(ctx context.Context, address string) storage.Findings {
-	return postgres.Diagnose(ctx, address,
-		func(ctx context.Context, conn *pgx.Conn, migrates bool) (postgres.Cluster, error) {
-			c, err := find(ctx, conn, postgres.Options{}, migrates)
-			if c == nil || err != nil {
-				return nil, err
-			}
-			return c, nil
-		})
+	return postgres.Diagnose(ctx, address, find)
 }
 
 // Check implements storage.Storage. It checks every node, and fails while any does not respond.

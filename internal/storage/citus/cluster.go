@@ -27,9 +27,9 @@ const (
 	isCoordinator = "SELECT groupid = 0 FROM pg_dist_local_group" // also if there are no workers
 )
 
-// find returns nil if the database does not have the extension. If the tables are about to be created or changed, it
-// refuses a worker: tables that are created there are not those of the cluster.
-func find(ctx context.Context, conn *pgx.Conn, opts postgres.Options, migrates bool) (*cluster, error) {
+// find implements postgres.Finder. If the tables are about to be created or changed, it refuses a worker: tables that
+// are created there are not those of the cluster.
+func find(ctx context.Context, conn *pgx.Conn, migrates bool) (postgres.Cluster, error) {
 	var found, coordinator bool
 	if err := conn.QueryRow(ctx, hasCitus).Scan(&found); err != nil || !found {
 		return nil, err
@@ -41,7 +41,7 @@ func find(ctx context.Context, conn *pgx.Conn, opts postgres.Options, migrates b
 		return nil, errors.New("it is a worker of Citus, where the tables are missing or their schema is old; " +
 			"run plantstore db migrate or db distribute with the URL of the coordinator")
 	}
-	c := &cluster{config: conn.Config(), opts: opts}
+	c := &cluster{config: conn.Config()}
 	c.health.Store(&health{})
 	return c, c.refreshLayout(ctx, conn)
 }
