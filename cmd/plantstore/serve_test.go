@@ -180,7 +180,7 @@ func TestServeStartFails(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		st := &failingStore{err: test.err}
 		unsafe := false
-		env := environment{&stdout, &stderr, variables{"PLANTSTORE_FIXED_TOKEN": fixedToken},
+		env := environment{&stdout, &stderr, nil,
 			func(_ context.Context, db string, _ access, u bool) (storage.Storage, error) {
 				unsafe = u
 				return st, test.openErr

@@ -212,10 +212,10 @@ func (s *failingStore) ChangeToken(context.Context, token.Token, token.Token, *t
 }
 func (s *failingStore) Migrated() (from, to int)                             { return 3, 3 }
 func (s *failingStore) RevokeToken(context.Context, string, time.Time) error { return s.err }
-func (s *failingStore) TokenByHash(context.Context, token.Hash) (t token.Token, err error) {
-	return t, s.err
-}
-func (s *failingStore) Close() error { s.closed++; return s.closeErr }
+func (s *failingStore) Check(context.Context) error                          { return s.err }
+func (s *failingStore) Lanes() int                                           { return 1 }
+func (s *failingStore) Stats() storage.Stats                                 { return storage.Stats{} }
+func (s *failingStore) Close() error                                         { s.closed++; return s.closeErr }
 
 func TestTokenCommandsFail(t *testing.T) {
 	db := tempFile(t, "")

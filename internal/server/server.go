@@ -117,7 +117,7 @@ func (s *service) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fixed, err := fixedToken(ctx, s.cfg, s.storage)
+	fixed, err := fixedToken(s.cfg)
 	if err != nil {
 		return err
 	}

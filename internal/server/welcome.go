@@ -14,8 +14,8 @@ import (
 // minFixedToken is the shortest fixed token: anything shorter can be guessed.
 const minFixedToken = 16
 
-// fixedToken returns the token of cfg.Token, or nil if there is none or the database has it.
-func fixedToken(ctx context.Context, cfg Config, issued token.Lookup) (*token.Token, error) {
+// fixedToken returns the token of cfg.Token, or nil if there is none.
+func fixedToken(cfg Config) (*token.Token, error) {
 	credential := cfg.Token
 	if credential == "" {
 		return nil, nil
@@ -26,14 +26,6 @@ func fixedToken(ctx context.Context, cfg Config, issued token.Lookup) (*token.To
 	}
 	fixed := &token.Token{
 		Name: "fixed", Hash: token.HashOf(credential), Store: token.DefaultStore, Scopes: token.AllScopes,
-	}
-	switch t, err := issued.TokenByHash(ctx, fixed.Hash); {
-	case err == nil:
-		cfg.Log.Warn("the fixed token was issued in this database and keeps the scopes it has there",
-			"from", cfg.TokenFrom, "name", t.Name)
-		return nil, nil
-	case !errors.Is(err, token.ErrUnknown):
-		return nil, err
 	}
 	cfg.Log.Info("fixed token in use, with every scope", "from", cfg.TokenFrom, "store", fixed.Store)
 	return fixed, nil
