@@ -43,9 +43,8 @@ const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self'
 
 // Routes returns the handler of each page and asset, keyed by the pattern under
 // which it is mounted on an [http.ServeMux]. The prefix is the path where the
-// API is mounted: "" or "/" for the root, otherwise such as "/api".
+// API is mounted: "" for the root, otherwise such as "/api".
 func Routes(prefix string) map[string]http.Handler {
-	prefix = strings.TrimSuffix(prefix, "/")
 	routes := map[string]http.Handler{
 		"GET " + prefix + "/{$}":               embedded("assets/index.html", consolePolicy),
 		"GET " + prefix + "/docs":              embedded("assets/docs.html", referencePolicy),
@@ -95,7 +94,9 @@ var contentTypes = map[string]string{
 
 func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	secure(h, a.policy)
+	h.Set("Content-Security-Policy", a.policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
 	// Clients may cache a file but must revalidate it, so that a new version of
 	// the program is used at once.
 	h.Set("Cache-Control", "no-cache")
@@ -113,10 +114,4 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Length", strconv.Itoa(len(a.content)))
 	_, _ = w.Write(a.content) // an error means that the client has disconnected
-}
-
-func secure(h http.Header, policy string) {
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
 }
