@@ -34,9 +34,6 @@ func fixedToken(cfg Config) (*token.Token, error) {
 // welcome prints the addresses. On a database without tokens it issues a first one, which is shown only here.
 func welcome(ctx context.Context, cfg Config, st storage.Storage, base *url.URL, hasFixed bool) error {
 	fmt.Fprintf(cfg.Out, "Plant Store serves %s\nConsole: %s/\nReference: %s/docs\n", base, base, base)
-	if cfg.BaseURL == "" && base.Hostname() == "localhost" { // see baseURL
-		fmt.Fprintf(cfg.Out, "Clients see %s in the API description. To change it, set --base-url.\n", base)
-	}
 	if hasFixed {
 		return nil
 	}

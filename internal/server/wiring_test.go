@@ -95,12 +95,7 @@ func (taken) AddToken(context.Context, token.Token) error { return token.ErrName
 
 func TestWelcome(t *testing.T) {
 	base := &url.URL{Scheme: "http", Host: "plants.example"}
-	st, everywhere := openStorage(t), new(bytes.Buffer)
-	err := welcome(t.Context(), Config{Out: everywhere}, st, &url.URL{Scheme: "http", Host: "localhost:80"}, true)
-	if err != nil || !strings.Contains(everywhere.String(), "\nClients see http://localhost:80 in the API description. "+
-		"To change it, set --base-url.\n") {
-		t.Errorf("on every address: %v, %q", err, everywhere)
-	}
+	st := openStorage(t)
 	print := func(st storage.Storage, hasFixed bool) string {
 		out := new(bytes.Buffer)
 		if err := welcome(t.Context(), Config{Out: out}, st, base, hasFixed); err != nil {
