@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -49,9 +48,6 @@ func (env environment) writeBackup(ctx context.Context, db, to string, start tim
 		return sqlite.Contents{}, err
 	}
 	contents, err := backup.Write(ctx, db, to)
-	if errors.Is(err, backup.ErrCopy) {
-		err = fmt.Errorf("%w; check the database %s with plantstore doctor --integrity", err, db)
-	}
 	if err == nil {
 		if err := sqlite.RecordBackup(db, to, start); err != nil {
 			fmt.Fprintf(env.stderr, "The backup is complete, but its time was not recorded for the metrics: %v.\n", err)

@@ -26,9 +26,6 @@ const (
 	syncBytes      = 8 << 20 // are written between two syncs, so that the sync of a commit waits for little
 )
 
-// ErrCopy is in the chain of an error of Write if all pages were copied, but the copy is not a correct database.
-var ErrCopy = errors.New("the copy of the database is not correct")
-
 // Write writes a backup of a database to a new file and verifies it. Unless it returns nil, there is no new file.
 func Write(ctx context.Context, db, to string) (contents sqlite.Contents, err error) {
 	err = create(ctx, to, func(w io.Writer) error {
@@ -41,7 +38,8 @@ func Write(ctx context.Context, db, to string) (contents sqlite.Contents, err er
 	}, func(temporary string) error {
 		contents, err = Verify(ctx, temporary)
 		if err != nil && ctx.Err() == nil { // the temporary name is of no use: the file is removed
-			err = fmt.Errorf("%w: %s", ErrCopy, strings.ReplaceAll(err.Error(), temporary, "the copy"))
+			err = fmt.Errorf("the copy is not correct; check %s with plantstore doctor --integrity: %s", db,
+				strings.ReplaceAll(err.Error(), temporary, "the copy"))
 		}
 		return err
 	})
