@@ -222,12 +222,8 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 		if from.Text != "" {
 			query.Set("q", from.Text)
 		}
-		after := from.After
 		for {
 			page, next, err := c.page(ctx, query)
-			if err == nil && next != nil && after != nil && *next <= *after {
-				err = fmt.Errorf("the service returned a link back from %d to %d", *after, *next) // the iteration might never end
-			}
 			if err != nil {
 				yield(NewPlant{}, err)
 				return
@@ -240,7 +236,6 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 			if next == nil {
 				return
 			}
-			after = next
 			query.Set("after", strconv.FormatInt(*next, 10))
 		}
 	}
