@@ -63,12 +63,15 @@ func (env environment) printContents(
 	if err != nil {
 		return err
 	}
-	t := transfer{Tokens: contents.Tokens}
-	for _, s := range contents.Stores {
-		t.add(s.Name, s.Plants, "")
+	took := time.Since(start).Round(time.Millisecond)
+	if asJSON {
+		return env.printJSON(struct {
+			sqlite.Contents
+			Seconds float64 `json:"seconds"`
+		}{contents, took.Seconds()})
 	}
-	return env.printTransfer(t, start, asJSON,
-		fmt.Sprintf("%s (plants: %d, tokens: %d)", sentence, t.Plants, t.Tokens))
+	fmt.Fprintf(env.stderr, "%s (plants: %d, tokens: %d) in %v.\n", sentence, contents.Plants, contents.Tokens, took)
+	return nil
 }
 
 func restoreCommand(env environment) *cobra.Command {

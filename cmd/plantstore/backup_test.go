@@ -13,18 +13,18 @@ func TestBackup(t *testing.T) {
 	db := fileWith(t, storagetest.Record("main", 1, "Fern", "shade"), storagetest.Record("main", -2, "é", ""))
 	issue(t, db, "--name", "a")
 	to := filepath.Join(t.TempDir(), "backup")
-	const rows = "STORE  PLANTS\nmain   2\n"
 	restored := filepath.Join(t.TempDir(), "restored.db")
 	for _, args := range [][]string{
 		{"backup", "--db", db, "--to", to}, {"backup", "--verify", to}, {"restore", to, "--db", restored},
 	} {
 		got := plantstore(t, nil, args...)
-		if got.code != 0 || got.stdout != rows || !strings.Contains(got.stderr, "ed (plants: 2, tokens: 1) in ") {
+		if got.code != 0 || got.stdout != "" || !strings.Contains(got.stderr, "ed (plants: 2, tokens: 1) in ") {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
 	got := plantstore(t, nil, "backup", "--verify", to, "--json")
-	if got.code != 0 || !strings.Contains(got.stdout, `"plants": 2,
+	if got.code != 0 || !strings.HasPrefix(got.stdout, `{
+  "plants": 2,
   "tokens": 1,
   "seconds": `) {
 		t.Errorf("backup --verify --json: %+v", got)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,12 +53,24 @@ func (env environment) copyAndPrint(ctx context.Context, from, to string, unsafe
 	if err != nil {
 		return err
 	}
-	r := transfer{Created: &report.Created, Tokens: report.Tokens}
-	for _, s := range report.Stores {
-		r.add(s.Name, s.Plants, s.Hash)
+	took := time.Since(start).Round(time.Millisecond)
+	if asJSON {
+		return env.printJSON(struct {
+			dbcopy.Report
+			Seconds float64 `json:"seconds"`
+		}{report, took.Seconds()})
 	}
-	return env.printTransfer(r, start, asJSON, fmt.Sprintf("The target has all plants (%d) and tokens (%d) of the "+
-		"source; this run created %d", r.Plants, r.Tokens, report.Created))
+	w := newTable(env.stdout)
+	fmt.Fprintln(w, "STORE\tPLANTS\tSHA-256")
+	for _, s := range report.Stores {
+		fmt.Fprintf(w, "%s\t%d\t%s\n", cell(s.Name), s.Plants, s.Hash)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.stderr, "The target has all plants (%d) and tokens (%d) of the source; this run created %d in %v.\n",
+		report.Plants, report.Tokens, report.Created, took)
+	return nil
 }
 
 // copy opens both databases and copies one to the other.
@@ -84,46 +95,4 @@ func isSameDatabase(a, b string) bool {
 	fileA, errA := os.Stat(a)
 	fileB, errB := os.Stat(b)
 	return a == b || errA == nil && errB == nil && os.SameFile(fileA, fileB)
-}
-
-// transfer is what is printed of a copy or a backup. Only a copy has hashes and Created.
-type transfer struct {
-	Stores  []storeRow `json:"stores"`
-	Plants  int64      `json:"plants"`
-	Created *int64     `json:"created,omitzero"`
-	Tokens  int        `json:"tokens"`
-	Seconds float64    `json:"seconds"`
-}
-
-type storeRow struct {
-	Store  string `json:"store"`
-	Plants int64  `json:"plants"`
-	Hash   string `json:"sha256,omitzero"`
-}
-
-func (t *transfer) add(store string, plants int64, hash string) {
-	t.Stores = append(t.Stores, storeRow{store, plants, hash})
-	t.Plants += plants
-}
-
-// printTransfer prints the content of each store, and ends with a sentence on standard error.
-func (env environment) printTransfer(t transfer, start time.Time, asJSON bool, sentence string) error {
-	took := time.Since(start).Round(time.Millisecond)
-	if t.Seconds = took.Seconds(); asJSON {
-		return env.printJSON(t)
-	}
-	w := newTable(env.stdout)
-	header := "STORE\tPLANTS"
-	if t.Created != nil {
-		header += "\tSHA-256"
-	}
-	fmt.Fprintln(w, header)
-	for _, s := range t.Stores {
-		fmt.Fprintln(w, strings.TrimSuffix(fmt.Sprintf("%s\t%d\t%s", cell(s.Store), s.Plants, s.Hash), "\t"))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(env.stderr, "%s in %v.\n", sentence, took)
-	return nil
 }

@@ -41,8 +41,8 @@ func backUp(t *testing.T, n int) (db, path string) {
 	}
 	path = filepath.Join(t.TempDir(), "backup")
 	contents, err := Write(t.Context(), db, path)
-	if want := fmt.Sprintf("{[{main %d} {other 1}] 1}", n); err != nil || fmt.Sprint(contents) != want {
-		t.Fatalf("Write() = %v, %v, want %s", contents, err, want)
+	if want := (sqlite.Contents{Plants: int64(n) + 1, Tokens: 1}); err != nil || contents != want {
+		t.Fatalf("Write() = %v, %v, want %v", contents, err, want)
 	}
 	return db, path
 }

@@ -22,17 +22,18 @@ import (
 
 // Report is the result of a copy that succeeded.
 type Report struct {
-	Stores  []Store // of both databases, which are equal
-	Created int64   // plants that this run has created in the target
-	Tokens  int     // of the source, all of which the target has
+	Stores  []Store `json:"stores"`  // of both databases, which are equal
+	Plants  int64   `json:"plants"`  // of all stores
+	Created int64   `json:"created"` // plants that this run has created in the target
+	Tokens  int     `json:"tokens"`  // of the source, all of which the target has
 }
 
 // Store is the content of one store. Its hash is the same on every engine: the SHA-256, in hexadecimal, of the store as
 // NDJSON, in the order of the ids and without a space that JSON does not need.
 type Store struct {
-	Name   string
-	Plants int64
-	Hash   string
+	Name   string `json:"store"`
+	Plants int64  `json:"plants"`
+	Hash   string `json:"sha256"`
 }
 
 // Copy copies all plants and tokens. It returns nil only if the target has every plant and every token of the source,
@@ -57,6 +58,7 @@ func Copy(ctx context.Context, from, to storage.Storage, done *atomic.Int64) (re
 			return report, err
 		}
 		report.Stores = append(report.Stores, s)
+		report.Plants += s.Plants
 	}
 	report.Tokens, err = c.copyTokens(ctx, true)
 	return report, err

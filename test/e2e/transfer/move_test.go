@@ -14,11 +14,6 @@ import (
 )
 
 type summary struct {
-	Stores []struct {
-		Store  string
-		Plants int64
-		SHA256 string
-	}
 	Plants, Created int64
 	Tokens          int
 }
