@@ -91,7 +91,6 @@ func decode(body []byte, p *Plant, want *int64) error {
 	defer decoders.Put(d)
 	d.buf = *bytes.NewBuffer(body)
 	d.Reset(&d.buf)
-	defer func() { d.buf = bytes.Buffer{} }()
 
 	if d.PeekKind() != '{' {
 		found, err := d.ReadValue()
@@ -107,9 +106,7 @@ func decode(body []byte, p *Plant, want *int64) error {
 		if err != nil {
 			return diagnose(body, err)
 		}
-		if err := d.unquote(name); err != nil {
-			return diagnose(body, err)
-		}
+		d.unquote(name)
 		switch string(d.text) {
 		case "id":
 			hasID, err = true, d.readID(&p.ID)
@@ -144,10 +141,8 @@ func decode(body []byte, p *Plant, want *int64) error {
 	return nil
 }
 
-func (d *decoder) unquote(v jsontext.Value) (err error) {
-	d.text, err = jsontext.AppendUnquote(d.text[:0], v)
-	return err
-}
+// unquote sets text. It cannot fail, because ReadValue has checked the escapes and the UTF-8 of v.
+func (d *decoder) unquote(v jsontext.Value) { d.text, _ = jsontext.AppendUnquote(d.text[:0], v) }
 
 func (d *decoder) readID(id *int64) error {
 	v, err := d.ReadValue()
@@ -182,9 +177,7 @@ func (d *decoder) readString(pointer string, s *string) error {
 		}
 		return &Invalid{Null, pointer, problem}
 	case '"':
-		if err := d.unquote(v); err != nil {
-			return err
-		}
+		d.unquote(v)
 		if i := bytes.IndexByte(d.text, 0); i >= 0 {
 			return &Invalid{ZeroCharacter, pointer, fmt.Sprintf("must not contain the character U+0000, but does at byte %d", i)}
 		}
