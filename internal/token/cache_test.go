@@ -34,7 +34,7 @@ func TestOneLookupASecond(t *testing.T) {
 		for _, test := range []struct {
 			after   time.Duration
 			lookups int32
-		}{{time.Millisecond, 1}, {time.Second, 1}, {time.Second + 1, 2}, {2*time.Second + 1, 2}} {
+		}{{2 * time.Millisecond, 1}, {time.Second, 1}, {time.Second + 1, 2}, {2*time.Second + 1, 2}} {
 			time.Sleep(time.Until(started.Add(test.after)))
 			if _, err := a.Authenticate(t.Context(), header, here); err != nil {
 				t.Fatal(err)
