@@ -3,6 +3,7 @@ package token_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"plantstore/internal/token"
 )
@@ -27,6 +28,17 @@ func TestSecretsAreUniform(t *testing.T) {
 		if n < mean-270 || n > mean+270 { // more than six standard deviations
 			t.Errorf("%q occurs %d times, want about %d", r, n, mean)
 		}
+	}
+}
+
+func TestNew(t *testing.T) {
+	now := time.Now()
+	got, credential := token.New("ci", "other", token.Read, now, now.Add(time.Hour))
+	if want := (token.Token{
+		Name: "ci", Hash: token.HashOf(credential), Store: "other", Scopes: token.Read,
+		Tail: credential[len("plant_")+32:], Created: now, Expires: now.Add(time.Hour),
+	}); got != want || !token.WellFormed(credential) {
+		t.Errorf("New() = %+v, %q, want %+v", got, credential, want)
 	}
 }
 

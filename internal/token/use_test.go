@@ -170,20 +170,24 @@ func TestUsesAreKept(t *testing.T) {
 	})
 }
 
+// The log has a line at the start and one every 24 hours.
 func TestExpiringTokensAreLogged(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, test := range []struct {
 		expires, last time.Duration
-		want          int // in 36 hours
-	}{{13 * day, day, 2}, {15 * day, day, 0}, {13 * day, 0, 0}, {13 * day, 20 * day, 0}, {-day, 2 * day, 0}} {
+		want          int // lines a day
+	}{{13 * day, day, 1}, {15 * day, day, 0}, {13 * day, 0, 0}, {13 * day, 20 * day, 0}, {-day, 2 * day, 0}} {
 		u := &uses{expires: test.expires, last: test.last}
 		recording(t, u, func(t *testing.T, a *token.Authenticator, stop func()) {
-			u.sleep(36 * time.Hour)
-			stop()
-			if n := strings.Count(u.log.String(), "expires soon; see plantstore token rotate"); n != test.want {
-				t.Errorf("%d lines for a token that expires in %v and was used %v ago, want %d: %s", n, test.expires, test.last,
-					test.want, u.log.String())
+			for days, sleep := range []time.Duration{day - time.Minute, 2 * time.Minute} {
+				u.sleep(sleep)
+				n := strings.Count(u.log.String(), "expires soon; see plantstore token rotate")
+				if want := test.want * (days + 1); n != want {
+					t.Errorf("%d lines for a token that expires in %v and was used %v ago, want %d: %s", n, test.expires, test.last,
+						want, u.log.String())
+				}
 			}
+			stop()
 		})
 	}
 }
