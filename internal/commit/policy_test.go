@@ -70,3 +70,11 @@ func TestPolicyExpects(t *testing.T) {
 		}
 	}
 }
+
+func TestPolicyYields(t *testing.T) {
+	for last, want := range map[int]bool{0: true, 1: false, 2: true} {
+		if got := (policy{}).yields(last); got != want {
+			t.Errorf("yields(%d) = %v, want %v", last, got, want)
+		}
+	}
+}
