@@ -11,7 +11,7 @@ import (
 func TestCheckText(t *testing.T) {
 	for text, damaged := range map[string]bool{
 		"": false, "Fern": false, "\u0001\uFFFD\U0010FFFF": false,
-		"\x00": true, "Fern\x00": true, "Fern\xff": true, "\xe2\x82": true, "\xed\xa0\x80": true,
+		"\x00": true, "Fern\x00": true, "Fern\xff": true, "\x80": true, "\xe2\x82": true, "\xed\xa0\x80": true,
 	} {
 		for _, err := range []error{storage.CheckText(&text), storage.CheckText(nil, new(string), &text)} {
 			if errors.Is(err, storage.ErrDamaged) != damaged {

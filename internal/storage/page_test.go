@@ -26,3 +26,10 @@ func TestFirstAfter(t *testing.T) {
 		t.Errorf("FirstAfter(nil) = %d, %v, want %d", first, ok, int64(math.MinInt64))
 	}
 }
+
+// The size of a page is part of the published description of the API.
+func TestPageBytes(t *testing.T) {
+	if storage.PageBytes != 262_144 {
+		t.Errorf("PageBytes = %d, want 256 KiB", storage.PageBytes)
+	}
+}
