@@ -69,7 +69,7 @@ func TestLinks(t *testing.T) {
 	for link, want := range map[string]string{ // the query of the second request, if there is one
 		`</plants?after=1>; rel="next"`:                               "after=1",
 		`<http://elsewhere.invalid/x?after=1>; rel=next`:              "after=1",
-		`</plants?after=1>; title="more"; rel="next"`:                 "after=1",
+		`</plants?after=-12>; title="more"; rel="next"`:               "after=-12",
 		`</plants?after=0>; rel="prev", </plants?after=1>;  rel=next`: "after=1",
 		`</plants?after=1&limit=2>; rel="next", </docs>; rel="help"`:  "after=1", // the rest of the query stays
 		`</plants?after=0>; rel="prev"`:                               "",

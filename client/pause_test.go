@@ -6,9 +6,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"plantstore/client"
 )
@@ -103,6 +107,39 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%v after %v of pauses, want 1.55 to 3.1 s", err, pauses)
 		}
 	})
+}
+
+// Concurrent requests use the same connections again, also those of many goroutines.
+func TestConnectionsAreKept(t *testing.T) {
+	const n = 8 // more than net/http keeps by default
+	var conns atomic.Int32
+	var together sync.WaitGroup // requests that must be in flight at once
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		together.Done()
+		together.Wait()
+		created(w, r)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	c := dial(t, server.URL)
+	for range 2 {
+		together.Add(n)
+		var calls errgroup.Group
+		for range n {
+			calls.Go(func() error { return create(t.Context(), c) })
+		}
+		if err := calls.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if conns.Load() != n {
+		t.Errorf("%d connections for twice %d requests, want %d", conns.Load(), n, n)
+	}
 }
 
 func TestContextEnds(t *testing.T) {
