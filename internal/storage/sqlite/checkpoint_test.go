@@ -49,12 +49,19 @@ func startRead(t *testing.T, path string) *sqlite.Conn {
 // commits waiting. It waits for readers that do end, so that the WAL restarts although there is one at every moment.
 func TestCheckpointWaitsForReaders(t *testing.T) {
 	w := testWriter(t)
+	if wait, err := number(w.checkpointer.conn, "PRAGMA busy_timeout"); wait != restartWait.Milliseconds() {
+		t.Errorf("commits wait up to %d ms for readers, %v; want %v", wait, err, restartWait)
+	}
 	w.mustAdd(t, 0, "x")
 	reader := startRead(t, w.files.path)
 	for id := range int64(walLimit*pageSize>>20 + 2) {
 		w.addLarge(t, id+1)
 	}
 	w.checkpointNow()
+	w.checkpointer.due()
+	if w.checkpointer.due() {
+		t.Error("a checkpoint is due again although nothing was written since the last one")
+	}
 	w.addLarge(t, 1000)
 	w.lock <- struct{}{} // as a commit does
 	ended := make(chan struct{})

@@ -37,7 +37,7 @@ func TestStats(t *testing.T) {
 	}
 	got := s.Stats()
 	if got.Bytes != file.Size() || got.WALBytes != wal.Size() || got.Stopped || got.IdleConns != got.MaxConns ||
-		got.UsedConns != 0 || got.Engine != "sqlite" {
+		got.UsedConns != 0 || got.Engine != "sqlite" || s.Lanes() != 1 {
 		t.Errorf("Stats() = %+v, the files have %d and %d bytes", got, file.Size(), wal.Size())
 	}
 	s.writer.checkpointNow()

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -86,6 +87,28 @@ func TestSourceStaysUnchanged(t *testing.T) {
 	wantPlants(t, open(t, killed), 1)
 }
 
+// A brief read shows the plants beside a service and after its end, when it creates no files.
+func TestBriefSource(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plants?#%20.db")
+	s := open(t, path)
+	if _, err := s.CreateBatch(t.Context(), []plant.Record{storagetest.Record("main", 1, "Fern", "-")}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		brief, err := OpenBriefly(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantPlants(t, brief, 1)
+		if err := errors.Join(brief.Close(), s.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); len(files) != 1 {
+		t.Errorf("the folder has %v, %v, want the database only", files, err)
+	}
+}
+
 // A source is not created and not migrated.
 func TestSourceIsRefused(t *testing.T) {
 	folder := t.TempDir()
@@ -98,9 +121,11 @@ func TestSourceIsRefused(t *testing.T) {
 			"--db with this file",
 		folder: "it is not a regular file",
 	} {
-		if s, err := OpenSource(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) ||
-			!strings.HasPrefix(err.Error(), "open the database "+path+": ") {
-			t.Errorf("OpenSource(%s) = %v, %v, want %q", path, s, err, want)
+		for _, open := range []func(context.Context, string) (*Storage, error){OpenSource, OpenBriefly} {
+			if s, err := open(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) ||
+				!strings.HasPrefix(err.Error(), "open the database "+path+": ") {
+				t.Errorf("a source %s = %v, %v, want %q", path, s, err, want)
+			}
 		}
 	}
 	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {
