@@ -77,6 +77,11 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s, examining %d: pages %v, want %v", test.query, test.examined, got, test.want)
 		}
 	}
+	for id := range int64(10_001) {
+		s.plants[id] = plant.Content{Name: "x"}
+	}
+	w := send(newStorageAPI(s), "GET", "/plants?q=y", nil)
+	wantHeaders(t, w, "Link", `</plants?after=9999&limit=100&q=y>; rel="next"`)
 }
 
 // A link has the parameters of its page, and a search has no count.

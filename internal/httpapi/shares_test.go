@@ -128,8 +128,8 @@ func TestPagesReserveMemory(t *testing.T) {
 	}{
 		{"GET", "/plants/1", 50 << 10, 100 << 10, true},
 		{"GET", "/plants/1", 50<<10 + 1, 100 << 10, false},
-		{"GET", "/plants/1", small / 2, 1, true}, // small responses are not counted
-		{"GET", "/plants/1", small/2 + 1, 1, false},
+		{"GET", "/plants/1", 2 << 10, 1, true}, // small responses are not counted
+		{"GET", "/plants/1", 2<<10 + 1, 1, false},
 		{"GET", "/plants/1", 1 << 20, 0, true},
 		{"GET", "/plants", 10 << 10, 20 << 10, true},
 		{"GET", "/plants", 10 << 10, 9 << 10, false},
