@@ -290,5 +290,10 @@ func TestSearchesAreShared(t *testing.T) {
 		if got[200] == 0 || got[503] == 0 || got[200]+got[503] != maxWaitingOf {
 			t.Errorf("statuses of the greedy token: %v", got)
 		}
+		for range maxWaitingOf {
+			if _, ok := a.waiting.Enter(token.HashOf("greedy")); !ok {
+				t.Fatal("searches still wait after all responses")
+			}
+		}
 	})
 }
