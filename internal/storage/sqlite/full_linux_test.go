@@ -60,17 +60,18 @@ func leaveKilled(t *testing.T) func(path string) {
 func TestStartOnFullDisk(t *testing.T) {
 	path, free := fullDisk(t, leaveKilled(t))
 	s := open(t, path)
-	create := func() error {
-		_, err := s.CreateBatch(t.Context(), []plant.Record{{Store: "main", Plant: plant.Plant{ID: 2}}})
+	create := func(id int64, name string) error {
+		_, err := s.CreateBatch(t.Context(), []plant.Record{storagetest.Record("main", id, name, "-")})
 		return err
 	}
 	for range 2 {
 		for name, err := range map[string]error{
-			"Check": s.Check(t.Context()), "CreateBatch": create(),
+			"CreateBatch of a plant that may not be on disk": create(1, "Fern"), // first: it needs no write
+			"Check": s.Check(t.Context()), "CreateBatch": create(2, "x"),
 			"Remove": storagetest.Remove(t.Context(), s, "main", 1, nil), "AddToken": s.AddToken(t.Context(), token.Token{}),
 		} {
 			if !errors.Is(err, storage.ErrFull) {
-				t.Errorf("%s() on a full disk = %v, want %v", name, err, storage.ErrFull)
+				t.Errorf("%s on a full disk = %v, want %v", name, err, storage.ErrFull)
 			}
 		}
 		if p, err := s.Get(t.Context(), "main", 1); err != nil || p.Name != "Fern" {
@@ -78,7 +79,7 @@ func TestStartOnFullDisk(t *testing.T) {
 		}
 	}
 	free()
-	if err := errors.Join(s.Check(t.Context()), create()); err != nil {
+	if err := errors.Join(s.Check(t.Context()), create(2, "x")); err != nil {
 		t.Errorf("with free space: %v", err)
 	}
 	for what, prepare := range map[string]func(path string){

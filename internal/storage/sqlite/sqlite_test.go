@@ -62,6 +62,9 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "x.db")
 		script(t, openOther(t, path), test.statements)
+		if _, err := Verify(t.Context(), path); err == nil {
+			t.Errorf("%s: Verify() accepts it", test.what)
+		}
 		wantRefusal(t, path, test.what, test.want, nil)
 	}
 }
@@ -123,6 +126,9 @@ func TestOpenRefusesDamagedPages(t *testing.T) {
 		if err := errors.Join(err, file.Close()); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := Verify(t.Context(), path); !errors.Is(err, storage.ErrDamaged) {
+			t.Errorf("Verify() of a file with damaged %s = %v", table, err)
+		}
 		wantRefusal(t, path, table, "damaged", storage.ErrUnavailable)
 	}
 }
@@ -152,6 +158,9 @@ func testMigrate(t *testing.T, statements string) {
 	const add = "INSERT INTO tokens (name, hash, store, scopes, tail, created)" +
 		" VALUES ('%[1]s', CAST('%[1]s' AS BLOB), 'main', 'plants:read', 'tail', 1)"
 	script(t, older, fmt.Sprintf(add, "before"))
+	if _, err := Verify(t.Context(), path); err != nil {
+		t.Errorf("Verify() of an older schema = %v", err)
+	}
 	s := open(t, path)
 	script(t, older, fmt.Sprintf(add, "after"))
 	all, err := s.Tokens(t.Context())
