@@ -140,4 +140,9 @@ func TestPages(t *testing.T) {
 		}
 		s.wantRequests(t, int32(len(test.steps)))
 	}
+	c, _ := start(t, page("", "after=x"))
+	const want = `the service returned an invalid link to the next page, "/plants?q=x&after=x"`
+	if err := list(t.Context(), c); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
