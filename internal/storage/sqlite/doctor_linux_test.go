@@ -28,6 +28,27 @@ func TestDiagnoseInMemory(t *testing.T) {
 	}
 }
 
+// A folder in which other users can replace the file is a problem.
+func TestDiagnoseFolder(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "plants.db")
+	open(t, path).Close()
+	for mode, ok := range map[os.FileMode]bool{
+		0o755: true, 0o777 | os.ModeSticky: true, 0o777: false, 0o770: false, 0o702: false,
+	} {
+		if err := os.Chmod(folder, mode); err != nil {
+			t.Fatal(err)
+		}
+		want := "permissions problem: other users can replace files in " + folder + "; run chmod go-w " + folder
+		if ok {
+			want = "permissions ok: "
+		}
+		if text := diagnose(t, path); !strings.Contains(text, want) {
+			t.Errorf("Diagnose() of a folder with the mode %v found %s", mode, text)
+		}
+	}
+}
+
 // A file that the user can read and not write is a problem.
 func TestDiagnoseAccess(t *testing.T) {
 	const nobody = 65534

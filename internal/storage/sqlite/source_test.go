@@ -112,14 +112,18 @@ func TestBriefSource(t *testing.T) {
 // A source is not created and not migrated.
 func TestSourceIsRefused(t *testing.T) {
 	folder := t.TempDir()
-	missing, older := filepath.Join(folder, "missing"), filepath.Join(folder, "older")
+	missing, older, text := filepath.Join(folder, "missing"), filepath.Join(folder, "older"), filepath.Join(folder, "text")
 	open(t, older).Close()
+	if err := os.WriteFile(text, bytes.Repeat([]byte("Not a database. "), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	script(t, openOther(t, older), "PRAGMA user_version = 1")
 	for path, want := range map[string]string{
 		missing: "no such file or directory",
 		older: "its schema has version 1 and this program needs version 3; make a backup, and run plantstore db migrate " +
 			"--db with this file",
 		folder: "it is not a regular file",
+		text:   "it is damaged or is not a SQLite database",
 	} {
 		for _, open := range []func(context.Context, string) (*Storage, error){OpenSource, OpenBriefly} {
 			if s, err := open(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) ||
