@@ -246,10 +246,12 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 // unless the set one is less than a second earlier.
 type deadline struct{ wanted, set time.Time }
 
-// want records a deadline, and reports whether it must be set at once: it is earlier than the one that is set.
+// want records a deadline, and reports whether it must be set at once: it is earlier than the one that is set, or that
+// one is in the past, with which net/http has ended a background read. The next background read does not set one.
 func (d *deadline) want(t time.Time) bool {
 	d.wanted = t
-	return !t.IsZero() && (d.set.IsZero() || t.Before(d.set)) && d.due()
+	ended := !d.set.IsZero() && d.set.Unix() < 60
+	return (ended || !t.IsZero() && (d.set.IsZero() || t.Before(d.set))) && d.due()
 }
 
 // due reports whether the deadline that is wanted must be set before a wait, and takes it for set then.
