@@ -19,7 +19,8 @@ const (
 	maxWAL     = 4 * walLimit         // from this size on, commits wait for the copy
 	restPages  = 256 << 10 / pageSize // the copy is repeated until it copies no more, and commits wait for the next one
 
-	restartWait = 50 * time.Millisecond // for readers, while commits wait too
+	restartWait  = 50 * time.Millisecond // for readers, while commits wait too
+	restartPause = 5 * time.Second       // after a wait that did not help
 )
 
 // checkpointer copies the WAL into the file. SQLite would do so by itself, but inside a commit, and would not report it
@@ -32,6 +33,7 @@ type checkpointer struct {
 	ended  chan struct{}      // closed at the end of run
 	tried  int64              // pages in the WAL when the last checkpoint began
 	copied int64              // of them, when it ended
+	waited time.Time          // when commits last waited in vain for readers to end
 }
 
 // startCheckpointer opens the connection and starts the goroutine.
@@ -135,8 +137,15 @@ func (c *checkpointer) copyAndRestart(w *writer) error {
 	}
 	// No sync follows. A WAL restarts only when all of it is copied, and the checkpoint that copies the last page syncs
 	// the whole file before that page counts as copied.
-	_, copied, err := checkpoint(c.conn, "RESTART")
-	c.copied = copied
+	mode := "RESTART"
+	if time.Since(c.waited) < restartPause {
+		mode = "PASSIVE" // the next commit restarts the WAL if no reader uses it
+	}
+	start := time.Now()
+	_, copied, err := checkpoint(c.conn, mode)
+	if c.copied = copied; mode == "RESTART" && time.Since(start) > restartWait {
+		c.waited = time.Now()
+	}
 	return err
 }
 
