@@ -81,15 +81,11 @@ func (b *batch) same() (keys []plant.Key) {
 var errRemoved = fmt.Errorf("%w: plants with the same ids are created and removed repeatedly", storage.ErrBusy)
 
 // create stores the plants of the undecided keys, and decides them. If it fails, stored reports whether plants may be
-// stored all the same, by this call or before it.
+// stored all the same.
 //
 // Usually every key is new, and then the insert is all: a transaction of its own, in one round trip. If a key exists,
-// the insert stores nothing, and create reads the existing plants and inserts the others. Each round decides a key. If
-// readFirst is set, existing plants are read before the first insert, too.
-func (b *batch) create(ctx context.Context, conn *pgx.Conn, readFirst bool) (stored bool, err error) {
-	if readFirst {
-		err = b.readExisting(ctx, conn, b.undecided())
-	}
+// the insert stores nothing, and create reads the existing plants and inserts the others. Each round decides a key.
+func (b *batch) create(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 	for keys := b.undecided(); err == nil && len(keys) > 0; {
 		if stored, err = insert(ctx, conn, keys); !hasCode(err, uniqueViolation) {
 			break
@@ -101,11 +97,10 @@ func (b *batch) create(ctx context.Context, conn *pgx.Conn, readFirst bool) (sto
 		}
 		keys = left
 	}
-	same := b.same() // they are stored, whatever fails from here on
-	if err == nil && len(same) > 0 {
-		err = waitForStandbys(ctx, conn, same) // Same promises the durability of Created
+	if same := b.same(); err == nil && len(same) > 0 {
+		stored, err = true, waitForStandbys(ctx, conn, same) // Same promises the durability of Created
 	}
-	return stored || len(same) > 0, err
+	return stored, err
 }
 
 // insert stores the first plants of keys, or none. If it fails, stored reports whether they may be stored all the same.

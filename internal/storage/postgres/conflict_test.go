@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -105,24 +104,6 @@ func TestPlantIsRemovedBeforeItIsCompared(t *testing.T) {
 	}
 }
 
-// After a batch had an existing id, the next ones do not fail at the server, which logs every error. An insert that
-// fails leaves a gap before the next row.
-func TestRepeatsAreReadFirst(t *testing.T) {
-	t.Parallel()
-	address := pgtest.Database(t)
-	s := openStorage(t, address)
-	create(t, s, record(2))
-	create(t, s, record(2))
-	if s.lastRepeat.Load() == 0 {
-		t.Error("a repeated create is not noticed")
-	}
-	s.lastRepeat.Store(time.Now().Add(time.Hour).UnixNano())
-	create(t, s, record(1), record(2))
-	if rows := sqlQuery(t, address, "SELECT ctid FROM plants WHERE id = 1"); rows[0][0] != "(0,3)" {
-		t.Errorf("the plant is at %v, want (0,3), after one insert that failed", rows)
-	}
-}
-
 // An insert that did not store the plants that were sent, because of a trigger, has an unknown outcome.
 func TestTriggerChangesAnInsert(t *testing.T) {
 	t.Parallel()
@@ -136,7 +117,7 @@ func TestTriggerChangesAnInsert(t *testing.T) {
 		CREATE TRIGGER change BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION change()`)
 	stored := false
 	err := s.withConn(t.Context(), func(conn *pgx.Conn) (err error) {
-		stored, err = newBatch([]plant.Record{record(1), record(2)}).create(t.Context(), conn, false)
+		stored, err = newBatch([]plant.Record{record(1), record(2)}).create(t.Context(), conn)
 		return err
 	})
 	if !stored || err == nil || err.Error() != "the server stored 1 of 2 plants" {
@@ -188,5 +169,23 @@ func TestConcurrentBatches(t *testing.T) {
 	deadlocks := sqlQuery(t, address, "SELECT deadlocks::text FROM pg_stat_database WHERE datname = current_database()")
 	if fmt.Sprint(deadlocks) != "[[0]]" {
 		t.Errorf("%v deadlocks, want none", deadlocks)
+	}
+}
+
+// A batch that fails because the disk is full stored nothing, also if one of its plants was stored before.
+func TestFullDiskAfterRepeat(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	s := openStorage(t, address)
+	create(t, s, record(1))
+	sqlQuery(t, address, `
+		CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN
+			IF NEW.id = 1 THEN RETURN NEW; END IF;
+			RAISE 'no space' USING ERRCODE = '53100';
+		END $$ LANGUAGE plpgsql;
+		CREATE TRIGGER refuse AFTER INSERT ON plants FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	_, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2)})
+	if !errors.Is(err, storage.ErrFull) || errors.Is(err, storage.ErrUnknown) {
+		t.Errorf("CreateBatch() = %v, want only %v", err, storage.ErrFull)
 	}
 }

@@ -31,6 +31,8 @@ const (
 		SELECT id, name, tag FROM plants WHERE store = $1 AND id >= $2
 			AND id <= (SELECT coalesce(min(id) FILTER (WHERE total >= $4), max(id)) FROM sums) ORDER BY id LIMIT $3`
 
+	firstFrom = "SELECT id FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT 1"
+
 	getPlant       = "SELECT name, tag FROM plants WHERE store = $1 AND id = $2"
 	countPlants    = "SELECT count(*) FROM plants WHERE store = $1"
 	replacePlant   = "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2"
@@ -42,10 +44,6 @@ const (
 	nextStore      = "SELECT store FROM plants WHERE store > $1 ORDER BY store LIMIT 1"
 	lockPlant      = "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE"
 )
-
-// repeatPeriod is how long batches are read before they are inserted, after one had an existing id: repeats come in
-// groups, and the server logs every insert that fails.
-const repeatPeriod = time.Second
 
 const countTimeout = 30 * time.Second // a count reads all plants of a store
 
@@ -62,18 +60,12 @@ func (s *Storage) CreateBatch(_ context.Context, plants []plant.Record) ([]plant
 		return nil, nil
 	}
 	b := newBatch(plants)
-	readFirst := time.Since(time.Unix(0, s.lastRepeat.Load())) < repeatPeriod
-	err := s.write(s.createSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-		return b.create(ctx, conn, readFirst)
-	})
-	if err != nil {
+	if err := s.write(s.createSlots, true, b.create); err != nil {
 		return nil, err
 	}
 	outcomes := make([]plant.Outcome, len(plants))
 	for i := range outcomes {
-		if outcomes[i] = b.outcome(i); outcomes[i] != plant.Created {
-			s.lastRepeat.Store(time.Now().UnixNano())
-		}
+		outcomes[i] = b.outcome(i)
 	}
 	return outcomes, nil
 }
@@ -100,18 +92,45 @@ func (s *Storage) List(ctx context.Context, storeName string, after *int64, limi
 	if !ok {
 		return nil, nil
 	}
-	err = s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := query(ctx, conn, listPlants, storeName, first, limit, storage.PageBytes)
-		if err != nil {
-			return err
-		}
-		page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p plant.Plant, err error) {
-			err = row.Scan(&p.ID, &p.Name, &p.Tag)
-			return p, cmp.Or(err, storage.CheckText(&p.Name, p.Tag))
-		})
+	err = s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		page, err = list(ctx, conn, storeName, first, limit)
 		return err
 	})
 	return page, err
+}
+
+// list runs one query. Citus runs its parts one after the other, so that a plant may be removed after it was counted. A
+// page that is not full is the last one only if no plant follows.
+func list(
+	ctx context.Context, conn *pgx.Conn, storeName string, first int64, limit int,
+) (page []plant.Plant, err error) {
+	for size := 0; ; {
+		rows, err := query(ctx, conn, listPlants, storeName, first, limit-len(page), storage.PageBytes-size)
+		if err != nil {
+			return nil, err
+		}
+		var p plant.Plant
+		_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Name, &p.Tag}, func() error {
+			page, size = append(page, p), size+p.Size()
+			return storage.CheckText(&p.Name, p.Tag)
+		})
+		if err != nil || len(page) >= limit || size >= storage.PageBytes || sessionOf(conn).cluster == nil {
+			return page, err
+		}
+		if len(page) > 0 {
+			var ok bool
+			if first, ok = storage.FirstAfter(&page[len(page)-1].ID); !ok {
+				return page, nil
+			}
+		}
+		err = queryRow(ctx, conn, firstFrom, storeName, first).Scan(&first)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return page, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // Count implements storage.Plants.

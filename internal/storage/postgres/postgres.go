@@ -31,8 +31,6 @@ type Storage struct {
 
 	from, to int // see Migrated
 
-	lastRepeat atomic.Int64 // Unix time in nanoseconds when a batch last had an existing id
-
 	lanes int // for each server
 	conns int // in use at most
 	// Semaphores that bound the connections in use. Creates have their own, so that they never wait for reads. In a
