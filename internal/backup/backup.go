@@ -74,6 +74,9 @@ func Restore(ctx context.Context, path, to string) (contents sqlite.Contents, er
 
 // read writes the database in a backup to w. It returns an error if the checksum is missing or wrong.
 func read(path string, w io.Writer) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe could wait forever
+		return fmt.Errorf("%s is not a regular file; use the path of a backup", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err

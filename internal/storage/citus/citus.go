@@ -5,6 +5,7 @@
 package citus
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -53,12 +54,15 @@ func Diagnose(ctx context.Context, address string) storage.Findings {
 	return postgres.Diagnose(ctx, address, find)
 }
 
-// Check implements storage.Storage. It checks every node, and fails while any does not respond.
+// Check implements storage.Storage. It checks every node, and fails while any does not respond. If that takes longer
+// than nodeWait, the result of the previous check counts.
 func (s *Storage) Check(ctx context.Context) error {
-	if err := s.cluster.check(ctx); err != nil {
-		return err
+	check := func() (any, error) { s.cluster.check(context.WithoutCancel(ctx)); return nil, nil }
+	select {
+	case <-s.cluster.checks.DoChan("", check):
+	case <-time.After(nodeWait):
 	}
-	return s.Storage.Check(ctx)
+	return cmp.Or(s.cluster.health.Load().err, s.Storage.Check(ctx))
 }
 
 // Stats implements storage.Storage.
@@ -79,7 +83,8 @@ func (s *Storage) Shard(key plant.Key) (server, shard int) {
 }
 
 const (
-	checkTimeout   = 10 * time.Second // of a check of all nodes
-	connectTimeout = time.Second      // of a connection from one node to another, for a check
-	queryTimeout   = 2 * time.Second  // of a query of one node
+	nodeWait       = 500 * time.Millisecond // for a check of all nodes
+	checkTimeout   = 10 * time.Second       // of a check of all nodes
+	connectTimeout = time.Second            // of a connection from one node to another, for a check
+	queryTimeout   = 2 * time.Second        // of a query of one node
 )

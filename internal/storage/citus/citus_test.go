@@ -300,3 +300,42 @@ func TestShard(t *testing.T) {
 		}
 	}
 }
+
+// A list does not end early while plants that it has found are removed: on several nodes it has no snapshot.
+func TestListWhilePlantsAreRemoved(t *testing.T) {
+	s := openStorage(t, distributed(t, "id"), patient)
+	const removed, stay, limit = 1000, 10, 5
+	var batch []plant.Record
+	for id := range int64(removed + stay) {
+		batch = append(batch, storagetest.Record("main", id, "fern", "-"))
+	}
+	if _, err := s.CreateBatch(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for id := int64(0); err == nil && id < removed; id += limit {
+			var edits []plant.Edit
+			for n := range int64(limit) {
+				edits = append(edits, plant.Edit{Key: plant.Key{Store: "main", ID: id + n}})
+			}
+			_, err = s.EditBatch(t.Context(), edits)
+		}
+		done <- err
+	}()
+	for {
+		page, err := s.List(t.Context(), "main", nil, limit)
+		if err != nil || len(page) != limit {
+			t.Fatalf("List() = %d plants, %v, want %d: more follow", len(page), err, limit)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/singleflight"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
@@ -20,6 +21,7 @@ type cluster struct {
 	opts   postgres.Options
 	layout atomic.Pointer[layout] // nil: plants are not distributed
 	health atomic.Pointer[health] // of the last check of the nodes
+	checks singleflight.Group
 }
 
 const (

@@ -159,8 +159,8 @@ func (c *cluster) admit(ctx context.Context, conn *pgx.Conn) error {
 
 // check checks the nodes and reads the layout. It has a connection of its own, so that a node that hangs blocks no
 // connection of a request.
-func (c *cluster) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout) // in time to name nodes that hang
+func (c *cluster) check(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout) // in time to name nodes that hang
 	defer cancel()
 	conn, err := postgres.Connect(ctx, c.config, postgres.Options{UnsafeDurability: true})
 	var nodes []node
@@ -170,11 +170,10 @@ func (c *cluster) check(ctx context.Context) error {
 	}
 	if err != nil {
 		c.health.Store(c.health.Load().unknown(err))
-		return err
+		return
 	}
 	c.health.Store(healthOf(nodes, c.opts))
 	_ = c.refreshLayout(ctx, conn) // after a failure it stays as it was, which is safe: see layout
-	return c.health.Load().err
 }
 
 // healthOf returns the health of nodes that were just checked.
