@@ -29,8 +29,7 @@ type Health struct {
 
 	// Requests that arrive while a check is in progress share it, so that a database that hangs occupies one connection
 	// and not one for each request.
-	checks  singleflight.Group
-	lastErr atomic.Pointer[error] // of the previous check; nil if it succeeded
+	checks singleflight.Group
 }
 
 // NewHealth returns a Health that is ready while check returns nil within a second. Calls of check never
@@ -78,9 +77,6 @@ func (h *Health) Ready() error {
 		err = result.Err
 	case <-time.After(readyTimeout):
 		err = errHangs
-		if last := h.lastErr.Load(); last != nil { // it may be the reason
-			err = fmt.Errorf("%w; the previous check failed: %w", errHangs, *last)
-		}
 	}
 	if changed := h.notReady.Swap(err != nil) != (err != nil); changed && err != nil {
 		h.log.Warn("not ready", "reason", err.Error())
@@ -94,10 +90,5 @@ func (h *Health) Ready() error {
 func (h *Health) run() (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
-	err := h.check(ctx)
-	h.lastErr.Store(nil)
-	if err != nil {
-		h.lastErr.Store(&err)
-	}
-	return nil, err
+	return nil, h.check(ctx)
 }
