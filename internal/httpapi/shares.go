@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"errors"
-
 	"plantstore/internal/share"
 	"plantstore/internal/storage"
 	"plantstore/internal/token"
@@ -16,7 +14,7 @@ const small = 4 << 10 // bytes of memory that every request may use without bein
 // The caller releases the claim.
 func (x *exchange) enqueue(queue *share.Pool[token.Hash]) (share.Claim[token.Hash], error) {
 	claim := queue.Claim(x.token.Hash)
-	if err := claim.RaiseTo(1); err != nil {
+	if !claim.RaiseTo(1) {
 		return claim, failf(storage.ErrBusy, "the token already has its share of the waiting writes; retry later")
 	}
 	return claim, nil
@@ -25,14 +23,8 @@ func (x *exchange) enqueue(queue *share.Pool[token.Hash]) (share.Claim[token.Has
 // reserve counts n bytes of memory until the exchange ends. A body that never ends and a page that the client does
 // not read stay for up to a minute, and must not exclude other tokens meanwhile.
 func (x *exchange) reserve(n int) error {
-	if n <= small {
-		return nil
-	}
-	switch err := x.memory.RaiseTo(int64(n)); {
-	case errors.Is(err, share.ErrExhausted):
-		return failf(storage.ErrBusy, "the memory for large bodies and pages is in use; retry later")
-	case err != nil:
-		return failf(storage.ErrBusy, "the token already has its share of the memory for large bodies and pages; retry later")
+	if n > small && !x.memory.RaiseTo(int64(n)) {
+		return failf(storage.ErrBusy, "the memory for large bodies, or the token's share of it, is in use; retry later")
 	}
 	return nil
 }

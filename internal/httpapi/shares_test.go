@@ -42,7 +42,7 @@ func isFree(pool *share.Pool[token.Hash]) bool {
 	a, b := pool.Claim(token.Hash{1}), pool.Claim(token.Hash{1})
 	defer a.Release()
 	defer b.Release()
-	return a.RaiseTo(1) == nil && b.RaiseTo(pool.Capacity/2-1) == nil
+	return a.RaiseTo(1) && b.RaiseTo(pool.Capacity/2-1)
 }
 
 // When the database hangs, one token can't fill a queue: other tokens can still write.
@@ -112,10 +112,7 @@ func (l large) List(ctx context.Context, store string, _ *int64, _ int) ([]plant
 	return []plant.Plant{p}, err
 }
 
-const (
-	memoryInUse = "the memory for large bodies and pages is in use; retry later"
-	memoryShare = "the token already has its share of the memory for large bodies and pages; retry later"
-)
+const memoryInUse = "the memory for large bodies, or the token's share of it, is in use; retry later"
 
 // Bodies, plants and pages count as memory while they are read and written: a plant twice, and a page with the buffer
 // that it is written to. 0 is unlimited.
@@ -174,7 +171,7 @@ func TestMemoryIsShared(t *testing.T) {
 		accepted := 0
 		for ; accepted < most/size; accepted++ {
 			if w := leave("greedy"); w != nil {
-				wantError(t, w, 50301, memoryShare)
+				wantError(t, w, 50301, memoryInUse)
 				break
 			}
 		}

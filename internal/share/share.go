@@ -1,17 +1,7 @@
 // Package share divides a bounded resource fairly between the owners that use it.
 package share
 
-import (
-	"errors"
-	"sync"
-)
-
-var (
-	// ErrExhausted: the owners together would hold more than the capacity.
-	ErrExhausted = errors.New("the resource is exhausted")
-	// ErrUnfair: the owner would hold more than remains free for others.
-	ErrUnfair = errors.New("the owner holds as much as is free")
-)
+import "sync"
 
 // Pool is a bounded amount of a resource. A claim succeeds only if its owner would hold no more than remains free. So
 // one owner can hold at most half. An owner's first claim is exempt: it may take all that is free.
@@ -19,7 +9,7 @@ var (
 // The fields must not change after the first use. A Pool is safe for concurrent use.
 type Pool[Owner comparable] struct {
 	Capacity                  int64       // 0 is unlimited: nothing is counted
-	CapacityEnforcedElsewhere bool        // no claim fails with ErrExhausted
+	CapacityEnforcedElsewhere bool        // the owners together may hold more
 	Contended                 func() bool // whether there are other owners, without whom shares do not matter; nil: always
 
 	mu   sync.Mutex
@@ -37,29 +27,27 @@ type Claim[Owner comparable] struct {
 // Claim returns a claim that holds nothing yet.
 func (p *Pool[Owner]) Claim(owner Owner) Claim[Owner] { return Claim[Owner]{pool: p, owner: owner} }
 
-// RaiseTo raises the claim to amount, unless it holds as much already. When it fails, with ErrExhausted or ErrUnfair,
-// the claim keeps what it held.
-func (c *Claim[Owner]) RaiseTo(amount int64) error {
+// RaiseTo raises the claim to amount, unless it holds as much already. It reports false if the pool is exhausted, or
+// the owner would hold more than remains free for others. Then the claim keeps what it held.
+func (c *Claim[Owner]) RaiseTo(amount int64) bool {
 	p, more := c.pool, amount-c.amount
 	if p.Capacity == 0 || more <= 0 {
-		return nil
+		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	used, owned := p.used+more, p.by[c.owner]+more
 	free := p.Capacity - used
-	if free < 0 && !p.CapacityEnforcedElsewhere {
-		return ErrExhausted
-	}
-	if owned > free && owned > amount && (p.Contended == nil || p.Contended()) {
-		return ErrUnfair
+	isUnfair := owned > free && owned > amount && (p.Contended == nil || p.Contended())
+	if isUnfair || free < 0 && !p.CapacityEnforcedElsewhere {
+		return false
 	}
 	if p.by == nil {
 		p.by = map[Owner]int64{}
 	}
 	p.used, p.by[c.owner] = used, owned
 	c.amount = amount
-	return nil
+	return true
 }
 
 // Release returns all that the claim holds to the pool. The claim can be raised again.

@@ -1,9 +1,6 @@
 package share
 
-import (
-	"errors"
-	"testing"
-)
+import "testing"
 
 func yes() bool { return true }
 func no() bool  { return false }
@@ -12,10 +9,10 @@ func no() bool  { return false }
 type step struct {
 	claim  string // the first letter is the owner
 	amount int64
-	want   error
+	want   bool
 }
 
-var exhausted, unfair = ErrExhausted, ErrUnfair
+const exhausted, unfair = false, false
 
 var poolTests = map[string]struct {
 	pool  *Pool[byte]
@@ -23,38 +20,38 @@ var poolTests = map[string]struct {
 	used  int64
 }{
 	"a second claim may take as much as stays free": {
-		&Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 1, nil}}, 5},
+		&Pool[byte]{Capacity: 10}, []step{{"a1", 4, true}, {"a2", 1, true}}, 5},
 	"and not more": {
-		&Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 2, unfair}}, 4},
+		&Pool[byte]{Capacity: 10}, []step{{"a1", 4, true}, {"a2", 2, unfair}}, 4},
 	"what others hold is not free": {
-		&Pool[byte]{Capacity: 10}, []step{{"b1", 4, nil}, {"a1", 2, nil}, {"a2", 1, nil}, {"a3", 1, unfair}}, 7},
+		&Pool[byte]{Capacity: 10}, []step{{"b1", 4, true}, {"a1", 2, true}, {"a2", 1, true}, {"a3", 1, unfair}}, 7},
 	"the first claim may take all": {
-		&Pool[byte]{Capacity: 10}, []step{{"a1", 10, nil}, {"b1", 1, exhausted}}, 10},
+		&Pool[byte]{Capacity: 10}, []step{{"a1", 10, true}, {"b1", 1, exhausted}}, 10},
 	"the first claim may take all that is free": {
-		&Pool[byte]{Capacity: 10}, []step{{"b1", 4, nil}, {"a1", 6, nil}}, 10},
+		&Pool[byte]{Capacity: 10}, []step{{"b1", 4, true}, {"a1", 6, true}}, 10},
 	"and not more than that": {
-		&Pool[byte]{Capacity: 10}, []step{{"b1", 4, nil}, {"a1", 7, exhausted}}, 4},
+		&Pool[byte]{Capacity: 10}, []step{{"b1", 4, true}, {"a1", 7, exhausted}}, 4},
 	"a first claim may grow": {
-		&Pool[byte]{Capacity: 10}, []step{{"a1", 3, nil}, {"a1", 10, nil}}, 10},
+		&Pool[byte]{Capacity: 10}, []step{{"a1", 3, true}, {"a1", 10, true}}, 10},
 	"a claim keeps what it holds when it cannot grow": {
-		&Pool[byte]{Capacity: 10}, []step{{"a1", 3, nil}, {"a1", 11, exhausted}, {"a1", 9, nil}}, 9},
+		&Pool[byte]{Capacity: 10}, []step{{"a1", 3, true}, {"a1", 11, exhausted}, {"a1", 9, true}}, 9},
 	"a claim that asks for what it holds never fails": {
-		&Pool[byte]{Capacity: 10}, []step{{"a1", 4, nil}, {"a2", 1, nil}, {"b1", 1, nil}, {"a2", 1, nil}}, 6},
+		&Pool[byte]{Capacity: 10}, []step{{"a1", 4, true}, {"a2", 1, true}, {"b1", 1, true}, {"a2", 1, true}}, 6},
 	"a claim never shrinks": {
-		&Pool[byte]{Capacity: 10}, []step{{"a1", 5, nil}, {"a1", 5, nil}, {"a1", 2, nil}}, 5},
+		&Pool[byte]{Capacity: 10}, []step{{"a1", 5, true}, {"a1", 5, true}, {"a1", 2, true}}, 5},
 	"a pool with a capacity that is enforced elsewhere admits the first claim of every owner": {
 		&Pool[byte]{Capacity: 2, CapacityEnforcedElsewhere: true},
-		[]step{{"a1", 1, nil}, {"b1", 1, nil}, {"c1", 1, nil}, {"c2", 1, unfair}}, 3},
+		[]step{{"a1", 1, true}, {"b1", 1, true}, {"c1", 1, true}, {"c2", 1, unfair}}, 3},
 	"an owner that is alone may take all": {
 		&Pool[byte]{Capacity: 3, CapacityEnforcedElsewhere: true, Contended: no},
-		[]step{{"a1", 1, nil}, {"a2", 1, nil}, {"a3", 1, nil}, {"a4", 1, nil}}, 4},
+		[]step{{"a1", 1, true}, {"a2", 1, true}, {"a3", 1, true}, {"a4", 1, true}}, 4},
 	"an owner that is not alone may take half": {
 		&Pool[byte]{Capacity: 3, CapacityEnforcedElsewhere: true, Contended: yes},
-		[]step{{"a1", 1, nil}, {"a2", 1, unfair}}, 1},
+		[]step{{"a1", 1, true}, {"a2", 1, unfair}}, 1},
 	"an owner that is alone may not exceed a hard capacity": {
-		&Pool[byte]{Capacity: 3, Contended: no}, []step{{"a1", 2, nil}, {"a2", 1, nil}, {"a3", 1, exhausted}}, 3},
+		&Pool[byte]{Capacity: 3, Contended: no}, []step{{"a1", 2, true}, {"a2", 1, true}, {"a3", 1, exhausted}}, 3},
 	"no capacity is no limit": {
-		&Pool[byte]{}, []step{{"a1", 1 << 40, nil}, {"a2", 1 << 40, nil}}, 0},
+		&Pool[byte]{}, []step{{"a1", 1 << 40, true}, {"a2", 1 << 40, true}}, 0},
 }
 
 func TestPool(t *testing.T) {
@@ -66,8 +63,8 @@ func TestPool(t *testing.T) {
 					c := test.pool.Claim(s.claim[0])
 					claims[s.claim] = &c
 				}
-				if err := claims[s.claim].RaiseTo(s.amount); !errors.Is(err, s.want) {
-					t.Fatalf("%s.RaiseTo(%d) = %v, want %v", s.claim, s.amount, err, s.want)
+				if got := claims[s.claim].RaiseTo(s.amount); got != s.want {
+					t.Fatalf("%s.RaiseTo(%d) = %v, want %v", s.claim, s.amount, got, s.want)
 				}
 			}
 			if used := test.pool.used; used != test.used {
@@ -88,19 +85,19 @@ func TestPool(t *testing.T) {
 func TestRelease(t *testing.T) {
 	pool := &Pool[byte]{Capacity: 10}
 	a1, a2, a3 := pool.Claim('a'), pool.Claim('a'), pool.Claim('a')
-	if err := errors.Join(a1.RaiseTo(4), a2.RaiseTo(1)); err != nil {
-		t.Fatal(err)
+	if !a1.RaiseTo(4) || !a2.RaiseTo(1) {
+		t.Fatal("claims of a free pool failed")
 	}
 	a1.Release()
-	if err := a3.RaiseTo(4); err != nil {
-		t.Errorf("RaiseTo(4) = %v after a claim of 4 was released", err)
+	if !a3.RaiseTo(4) {
+		t.Error("RaiseTo(4) failed after a claim of 4 was released")
 	}
 	a2.Release()
 	a3.Release()
 	if len(pool.by) != 0 {
 		t.Errorf("%d owners are kept after all claims were released", len(pool.by))
 	}
-	if err := a1.RaiseTo(10); err != nil {
-		t.Errorf("RaiseTo(10) = %v after all claims were released", err)
+	if !a1.RaiseTo(10) {
+		t.Error("RaiseTo(10) failed after all claims were released")
 	}
 }
