@@ -80,10 +80,7 @@ func TestClient(t *testing.T) {
 }
 
 // sourced is an Authenticator that records the address of the client.
-type sourced struct {
-	authenticator
-	from netip.Addr
-}
+type sourced struct{ from netip.Addr }
 
 func (s *sourced) Authenticate(_ context.Context, _ []string, from token.Source) (*token.Token, error) {
 	s.from = from.Address()
