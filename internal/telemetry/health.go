@@ -29,7 +29,8 @@ type Health struct {
 
 	// Requests that arrive while a check is in progress share it, so that a database that hangs occupies one connection
 	// and not one for each request.
-	checks singleflight.Group
+	checks  singleflight.Group
+	lastErr atomic.Pointer[error] // of the previous check; nil if it succeeded
 }
 
 // NewHealth returns a Health that is ready while check returns nil within a second. Calls of check never
@@ -77,6 +78,9 @@ func (h *Health) Ready() error {
 		err = result.Err
 	case <-time.After(readyTimeout):
 		err = errHangs
+		if last := h.lastErr.Load(); last != nil { // it may be the reason
+			err = fmt.Errorf("%w; the previous check failed: %w", errHangs, *last)
+		}
 	}
 	if changed := h.notReady.Swap(err != nil) != (err != nil); changed && err != nil {
 		h.log.Warn("not ready", "reason", err.Error())
@@ -90,5 +94,10 @@ func (h *Health) Ready() error {
 func (h *Health) run() (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
-	return nil, h.check(ctx)
+	err := h.check(ctx)
+	h.lastErr.Store(nil)
+	if err != nil {
+		h.lastErr.Store(&err)
+	}
+	return nil, err
 }

@@ -46,6 +46,7 @@ func TestChecksAreShared(t *testing.T) {
 		}{
 			{nil, 500 * time.Millisecond, 200, "ready\n"},
 			{errors.New("no disk"), 500 * time.Millisecond, 503, "not ready: no disk\n"},
+			{nil, 3 * time.Second, 503, hangs + "; the previous check failed: no disk\n"},
 			{nil, 3 * time.Second, 503, hangs + "\n"},
 			{nil, 0, 200, "ready\n"},
 		} {
@@ -79,7 +80,7 @@ func TestChecksEnd(t *testing.T) {
 		const hangs = "not ready: the database has not responded for 1 s"
 		want(t, h, 503, hangs+"\n")
 		time.Sleep(5 * time.Second)
-		want(t, h, 503, hangs+"\n")
+		want(t, h, 503, hangs+"; the previous check failed: context deadline exceeded\n")
 		h.Stopping()
 		want(t, h, 503, "not ready: the service is stopping\n")
 		time.Sleep(5 * time.Second)
