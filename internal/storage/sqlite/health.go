@@ -104,6 +104,9 @@ func (w *writer) check(ctx context.Context) error {
 	if err := w.stopReason(); err != nil {
 		return err
 	}
+	if !names(w.files.path, w.files.file) { // it may come back: the probe would stop the writer for good
+		return fmt.Errorf("%w: %s", storage.ErrUnavailable, fileRemoved)
+	}
 	probed := make(chan error, 1)
 	go func() {
 		probed <- w.tx(func() error {
