@@ -16,7 +16,6 @@ type Use struct {
 
 // Uses is where uses are kept: see package storage.
 type Uses interface {
-	Check(ctx context.Context) error
 	Tokens(ctx context.Context) ([]Token, error)
 	RecordUses(ctx context.Context, uses []Use) error
 }
@@ -64,12 +63,8 @@ func (a *Authenticator) RecordUses(ctx context.Context, to Uses, log *slog.Logge
 	}
 }
 
-// writeUses writes the uses since the last call. While the database refuses writes, or if it fails, they are kept for
-// the next call.
+// writeUses writes the uses since the last call. If the database fails, they are kept for the next call.
 func (c *cache) writeUses(ctx context.Context, to Uses, log *slog.Logger) {
-	if to.Check(ctx) != nil {
-		return // other parts of the service report it
-	}
 	c.mu.RLock()
 	var uses []Use
 	for hash, at := range c.used {

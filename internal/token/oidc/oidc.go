@@ -68,12 +68,8 @@ func (v *Verifier) Verify(jwt string) (token.Token, error) {
 		return reject("it is for another audience (aud)")
 	case subject == "":
 		return reject("its subject (sub) is missing")
-	case claims["exp"] == nil:
-		return reject("its expiry (exp) is missing")
-	case !isTime:
-		return reject("its expiry (exp) is not a number")
-	case expiry < 1 || expiry > maxExpiry:
-		return reject("its expiry (exp) is out of range")
+	case !isTime || expiry < 1 || expiry > maxExpiry:
+		return reject("its expiry (exp) is missing or invalid")
 	case claims["nbf"] != nil && !isStart:
 		return reject("its start (nbf) is not a number")
 	case notBefore > float64(time.Now().Add(skew).Unix()):
