@@ -175,6 +175,7 @@ func (l *Listener) countedAddress(from net.Addr) netip.Addr {
 const (
 	scarceTime    = time.Second // after the last connection that arrived while all were in use
 	maxRefusals   = 512         // at a time; further connections are closed without a response
+	maxRefused    = 1 << 20     // bytes that a refused client may send before its connection is closed nevertheless
 	requestWait   = 20 * time.Millisecond
 	refusalWait   = 200 * time.Millisecond
 	lingerTime    = time.Second     // how long a connection without a request stays open in a drain
@@ -220,12 +221,9 @@ func (l *Listener) refuse(socket net.Conn) {
 		socket.SetDeadline(time.Now().Add(refusalWait))
 		socket.Write(l.cfg.Refusal())
 		closeWrite(socket)
-		io.Copy(io.Discard, io.LimitReader(socket, maxRefusedBytes))
+		io.Copy(io.Discard, io.LimitReader(socket, maxRefused))
 	}()
 }
-
-// maxRefusedBytes is how much a refused client may send until the connection is closed nevertheless.
-const maxRefusedBytes = 1 << 20
 
 // Close accepts no more connections. Open ones stay open.
 func (l *Listener) Close() error {
