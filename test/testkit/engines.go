@@ -1,10 +1,8 @@
 package testkit
 
 import (
-	"net/url"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"plantstore/internal/storage/postgres/pgtest"
@@ -115,14 +113,4 @@ func (all Servers) Do(t testing.TB, method, path, body string, headers ...string
 func (all Servers) Create(t testing.TB, body string) Response {
 	t.Helper()
 	return all.Do(t, "POST", "/plants", body, ContentJSON)
-}
-
-// DatabaseName is the name of the database in a postgres:// URL.
-func DatabaseName(t testing.TB, db string) string {
-	t.Helper()
-	u, err := url.Parse(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimPrefix(u.Path, "/")
 }

@@ -18,7 +18,7 @@ func makeOlder(t *testing.T, db string) (read func() string) {
 	t.Helper()
 	const drop = "ALTER TABLE tokens DROP COLUMN last_used"
 	if strings.HasPrefix(db, "postgres") {
-		query := func(sql string) [][]string { return pgtest.Shared(t).Query(t, testkit.DatabaseName(t, db), sql) }
+		query := func(sql string) [][]string { return pgtest.Shared(t).Query(t, pgtest.Name(db), sql) }
 		query(drop + "; DELETE FROM plantstore_schema WHERE version = 3")
 		return func() (text string) {
 			for _, row := range query("SELECT t::text FROM tokens t UNION ALL SELECT v::text FROM plantstore_schema v") {

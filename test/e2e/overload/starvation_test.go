@@ -205,6 +205,6 @@ func farDatabase(t *testing.T) (db string, setLatency func()) {
 	t.Helper()
 	server := pgtest.Shared(t)
 	network := proxy.New(t, fmt.Sprintf("127.0.0.1:%d", server.Port))
-	db = server.Through(network.Address, testkit.DatabaseName(t, server.Database(t)))
+	db = server.Through(network.Address, pgtest.Name(server.Database(t)))
 	return db, func() { network.Set(proxy.Delay(proxy.Replies, 10*time.Millisecond, 0)) }
 }

@@ -114,7 +114,7 @@ func TestDatabaseIsKilled(t *testing.T) {
 	p, targets := startTwoTokens(t, db)
 	tr := drive(t, targets...)
 	kill := fault{begin: testkit.Must(t, server.Kill9), end: testkit.Must(t, server.Start)}
-	causeFault(t, p, tr, server, testkit.DatabaseName(t, db), kill)
+	causeFault(t, p, tr, server, pgtest.Name(db), kill)
 }
 
 // A promoted synchronous standby has every acknowledged plant.
@@ -122,7 +122,7 @@ func TestSynchronousStandbyIsPromoted(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
 	primary := pgtest.Start(t, nil)
-	database := testkit.DatabaseName(t, primary.Database(t))
+	database := pgtest.Name(primary.Database(t))
 	standby := pgtest.Standby(t, primary)
 	p, targets := startTwoTokens(t, fmt.Sprintf(
 		"postgres://%s:%s@127.0.0.1:%d,127.0.0.1:%d/%s?sslmode=disable&target_session_attrs=read-write",

@@ -255,7 +255,7 @@ func TestDistributeUnderTraffic(t *testing.T) {
 	db := c.Database(t)
 	p := testkit.Start(t, db)
 	const others = 50_000 // plants of another store, so that it takes a while
-	c.Query(t, testkit.DatabaseName(t, db), fmt.Sprintf(
+	c.Query(t, pgtest.Name(db), fmt.Sprintf(
 		"INSERT INTO plants SELECT 'other', i, 'plant ' || i FROM generate_series(1, %d) AS i", others))
 	tr := drive(t, p.Target())
 	tr.Wait(t, enoughCreates)
@@ -278,7 +278,7 @@ func TestDistributeUnderTraffic(t *testing.T) {
 	tr.stop()
 	tr.CheckMany(t, p.Target())
 	for _, node := range c.Nodes() {
-		rows := node.Query(t, testkit.DatabaseName(t, db), "SELECT count(*) FROM plants WHERE store = 'other'")
+		rows := node.Query(t, pgtest.Name(db), "SELECT count(*) FROM plants WHERE store = 'other'")
 		if got := rows[0][0]; got != fmt.Sprint(others) {
 			t.Errorf("the node at port %d counts %s plants of the other store, want %d", node.Port, got, others)
 		}
