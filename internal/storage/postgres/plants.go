@@ -21,17 +21,12 @@ const (
 		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
 	selectPlants = "SELECT id, name, tag FROM plants WHERE store = $1 AND id = ANY($2::bigint[])"
 
-	// The first query finds the id with which the page reaches PageBytes. The server knows the lengths without reading
-	// the text.
+	// The server sends all rows of a page, including those past PageBytes. So it sends large plants without their text.
+	// It knows the lengths without reading the text.
 	listPlants = `
-		WITH page AS (
-			SELECT id, octet_length(name) + coalesce(octet_length(tag), 0) AS size
-			FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3
-		), sums AS (SELECT id, sum(size) OVER (ORDER BY id) AS total FROM page)
-		SELECT id, name, tag FROM plants WHERE store = $1 AND id >= $2
-			AND id <= (SELECT coalesce(min(id) FILTER (WHERE total >= $4), max(id)) FROM sums) ORDER BY id LIMIT $3`
-
-	firstFrom = "SELECT id FROM plants WHERE store = $1 AND id >= $2 ORDER BY id LIMIT 1"
+		SELECT id, size, CASE WHEN size <= $4 THEN name ELSE '' END, CASE WHEN size <= $4 THEN tag END
+		FROM (SELECT *, octet_length(name) + coalesce(octet_length(tag), 0) AS size FROM plants) AS plants
+		WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3`
 
 	getPlant       = "SELECT name, tag FROM plants WHERE store = $1 AND id = $2"
 	countPlants    = "SELECT count(*) FROM plants WHERE store = $1"
@@ -45,7 +40,10 @@ const (
 	lockPlant      = "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE"
 )
 
-const countTimeout = 30 * time.Second // a count reads all plants of a store
+const (
+	countTimeout = 30 * time.Second // a count reads all plants of a store
+	largePlant   = 64 << 10         // bytes from which a list reads a plant by itself
+)
 
 // CreateBatch implements storage.Plants.
 //
@@ -80,10 +78,7 @@ func (s *Storage) Get(ctx context.Context, storeName string, id int64) (plant.Pl
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = plant.ErrNotFound
 	}
-	if err != nil {
-		return plant.Plant{}, err
-	}
-	return p, nil
+	return p, err
 }
 
 // List implements storage.Plants.
@@ -99,38 +94,42 @@ func (s *Storage) List(ctx context.Context, storeName string, after *int64, limi
 	return page, err
 }
 
-// list runs one query. Citus runs its parts one after the other, so that a plant may be removed after it was counted. A
-// page that is not full is the last one only if no plant follows.
+// list runs one query, and another for each large plant. If one of those was removed meanwhile, it starts again: a page
+// that is not full has to be the last.
 func list(
 	ctx context.Context, conn *pgx.Conn, storeName string, first int64, limit int,
 ) (page []plant.Plant, err error) {
-	for size := 0; ; {
-		rows, err := query(ctx, conn, listPlants, storeName, first, limit-len(page), storage.PageBytes-size)
-		if err != nil {
-			return nil, err
+	rows, err := query(ctx, conn, listPlants, storeName, first, limit, largePlant)
+	if err != nil {
+		return nil, err
+	}
+	var large []*plant.Plant
+	page = make([]plant.Plant, 0, limit) // must not be moved: large refers to its elements
+	for size, total := 0, 0; total < storage.PageBytes && rows.Next(); total += size {
+		page = append(page, plant.Plant{})
+		p := &page[len(page)-1]
+		rows.Scan(&p.ID, &size, &p.Name, &p.Tag) // rows.Err returns its error
+		if size > largePlant {
+			large = append(large, p)
 		}
-		var p plant.Plant
-		_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Name, &p.Tag}, func() error {
-			page, size = append(page, p), size+p.Size()
-			return storage.CheckText(&p.Name, p.Tag)
-		})
-		if err != nil || len(page) >= limit || size >= storage.PageBytes || sessionOf(conn).cluster == nil {
-			return page, err
-		}
-		if len(page) > 0 {
-			var ok bool
-			if first, ok = storage.FirstAfter(&page[len(page)-1].ID); !ok {
-				return page, nil
-			}
-		}
-		err = queryRow(ctx, conn, firstFrom, storeName, first).Scan(&first)
+	}
+	rows.Close() // discards the remaining rows
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	for _, p := range large {
+		err := queryRow(ctx, conn, getPlant, storeName, p.ID).Scan(&p.Name, &p.Tag)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return page, nil
+			return list(ctx, conn, storeName, first, limit)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
+	for i := range page {
+		err = cmp.Or(err, storage.CheckText(&page[i].Name, page[i].Tag))
+	}
+	return page, err
 }
 
 // Count implements storage.Plants.

@@ -104,6 +104,36 @@ func testListLarge(t *testing.T, open Open) {
 	}
 }
 
+// testListDuringRemovals: a page that is not full is the last one, also if a large plant of it is removed meanwhile.
+func testListDuringRemovals(t *testing.T, open Open) {
+	s := opened(t, open)
+	large := strings.Repeat("l", 100_000)
+	for id := range int64(6) {
+		create(t, s, Record("main", id, large, "-"))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for id := int64(0); ctx.Err() == nil; id = (id + 1) % 4 {
+			if err := Remove(context.Background(), s, "main", id, nil); err != nil {
+				t.Errorf("Remove() = %v", err)
+			}
+			create(t, s, Record("main", id, large, "-"))
+		}
+	})
+	for range 100 {
+		page, err := s.List(t.Context(), "main", nil, 3)
+		removed := slices.ContainsFunc(page, func(p plant.Plant) bool { return p.Name != large })
+		if err != nil || len(page) != 3 || removed {
+			t.Errorf("List(limit=3) has %d of at least 5 plants, one without its name: %t, %v", len(page), removed, err)
+			break
+		}
+	}
+	stop()
+	wg.Wait()
+}
+
 // testListEnds uses the lowest and the highest id as cursors.
 func testListEnds(t *testing.T, open Open) {
 	s := opened(t, open)
