@@ -68,9 +68,9 @@ func wantSound(t *testing.T, s *testkit.Server, all ...*report) {
 }
 
 // On an otherwise idle machine, goodput in an overload is at least 85 % of the peak, and 99 of 100 refusals take at
-// most 10 ms. make overload runs it.
+// most 50 ms. Clients and service share its processor. make overload runs it.
 func TestOverloadGoodput(t *testing.T) {
-	const goodput, refusal, rounds = 0.85, 10 * time.Millisecond, 10
+	const goodput, refusal, rounds = 0.85, 50 * time.Millisecond, 10
 	full := os.Getenv("PLANTSTORE_TEST_OVERLOAD")
 	if full == "" {
 		t.Skip("make overload runs it")
