@@ -105,16 +105,9 @@ func (b *batch) create(ctx context.Context, conn *pgx.Conn) (stored bool, err er
 
 // insert stores the first plants of keys, or none. If it fails, stored reports whether they may be stored all the same.
 func insert(ctx context.Context, conn *pgx.Conn, keys []*key) (stored bool, err error) {
-	p, err := newPipeline(ctx, conn, false)
-	if err == nil {
-		err = p.addInsert(ctx, keys)
-	}
-	if err != nil {
-		return false, err
-	}
-	rows, stored, err := p.commit(ctx)
-	if err == nil && rows[0] != int64(len(keys)) {
-		err = fmt.Errorf("the server stored %d of %d plants", rows[0], len(keys))
+	rows, stored, err := commitOne(ctx, conn, func(p *pipeline) error { return p.addInsert(ctx, keys) })
+	if err == nil && rows != int64(len(keys)) {
+		err = fmt.Errorf("the server stored %d of %d plants", rows, len(keys))
 	}
 	if err != nil {
 		return stored, err
@@ -127,18 +120,16 @@ func insert(ctx context.Context, conn *pgx.Conn, keys []*key) (stored bool, err 
 
 // addInsert adds an insert of the first plants of keys.
 func (p *pipeline) addInsert(ctx context.Context, keys []*key) error {
-	plants := make([]*plant.Record, len(keys))
+	n := len(keys)
+	plants, stores, ids := make([]*plant.Record, n), make([]string, n), make([]int64, n)
+	names, tags := make([]string, n), make([]*string, n)
 	for i, k := range keys {
-		plants[i] = k.first
+		r := k.first
+		plants[i], stores[i], ids[i], names[i], tags[i] = r, r.Store, r.ID, r.Name, r.Tag
 	}
-	if c := sessionOf(p.conn).cluster; c != nil && len(plants) > 0 {
+	if c := sessionOf(p.conn).cluster; c != nil {
 		p.addText(c.Insert(plants))
 		return nil
-	}
-	n := len(plants)
-	stores, ids, names, tags := make([]string, n), make([]int64, n), make([]string, n), make([]*string, n)
-	for i, r := range plants {
-		stores[i], ids[i], names[i], tags[i] = r.Store, r.ID, r.Name, r.Tag
 	}
 	return p.add(ctx, insertPlants, stores, ids, names, tags)
 }
