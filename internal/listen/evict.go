@@ -22,9 +22,12 @@ const (
 const (
 	// greedyWait is how long a connection must have waited to be evicted for an address that has as many connections.
 	// Without it, the clients of one address would close each other's connections while their requests are in transit.
-	greedyWait   = 20 * time.Millisecond
-	shortWait    = 100 * time.Millisecond
-	shedInterval = 8 * time.Millisecond // between connections that a token loses to addresses with their share
+	greedyWait = 20 * time.Millisecond
+	shortWait  = 100 * time.Millisecond
+	// In favour of addresses that have their share, there is an eviction every evictInterval, or as many at once as are
+	// due after evictBurst. A refusal costs less than what their connections would do, such as a handshake of TLS.
+	evictInterval = 2 * time.Millisecond
+	evictBurst    = 200 * time.Millisecond
 )
 
 // patience is how long a connection with a token may wait while all are in use.
@@ -35,7 +38,6 @@ type arrival struct {
 	total int  // connections of its address
 	share int  // connections that an address may have and still take those of others
 	most  int  // connections that a token may have without losing one
-	sheds bool // it may take a connection of a token that has more than most
 	spare bool // it may take a connection of any token: those without a token are few
 }
 
@@ -79,10 +81,8 @@ func (a arrival) judge(v *candidate) {
 			v.rank = withoutToken
 		}
 	case v.peers > a.most:
-		if a.sheds {
-			v.rank = dominant
-			v.closes = waits && v.wait >= shortWait && (v.kind != receiving || v.wait >= patience[receiving])
-		}
+		v.rank = dominant
+		v.closes = waits && v.wait >= shortWait && (v.kind != receiving || v.wait >= patience[receiving])
 	case waits && a.spare && small && v.wait >= patience[v.kind]:
 		v.rank = withToken
 	}
@@ -106,7 +106,12 @@ func (v *candidate) before(w *candidate) bool {
 // evict evicts one connection in favour of an address, and reports whether it did. The caller holds mu.
 func (l *Listener) evict(from netip.Addr, now time.Duration) bool {
 	a := arrival{total: l.connsOf(from), share: l.share(), most: l.cfg.Max / 2, spare: l.anonymous <= l.share()}
-	a.sheds = a.total < a.share || now-l.lastShed >= shedInterval
+	if a.total >= a.share {
+		if l.nextEviction > now {
+			return false
+		}
+		l.nextEviction = max(l.nextEviction, now-evictBurst) + evictInterval
+	}
 	for range 3 { // the state of the first choice may have changed
 		v := l.choose(a, now)
 		switch {
@@ -122,9 +127,6 @@ func (l *Listener) evict(from netip.Addr, now time.Duration) bool {
 			l.closeIdle(v.conn)
 		default:
 			l.mark(v.conn)
-		}
-		if v.rank == dominant {
-			l.lastShed = now
 		}
 		l.stats.Evicted[evictionNames[v.rank]]++
 		return true

@@ -16,10 +16,10 @@ import (
 // with 81.
 func TestJudge(t *testing.T) {
 	const ms = time.Millisecond
-	small := arrival{total: 3, share: 10, most: 80, sheds: true, spare: true}
-	large := arrival{total: 20, share: 10, most: 80, sheds: true, spare: true}
-	crowd, rested := small, large
-	crowd.spare, rested.sheds = false, false
+	small := arrival{total: 3, share: 10, most: 80, spare: true}
+	large := arrival{total: 20, share: 10, most: 80, spare: true}
+	crowd := small
+	crowd.spare = false
 	v := func(k kind, wait time.Duration, peers, total int) candidate {
 		return candidate{kind: k, wait: wait, anonymous: true, counted: true, peers: peers, total: total}
 	}
@@ -62,7 +62,6 @@ func TestJudge(t *testing.T) {
 		"more than half, half a request":           {small, token(receiving, 2*time.Second, 81), dominant, true},
 		"more than half, a response":               {small, token(writing, 100*ms, 81), dominant, true},
 		"more than half, at work":                  {small, token(working, time.Hour, 81), dominant, false},
-		"more than half, just shed":                {rested, token(idle, time.Hour, 81), never, true},
 		"another token, idle":                      {small, token(idle, time.Second, 1), withToken, true},
 		"another token, just active":               {small, token(idle, 999*ms, 1), never, true},
 		"another token, half a request":            {small, token(receiving, 2*time.Second, 1), withToken, true},
@@ -336,7 +335,6 @@ func TestMarked(t *testing.T) {
 	c.waitState("handling", 8)
 	c.mu.Lock()
 	for range 5 {
-		c.lastShed = -time.Hour
 		c.evict(netip.MustParseAddr("127.0.0.2"), c.now())
 	}
 	if c.marked != 2 {
@@ -350,6 +348,39 @@ func TestMarked(t *testing.T) {
 		}
 	}
 	c.wait("the marked ones to be closed", func() bool { return c.open() == 6 })
+}
+
+// An address that has its share takes 500 connections of others in a second, after a pause 100 at once, and an address
+// with fewer as many as it opens.
+func TestEvictionsInTime(t *testing.T) {
+	l := &Listener{cfg: Config{Max: 16}, addresses: map[netip.Addr]*address{}}
+	large := netip.MustParseAddr("127.0.0.1")
+	l.addresses[large] = &address{conns: 1}
+	evict := func(from netip.Addr, now time.Duration) (n int) {
+		for range 1000 {
+			c := &conn{index: -1, listener: l, owner: &owner{conns: 9}, address: &address{conns: 9}}
+			c.enter(receiving, 0)
+			c.socket, _ = net.Pipe()
+			l.conns, l.stats.Evicted = []*conn{c}, map[string]int64{}
+			if l.evict(from, now) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, step := range []struct {
+		from string
+		now  time.Duration
+		want int
+	}{
+		{"127.0.0.1", time.Minute, 101}, {"127.0.0.1", time.Minute + time.Millisecond, 0},
+		{"127.0.0.2", time.Minute + time.Millisecond, 1000}, {"127.0.0.1", time.Minute + 21*time.Millisecond, 10},
+		{"127.0.0.1", time.Hour, 101},
+	} {
+		if n := evict(netip.MustParseAddr(step.from), step.now); n != step.want {
+			t.Errorf("%s after %v: %d evictions, want %d", step.from, step.now, n, step.want)
+		}
+	}
 }
 
 // A trusted proxy is no address: its connections count for nobody.

@@ -63,8 +63,9 @@ type Listener struct {
 	anonymous int // connections of owners that are not tokens
 	marked    int // connections that are about to close: they do not count for Config.Max
 	maxMarked int
-	lastShed  time.Duration // when a token with more than half of the connections last lost one
-	stats     Stats         // without Open
+	stats     Stats // without Open
+
+	nextEviction time.Duration // when the next one is due for an address that has its share
 }
 
 // New returns a Listener of the connections of l. Its Serve must be called, not Accept.
@@ -128,30 +129,31 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // admit returns nil if the connection is refused.
-func (l *Listener) admit(socket net.Conn) *conn {
+func (l *Listener) admit(socket net.Conn) (c *conn) {
 	address, now := l.countedAddress(socket.RemoteAddr()), l.now()
 	l.mu.Lock()
 	full := len(l.conns)-l.marked >= l.cfg.Max
-	if full && !l.evict(address, now) {
-		reason := "limit"
-		if l.connsOf(address) >= l.share() {
-			reason = "address_share"
+	switch {
+	case !full || l.evict(address, now):
+		c = &conn{Conn: socket, socket: socket, listener: l}
+		c.enter(idle, now)
+		if l.cfg.TLS != nil {
+			c.Conn = tls.Server(socket, l.cfg.TLS)
 		}
-		l.stats.Refused[reason]++
-		l.mu.Unlock()
-		l.noteScarce(now)
-		l.refuse(socket)
-		return nil
+		l.add(c, address)
+	case l.connsOf(address) >= l.share():
+		l.stats.Refused["address_share"]++
+	default:
+		l.stats.Refused["limit"]++
 	}
-	c := &conn{Conn: socket, socket: socket, listener: l}
-	c.enter(idle, now)
-	if l.cfg.TLS != nil {
-		c.Conn = tls.Server(socket, l.cfg.TLS)
-	}
-	l.add(c, address)
 	l.mu.Unlock()
 	if full {
 		l.noteScarce(now)
+	}
+	if c == nil {
+		l.refuse(socket)
+	} else if tcp, ok := socket.(*net.TCPConn); ok {
+		tcp.SetWriteBuffer(maxUnsent)
 	}
 	return c
 }
@@ -173,6 +175,7 @@ func (l *Listener) countedAddress(from net.Addr) netip.Addr {
 }
 
 const (
+	maxUnsent     = 64 << 10    // bytes of responses that the kernel keeps for a client; without it, several megabytes
 	scarceTime    = time.Second // after the last connection that arrived while all were in use
 	maxRefusals   = 512         // at a time; further connections are closed without a response
 	maxRefused    = 1 << 20     // bytes that a refused client may send before its connection is closed nevertheless
