@@ -163,8 +163,10 @@ func (c *conn) end() error {
 	return io.EOF
 }
 
-// writeSize is how many bytes are written at once, so that the state has the time of the last progress.
-const writeSize = 64 << 10
+const (
+	writeSize = 64 << 10 // bytes that are written at once, so that the state has the time of the last progress
+	maxUnsent = 64 << 10 // bytes that the kernel keeps for a client without a token, instead of megabytes
+)
 
 // Write writes a response.
 func (c *conn) Write(b []byte) (n int, err error) {
@@ -173,6 +175,9 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	}
 	if !c.handling {
 		return c.writeOwn(b)
+	}
+	if tcp, ok := c.socket.(*net.TCPConn); ok && c.owner.isAnonymous() {
+		tcp.SetWriteBuffer(maxUnsent)
 	}
 	for err == nil && n < len(b) {
 		if !c.enter(writing, c.listener.now()) {
@@ -195,17 +200,15 @@ func (c *conn) writeOwn(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	const code = len("HTTP/1.1 ")
-	status, err := strconv.Atoi(string(b[min(code, len(b)):min(code+3, len(b))]))
+	status, _ := strconv.Atoi(string(b[min(code, len(b)):min(code+3, len(b))]))
 	if c.notTLS {
 		status = http.StatusUpgradeRequired
 	}
 	response := b
-	if err == nil {
-		if own := c.listener.cfg.ErrorResponse(status, c.RemoteAddr()); own != nil {
-			response, c.replaced = own, true
-		}
+	if own := c.listener.cfg.ErrorResponse(status, c.RemoteAddr()); own != nil {
+		response, c.replaced = own, true
 	}
-	_, err = c.output().Write(response)
+	_, err := c.output().Write(response)
 	return len(b), err
 }
 

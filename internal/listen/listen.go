@@ -152,8 +152,6 @@ func (l *Listener) admit(socket net.Conn) (c *conn) {
 	}
 	if c == nil {
 		l.refuse(socket)
-	} else if tcp, ok := socket.(*net.TCPConn); ok {
-		tcp.SetWriteBuffer(maxUnsent)
 	}
 	return c
 }
@@ -175,7 +173,6 @@ func (l *Listener) countedAddress(from net.Addr) netip.Addr {
 }
 
 const (
-	maxUnsent     = 64 << 10    // bytes of responses that the kernel keeps for a client; without it, several megabytes
 	scarceTime    = time.Second // after the last connection that arrived while all were in use
 	maxRefusals   = 512         // at a time; further connections are closed without a response
 	maxRefused    = 1 << 20     // bytes that a refused client may send before its connection is closed nevertheless
