@@ -10,6 +10,7 @@ import (
 
 	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/test/testkit"
+	"plantstore/test/testkit/ledger"
 )
 
 // balance starts haproxy with the example configuration in front of two servers and returns its address.
@@ -58,7 +59,9 @@ func TestBalancer(t *testing.T) {
 		t.Errorf("remove: %d %s", a.Status, a.Body)
 	}
 
-	tr := drive(t, b.to)
+	l := ledger.New()
+	l.Balanced = true
+	tr := traffic{l, l.Start(t, ledger.Options{Clients: trafficClients}, b.to)}
 	tr.Wait(t, enoughCreates)
 	// At most one for each client, and one for those whose retry fails too.
 	killed := b.lose(tr, 0, "killed", func() { b.servers[0].Kill() }, 2*trafficClients)

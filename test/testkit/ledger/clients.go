@@ -153,6 +153,9 @@ func (l *Ledger) send(client *http.Client, to testkit.Target, a *attempt, due ti
 	if stale && a.kind != drop {
 		number, received, _ = exchange(client, to, a)
 	}
+	if l.Balanced && a.kind == read && number == 50302 {
+		number = None
+	}
 	l.complete(a, number, received, time.Since(due))
 	return number
 }

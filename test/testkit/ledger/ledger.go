@@ -29,6 +29,8 @@ const (
 
 // Ledger is the record of one store.
 type Ledger struct {
+	Balanced bool // behind a balancer, which returns 50302 also for a read if a process ends; set before Start
+
 	mu        sync.Mutex
 	attempts  []*attempt // in the order in which they were sent
 	checked   int        // how many of them an earlier Verify has counted
