@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -169,9 +168,6 @@ func TestRunWaitsForCommits(t *testing.T) {
 
 // A search ends when its client disconnects, and not before.
 func TestAbandonedReads(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("disconnects are detected on Linux only")
-	}
 	st := &slowStore{Storage: openStorage(t), entered: make(chan context.Context, 1), release: make(chan struct{})}
 	s := start(t, server.Config{}, st)
 	abandon(t, s, st)
