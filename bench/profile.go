@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// profileTo loads the product on both engines and writes a CPU profile, which the compiler uses to
-// decide what to inline.
+// profileTo loads the product on both engines, with creates and then with gets of the same plants, and writes a CPU
+// profile, which the compiler uses to decide what to inline.
 func (b *bench) profileTo(file string) (err error) {
 	pg, err := startPostgres(b.ctx, b.dir)
 	if err != nil {
@@ -40,7 +40,11 @@ func (b *bench) profileTo(file string) (err error) {
 			return err
 		}
 		c := &contender{api: productAPI, token: token}
-		_, err = b.load(creates, c, p, b.warm, 7.5*b.seconds)
+		created, err := b.load(creates, c, p, b.warm, 7.5*b.seconds)
+		if err == nil {
+			b.stored = created.Count
+			_, err = b.load(&row{conns: 64, request: get}, c, p, b.warm, 5*b.seconds)
+		}
 		if err := errors.Join(err, p.stop(syscall.SIGTERM)); err != nil {
 			return err
 		}

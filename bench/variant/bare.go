@@ -2,47 +2,50 @@ package main
 
 import (
 	"context"
-	"crypto/subtle"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"mime"
 	"net"
 	"net/http"
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 
 	"plantstore/bench/measure"
 	"plantstore/internal/plant"
+	"plantstore/internal/token"
 )
 
-// bare is the least that net/http needs for a create or a get: it compares the token, decodes a create with the
-// product's decoder and sends the response that the product would send. It stores nothing and has no limits, timeouts,
-// routes or metrics. A get returns the one plant that it has, under the id in the path.
+// bare is what a create and a get cost on net/http alone, with the checks of the product: route, token and scope, media
+// type, size and content of the body. It uses the product's decoder and sends the response that the product would send,
+// under the same timeouts. It stores nothing, and has no limits on connections, memory and rates, no metrics and no log.
+// A get returns the one plant that it has, under the id in the path.
 type bare struct {
-	authorization []byte // the expected header
-	plant         plant.Content
+	tokens map[token.Hash]token.Scope
+	plant  plant.Content
 }
 
-// Headers of the product. A get has an ETag of this length; the id of a request is not random here.
-var (
-	jsonType  = []string{"application/json"}
-	requestID = []string{"b1hrjn2hnbd90"}
-	entityTag = []string{`"ArITCxIlDeGAorSc"`}
-)
-
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
-func serveBare(ctx context.Context, token string) error {
+func serveBare(ctx context.Context, credential string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	debug.SetGCPercent(gcPercent)
 	tag := measure.Tag
-	h := &bare{[]byte("Bearer " + token), plant.Content{Name: measure.Name(10), Tag: &tag}}
-	service := &http.Server{Handler: h}
+	h := &bare{
+		tokens: map[token.Hash]token.Scope{token.HashOf(credential): token.Create | token.Read},
+		plant:  plant.Content{Name: measure.Name(10), Tag: &tag},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /plants", h.allow(token.Create, h.create))
+	mux.HandleFunc("GET /plants/{id}", h.allow(token.Read, h.get))
+	service := &http.Server{
+		ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout, Handler: mux,
+	}
 	fmt.Printf("net/http serves http://%s\n", l.Addr())
 	context.AfterFunc(ctx, func() { service.Close() })
 	if err := service.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -51,58 +54,53 @@ func serveBare(ctx context.Context, token string) error {
 	return nil
 }
 
-func (h *bare) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), h.authorization) != 1 {
-		w.WriteHeader(http.StatusUnauthorized)
-		return
+// allow calls a handler for requests whose token has the scope.
+func (h *bare) allow(scope token.Scope, handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Request-Id", strconv.FormatUint(rand.Uint64()|1<<63, 32))
+		credential, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		switch scopes, known := h.tokens[token.HashOf(credential)]; {
+		case !isBearer || !known:
+			http.Error(w, "unknown token", http.StatusUnauthorized)
+		case scopes&scope == 0:
+			http.Error(w, "the token lacks the scope", http.StatusForbidden)
+		default:
+			handle(w, r)
+		}
 	}
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	b := *buffer
-	var err error
-	switch id, isGet := strings.CutPrefix(r.URL.Path, "/plants/"); {
-	case isGet && r.Method == http.MethodGet:
-		w.Header()["Etag"] = entityTag
-		b, err = h.get(b, id)
-	case r.Method == http.MethodPost && r.URL.Path == "/plants" && r.ContentLength >= 0:
-		b, err = create(b, r)
-	default:
-		w.WriteHeader(http.StatusNotFound)
-		return
-	}
-	*buffer = b
-	if err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	header := w.Header()
-	header["Content-Type"], header["X-Request-Id"] = jsonType, requestID
-	header["Content-Length"] = []string{strconv.Itoa(len(b))}
-	w.WriteHeader(http.StatusOK)
-	w.Write(b)
 }
 
-// create reads the body into b, decodes it and returns the response in the same buffer.
-func create(b []byte, r *http.Request) ([]byte, error) {
-	if n := int(min(r.ContentLength, maxBody)); cap(b) < n {
-		b = make([]byte, n)
-	} else {
-		b = b[:n]
+func (h *bare) create(w http.ResponseWriter, r *http.Request) {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		http.Error(w, "Content-Type must be application/json", http.StatusBadRequest)
+		return
 	}
-	if _, err := io.ReadFull(r.Body, b); err != nil {
-		return b, err
-	}
-	p, err := plant.Decode(b)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return b, err
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
-	return p.Content.AppendJSON(b[:0]), nil
+	p, err := plant.Decode(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	write(w, p.Content.AppendJSON(nil))
 }
 
-func (h *bare) get(b []byte, id string) ([]byte, error) {
-	n, err := plant.ParseID(id)
+func (h *bare) get(w http.ResponseWriter, r *http.Request) {
+	id, err := plant.ParseID(r.PathValue("id"))
 	if err != nil {
-		return b, err
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
-	return plant.Plant{ID: n, Content: h.plant}.AppendJSON(b[:0]), nil
+	sum := sha256.Sum256(h.plant.AppendJSON(nil))
+	w.Header().Set("ETag", `"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`)
+	write(w, plant.Plant{ID: id, Content: h.plant}.AppendJSON(nil))
+}
+
+func write(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
 }
