@@ -51,7 +51,7 @@ func (x *exchange) WriteHeader(status int) {
 		return
 	}
 	x.status = status
-	if x.api.deps.Connections.Last(x.context()) {
+	if x.api.deps.Connections.Last(x.request.Context()) {
 		x.Header().Set("Connection", "close")
 	}
 	x.ResponseWriter.WriteHeader(status)
@@ -130,7 +130,7 @@ func (a *API) authorize(x *exchange, route Route) error {
 	if err := a.limitRate(x, route.unmetered); err != nil {
 		return err
 	}
-	a.deps.Connections.SetToken(x.context(), t.Hash)
+	a.deps.Connections.SetToken(x.request.Context(), t.Hash)
 	if scope := route.Scope; scope != AnyScope && t.Scopes&scope == 0 {
 		challenge := fmt.Sprintf(`Bearer realm="plantstore", error="insufficient_scope", scope=%q`, scope)
 		x.Header().Set("WWW-Authenticate", challenge)

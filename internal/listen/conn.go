@@ -30,6 +30,7 @@ type conn struct {
 	inHead     bool          // net/http reads the head of a request
 	handling   bool          // a handler was called for the request, and the next request was not begun
 	waitsSince time.Duration // when it began to wait for the rest of a request, or 0
+	slow       bool          // the request may take long; see readInBackground
 	received   bool          // any byte was
 	secured    bool          // the TLS handshake is made
 	notTLS     bool          // the client does not use TLS, although it must
@@ -127,18 +128,20 @@ func (c *conn) Read(b []byte) (int, error) {
 	if n == 0 && err != nil && c.closing.Load() {
 		return 0, c.end()
 	}
-	if passed := c.checker.check(b[:n]); passed > 0 || n == 0 {
+	passed := c.checker.check(b[:n])
+	c.slow = c.checker.slow
+	if passed > 0 || n == 0 {
 		return passed, err
 	}
 	return 0, errFraming
 }
 
 // readInBackground serves net/http's background read: while a handler runs, net/http reads one byte to notice that
-// the client disconnects. That works for a GET. Any other request is completed whether or not its client is there, and
-// the read would be a good part of the cost of a create. So it ends at once, with no byte and no error, and net/http
-// takes that for nothing.
+// the client disconnects. That is of use for a request that may take long, a GET with a query or any request with a
+// preference, such as a count. Any other is completed whether or not its client is there, and the read would be a good
+// part of its cost. So it ends at once, with no byte and no error, and net/http takes that for nothing.
 func (c *conn) readInBackground(b []byte) (int, error) {
-	if !c.checker.isGet || c.checker.broken || c.closing.Load() {
+	if !c.slow || c.checker.broken || c.closing.Load() {
 		return 0, nil
 	}
 	n, err := c.Conn.Read(b)
@@ -228,9 +231,12 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-// SetReadDeadline sets a deadline that may end a Read at once, and leaves any other to the next Read.
+// SetReadDeadline sets a deadline that may end a Read at once, and leaves any other to the next Read. While a handler
+// runs, only the background read of a slow request waits.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if c.readDeadline.want(t) {
+	if c.handling && !c.slow {
+		c.readDeadline.wanted = t
+	} else if c.readDeadline.want(t) {
 		return c.Conn.SetReadDeadline(t)
 	}
 	return nil

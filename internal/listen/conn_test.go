@@ -56,8 +56,12 @@ func TestErrorResponses(t *testing.T) {
 // net/http behaves as readInBackground expects: it takes a read without a byte and without an error for nothing. If
 // this fails with a new version of Go, that one behaves differently.
 func TestBackgroundRead(t *testing.T) {
-	const post = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"
-	for _, request := range []string{get, post} {
+	for request, slow := range map[string]bool{
+		get: false,
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx": false,
+		"GET /?q=x HTTP/1.1\r\nHost: x\r\n\r\n":                    true,
+		"GET / HTTP/1.1\r\nHost: x\r\nprefer: count=exact\r\n\r\n": true,
+	} {
 		started, proceed := make(chan context.Context), make(chan struct{})
 		l := serve(t, 10, nil, func(_ http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
@@ -86,12 +90,12 @@ func TestBackgroundRead(t *testing.T) {
 		proceed <- struct{}{}
 		ctx := <-started
 		client.Close()
-		if request == get {
+		if slow {
 			l.wait("the end of the context", func() bool { return ctx.Err() != nil })
 		} else {
 			time.Sleep(50 * time.Millisecond) // A background read would have found the disconnect in less.
 			if ctx.Err() != nil {
-				t.Error("the background read found the disconnect of a POST")
+				t.Errorf("the background read found the disconnect of %q", request)
 			}
 		}
 		close(proceed)
@@ -109,7 +113,7 @@ func TestLongGet(t *testing.T) {
 		})
 		conn := p.connect(t)
 		for range 2 {
-			if status := send(conn, get); status != 200 {
+			if status := send(conn, "GET /?q=x HTTP/1.1\r\nHost: x\r\n\r\n"); status != 200 {
 				t.Errorf("status %d", status)
 			}
 			if err := <-ended; err != nil {

@@ -21,7 +21,7 @@ type framing struct {
 	sized  bool     // the head has a Content-Length
 	coded  bool     // the head has a Transfer-Encoding, which can only be chunked: net/http refuses any other
 	broken bool     // ambiguous framing was found
-	isGet  bool     // the last request that began is a GET
+	slow   bool     // the last request that began may take long; see readInBackground
 }
 
 type lineKind uint8
@@ -78,7 +78,7 @@ func (f *framing) checkLine(line []byte) (ok bool) {
 	switch f.next {
 	case requestLine:
 		if n > 0 { // empty lines between requests are allowed
-			f.next, f.isGet = header, bytes.HasPrefix(line, []byte("GET "))
+			f.next, f.slow = header, bytes.HasPrefix(line, []byte("GET ")) && bytes.IndexByte(line, '?') > 0
 		}
 		return true
 	case header:
@@ -125,6 +125,10 @@ func (f *framing) checkHeader(line []byte) bool {
 			repeated := f.sized || f.coded
 			f.length, f.sized = decimal(value)
 			return f.sized && !repeated
+		}
+	case 'p', 'P':
+		if _, ok := headerValue(line, "prefer"); ok {
+			f.slow = true
 		}
 	case 't', 'T':
 		if _, ok := headerValue(line, "transfer-encoding"); ok {
