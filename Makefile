@@ -189,10 +189,10 @@ bench: ## compare with other systems, about 10 minutes on an idle machine; or wi
 		$(if $(SAVE),--save '$(abspath $(SAVE))') $(if $(ONLY)$(COMPARE),,--out ../docs)
 
 OLD ?= HEAD
-compare: ## compare the working tree with the revision OLD, in turns: shows changes of 3 %, 3 minutes for each row
+compare: ## compare the working tree with the revision OLD, or bare, in turns: shows changes of 3 %, 3 minutes a row
 	cd bench && go run . --against '$(OLD)' $(CHOSEN)
 
-steady: ## search for responses that take more than 50 ms in minutes of creates, about 6 minutes, 15 GB of disk
+steady: ## search for responses that take more than 100 ms in minutes of creates, about 8 minutes, 15 GB of disk
 	cd bench && go run . --minute
 
 growth: ## compare stores of 10 million and of 100 million plants, about 25 minutes, 20 GB of disk, on an idle machine

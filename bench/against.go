@@ -21,12 +21,18 @@ const (
 // pair is a row of the service, once for each of two versions.
 type pair struct{ old, new *row }
 
-// against compares the service of the working tree with that of another revision. Both run at the same time, and the
-// load alternates between them in short windows, so that a disturbance of the machine affects both.
-func (b *bench) against(revision string) error {
-	old, err := b.buildRevision(revision)
-	if err != nil {
-		return err
+// bareHandler takes the place of a revision: the service is compared with the bare handler.
+const bareHandler = "bare"
+
+// against compares the service of the working tree with that of another revision, or with the bare handler. Both run
+// at the same time, and the load alternates between them in short windows, so that a disturbance of the machine affects
+// both.
+func (b *bench) against(revision string) (err error) {
+	old := ""
+	if revision != bareHandler {
+		if old, err = b.buildRevision(revision); err != nil {
+			return err
+		}
 	}
 	var pairs []pair
 	part := section{rounds: b.rounds, seconds: b.seconds}
@@ -36,6 +42,9 @@ func (b *bench) against(revision string) error {
 		}
 		was, is := *r, *r
 		was.program, is.program = old, b.bin("plantstore")
+		if revision == bareHandler {
+			was.kind = bare
+		}
 		pairs, part.rows = append(pairs, pair{&was, &is}), append(part.rows, &was, &is)
 	}
 	if len(pairs) == 0 {

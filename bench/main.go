@@ -48,7 +48,7 @@ func main() {
 	flag.Float64Var(&o.seconds, "seconds", 2, "measured time of a run; a third for other conditions, a quarter for reads")
 	flag.Int64Var(&o.preload, "preload", 10_000_000, "plants in the store with many plants; 100000000 with --growth")
 	flag.Int64Var(&o.stored, "stored", 1_000_000, "plants in the store for reads and edits; 10000000 with --growth")
-	flag.BoolVar(&o.minute, "minute", false, "search for slow responses: a minute of creates in each of five rows")
+	flag.BoolVar(&o.minute, "minute", false, "search for slow responses: a minute of creates in each of six rows")
 	flag.BoolVar(&o.growth, "growth", false, "compare stores of --preload plants with stores of --stored plants")
 	only := flag.String("only", "", "`regexp` of the rows to run, such as ^(ours|none)$")
 	flag.StringVar(&o.out, "out", "", "`folder` for benchmarks.md and benchmarks.svg; not with --minute and --growth")
@@ -56,7 +56,8 @@ func main() {
 	flag.StringVar(&o.save, "save", "", "also write the JSON to this `file`")
 	flag.StringVar(&o.compare, "compare", "", "also compare with the run that --save or --json wrote to this `file`")
 	flag.StringVar(&o.against, "against", "",
-		"compare the service only with that of a git `revision`, both in turns; --only chooses rows, by default ours")
+		"compare the service only with that of a git `revision`, or with the bare handler (bare), both in turns; "+
+			"--only chooses rows, by default ours")
 	flag.DurationVar(&o.wait, "wait", 0, "`time`, in total, to wait before repetitions until other virtual machines stop")
 	flag.StringVar(&o.profile, "profile", "", "write a profile of the product to this `file` and compare nothing")
 	flag.Parse()

@@ -29,8 +29,7 @@ var shown = []struct{ key, title string }{
 
 // contenders are the systems on the page: how the creates of the service compare, and whether that is fair.
 var contenders = []struct{ ours, key, text string }{
-	{"ours", "bare", "a bare net/http handler, which checks the token, decodes the plant and stores nothing. " +
-		"It is the limit of a service on net/http with these checks"},
+	{"ours", "bare", "a bare handler of net/http and encoding/json, which makes the same checks and stores nothing"},
 	{"ours", "single", "the same service with one transaction for each request. The difference is group commit"},
 	{"ours", "pocketbase", "PocketBase with its defaults. It does more for each request, and a power cut can undo " +
 		"its latest creates"},

@@ -113,7 +113,7 @@ func coreRows() []*row {
 	rows := []*row{
 		{Key: "ours", Title: "Plant Store", Base: "none", kind: product},
 		{Key: "none", Title: "our HTTP stack, nothing stored", Base: "none", kind: noStore},
-		{Key: "bare", Title: "bare net/http handler, nothing stored", Base: "none", kind: bare},
+		{Key: "bare", Title: "bare handler with the same checks, nothing stored", Base: "none", kind: bare},
 		{Key: "single", Title: "one transaction for each request", Base: "none", kind: single},
 		{Key: "pocketbase", Title: "PocketBase, its defaults", Base: "none", kind: pocketBase},
 		{Key: "pocketbase-quiet", Title: "PocketBase without its request log", Base: "none", kind: pocketBaseQuiet},
@@ -224,6 +224,10 @@ func minuteRows(preload int64) []*row {
 			scattered: true,
 		},
 		{Key: "minute-1k", Title: "names of 1 KB", kind: product, nameBytes: 1 << 10},
+		{
+			Key: "minute-random-1k", Title: "random ids and names of 1 KB", kind: product, nameBytes: 1 << 10,
+			scattered: true,
+		},
 		{Key: "minute-32k", Title: "names of 32 KB", kind: product, nameBytes: 32 << 10},
 	})
 }
