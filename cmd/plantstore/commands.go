@@ -61,15 +61,14 @@ func group(use, description, examples string, commands ...*cobra.Command) *cobra
 }
 
 func printHelpOnly(cmd *cobra.Command) {
-	cmd.Args, cmd.DisableFlagsInUseLine = noArguments, true
+	cmd.DisableFlagsInUseLine = true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-}
-
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return unknownCommand(cmd, args[0])
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		return nil
 	}
-	return nil
 }
 
 func versionName() string {

@@ -165,7 +165,8 @@ func (c *Committer[T]) join(write T) (*batch[T], int, error) {
 // server returns the server with a number. The caller holds mu.
 func (c *Committer[T]) server(number int) *server[T] {
 	for len(c.servers) <= number {
-		s := newServer(c)
+		s := &server[T]{Committer: c, open: map[int]*batch[T]{}, wake: sync.NewCond(&c.mu)}
+		s.expected = time.AfterFunc(expectedFor, s.stopExpecting)
 		c.servers = append(c.servers, s)
 		if c.running {
 			s.runLanes()

@@ -23,12 +23,6 @@ type server[T any] struct {
 	lastBatch atomic.Int64 // plants in the batch that started last
 }
 
-func newServer[T any](c *Committer[T]) *server[T] {
-	s := &server[T]{Committer: c, open: map[int]*batch[T]{}, wake: sync.NewCond(&c.mu)}
-	s.expected = time.AfterFunc(expectedFor, s.stopExpecting)
-	return s
-}
-
 // openBatch returns the batch that the next plant of a shard joins.
 func (s *server[T]) openBatch(shard int) *batch[T] {
 	if b := s.open[shard]; b != nil && len(b.writes) < s.opts.Batch && !b.finished {

@@ -129,7 +129,7 @@ func (c *copier) copyPlants(ctx context.Context, names []string) error {
 func (c *copier) byShard(name string, page []plant.Plant) map[int][]plant.Record {
 	batches := map[int][]plant.Record{}
 	for _, p := range page {
-		r := plant.Record{Store: name, Plant: p}
+		r := plant.Record{Store: name, Plant: p, Copied: true}
 		_, shard := c.to.Shard(r.Key())
 		batches[shard] = append(batches[shard], r)
 	}

@@ -163,7 +163,7 @@ func (f *faulty) List(ctx context.Context, name string, after *int64, limit int)
 	return f.Storage.List(ctx, name, after, limit)
 }
 
-// A copy that failed continues, and its batches are of one shard.
+// A copy that failed continues. Its batches are of one shard, and the engine knows that the plants are copies.
 func TestContinue(t *testing.T) {
 	source, target := engines["sqlite"](t), &faulty{Storage: engines["sqlite"](t)}
 	const n = pageSize + 500
@@ -175,6 +175,9 @@ func TestContinue(t *testing.T) {
 		for i := range batch {
 			if _, shard := target.Shard(batch[i].Key()); shard != first {
 				t.Errorf("plants of the shards %d and %d in one batch", first, shard)
+			}
+			if !batch[i].Copied {
+				t.Errorf("plant %d is not marked as copied", batch[i].ID)
 			}
 		}
 		if batches.Add(1) > 10 {

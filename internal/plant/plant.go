@@ -51,6 +51,7 @@ func (k Key) Compare(other Key) int {
 type Record struct {
 	Store string
 	Plant
+	Copied bool // from another database, where it was created
 }
 
 // Key returns the key of the plant.

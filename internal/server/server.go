@@ -99,7 +99,9 @@ type service struct {
 
 func (s *service) start(ctx context.Context) error {
 	s.cfg.Log = s.cfg.Tracer.Logger(s.cfg.Log)
-	s.startLog()
+	if s.log = s.cfg.Log; s.cfg.AccessLog != httpapi.LogAll { // bounds the records that clients can cause
+		s.log = slog.New(telemetry.NewRepeats(s.log.Handler()))
+	}
 	public, err := openListener(s.cfg.Public, "--listen", s.cfg.Listen)
 	if err != nil {
 		return err
@@ -156,13 +158,6 @@ func (s *service) start(ctx context.Context) error {
 	s.cleanup = append(s.cleanup, cancel)
 	s.background.Go(func() { s.health.Watch(ctx) })
 	return nil
-}
-
-// startLog bounds the records that clients can cause, unless all requests are to be logged.
-func (s *service) startLog() {
-	if s.log = s.cfg.Log; s.cfg.AccessLog != httpapi.LogAll {
-		s.log = slog.New(telemetry.NewRepeats(s.log.Handler()))
-	}
 }
 
 // pages returns the console, and /healthz for a container that publishes one port. It does not check the database.

@@ -81,11 +81,6 @@ func collect[T any](
 // get waits for an idle connection.
 func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 	select {
-	case conn := <-p.idle: // nearly always, and cheaper than a choice of three
-		return conn, nil
-	default:
-	}
-	select {
 	case conn := <-p.idle:
 		return conn, nil
 	case <-ctx.Done():
