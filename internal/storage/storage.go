@@ -49,7 +49,7 @@ type Stats struct {
 	Nodes map[string]int64 // nodes of a cluster by state: ok, down, unsafe or unknown; nil for a single server
 }
 
-// Plants keeps plants. (Store, ID) names one plant.
+// Plants keeps plants. (Store, ID) names one plant; Store is not empty.
 type Plants interface {
 	// CreateBatch stores plants and returns one outcome for each, in their order: created,
 	// the same as stored, or taken. A plant that is taken never fails the others, and plants of a
@@ -82,8 +82,8 @@ type Plants interface {
 	// the position of the page. Pages are stable under concurrent creates: reading page after page by
 	// the last id returns every plant that existed all the time exactly once.
 	//
-	// The page ends early with the plant that brings it to PageBytes, and no other is read into
-	// memory. It is empty only if no plant is left.
+	// The page ends early with the plant that brings it to PageBytes. A page with fewer bytes and fewer
+	// than limit plants is the last.
 	List(ctx context.Context, store string, after *int64, limit int) ([]plant.Plant, error)
 
 	// Count returns how many plants a store has.

@@ -174,6 +174,12 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
+// A cluster that can't be written is not opened, as a single server.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	wantOpenError(t, distributed(t, "id")+"&default_transaction_read_only=on", "read-only")
+}
+
 // If one edit of a batch over several shards fails, none is made, and nothing is unknown.
 func TestEditsAreAtomic(t *testing.T) {
 	t.Parallel()

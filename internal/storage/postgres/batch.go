@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -127,7 +126,7 @@ func (p *pipeline) addInsert(ctx context.Context, keys []*key) error {
 		r := k.first
 		plants[i], stores[i], ids[i], names[i], tags[i] = r, r.Store, r.ID, r.Name, r.Tag
 	}
-	if c := sessionOf(p.conn).cluster; c != nil {
+	if c := sessionOf(p.conn).cluster; c != nil && n > 0 {
 		p.addText(c.Insert(plants))
 		return nil
 	}
@@ -137,25 +136,19 @@ func (p *pipeline) addInsert(ctx context.Context, keys []*key) error {
 // readExisting decides the keys whose plants exist. The queries have snapshots of their own, so they see the plant that
 // an insert has failed because of, unless it has been removed since.
 func (b *batch) readExisting(ctx context.Context, conn *pgx.Conn, keys []*key) error {
-	byStore := map[string]map[int64]*key{}
+	idsOf := map[string][]int64{}
 	for _, k := range keys {
-		if byStore[k.first.Store] == nil {
-			byStore[k.first.Store] = map[int64]*key{}
-		}
-		byStore[k.first.Store][k.first.ID] = k
+		idsOf[k.first.Store] = append(idsOf[k.first.Store], k.first.ID)
 	}
-	for storeName, byID := range byStore {
-		rows, err := query(ctx, conn, selectPlants, storeName, slices.Collect(maps.Keys(byID)))
+	for storeName, ids := range idsOf {
+		found, err := plantsByID(ctx, conn, storeName, ids)
 		if err != nil {
 			return err
 		}
-		var p plant.Plant
-		_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Name, &p.Tag}, func() error {
-			byID[p.ID].stored = &plant.Content{Name: p.Name, Tag: p.Tag}
-			return nil
-		})
-		if err != nil {
-			return err
+		for _, k := range keys {
+			if content, ok := found[k.first.ID]; ok && k.first.Store == storeName {
+				k.stored = &content
+			}
 		}
 	}
 	return nil

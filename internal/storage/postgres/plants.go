@@ -21,8 +21,8 @@ const (
 		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS sent (store, id, name, tag)`
 	selectPlants = "SELECT id, name, tag FROM plants WHERE store = $1 AND id = ANY($2::bigint[])"
 
-	// The server sends all rows of a page, including those past PageBytes. So it sends large plants without their text.
-	// It knows the lengths without reading the text.
+	// The server sends limit rows, also those past PageBytes. So it sends large plants without their text, whose length it
+	// knows without reading it.
 	listPlants = `
 		SELECT id, size, CASE WHEN size <= $4 THEN name ELSE '' END, CASE WHEN size <= $4 THEN tag END
 		FROM (SELECT *, octet_length(name) + coalesce(octet_length(tag), 0) AS size FROM plants) AS plants
@@ -35,14 +35,13 @@ const (
 	rewritePlant   = "UPDATE plants SET name = name WHERE store = $1 AND id = $2"
 	removePlant    = "DELETE FROM plants WHERE store = $1 AND id = $2"
 	removeIfEqual  = removePlant + " AND name = $3 AND tag IS NOT DISTINCT FROM $4"
-	firstStore     = "SELECT store FROM plants ORDER BY store LIMIT 1"
 	nextStore      = "SELECT store FROM plants WHERE store > $1 ORDER BY store LIMIT 1"
 	lockPlant      = "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE"
 )
 
 const (
 	countTimeout = 30 * time.Second // a count reads all plants of a store
-	largePlant   = 64 << 10         // bytes from which a list reads a plant by itself
+	largePlant   = 256              // bytes above which a list reads the text of a plant in its second query
 )
 
 // CreateBatch implements storage.Plants.
@@ -94,8 +93,8 @@ func (s *Storage) List(ctx context.Context, storeName string, after *int64, limi
 	return page, err
 }
 
-// list runs one query, and another for each large plant. If one of those was removed meanwhile, it starts again: a page
-// that is not full has to be the last.
+// list runs one query, and another if the page has large plants. If one of those was changed meanwhile, it starts
+// again: a page that has become shorter or smaller would be taken for the last.
 func list(
 	ctx context.Context, conn *pgx.Conn, storeName string, first int64, limit int,
 ) (page []plant.Plant, err error) {
@@ -103,33 +102,53 @@ func list(
 	if err != nil {
 		return nil, err
 	}
-	var large []*plant.Plant
-	page = make([]plant.Plant, 0, limit) // must not be moved: large refers to its elements
-	for size, total := 0, 0; total < storage.PageBytes && rows.Next(); total += size {
-		page = append(page, plant.Plant{})
-		p := &page[len(page)-1]
+	large, size, total := []int64(nil), 0, 0
+	for ; total < storage.PageBytes && rows.Next(); total += size {
+		var p plant.Plant
 		rows.Scan(&p.ID, &size, &p.Name, &p.Tag) // rows.Err returns its error
+		page = append(page, p)
 		if size > largePlant {
-			large = append(large, p)
+			large = append(large, p.ID)
 		}
 	}
 	rows.Close() // discards the remaining rows
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	for _, p := range large {
-		err := queryRow(ctx, conn, getPlant, storeName, p.ID).Scan(&p.Name, &p.Tag)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return list(ctx, conn, storeName, first, limit)
-		}
+	if len(large) > 0 {
+		found, err := plantsByID(ctx, conn, storeName, large)
 		if err != nil {
 			return nil, err
+		}
+		for i, p := range page {
+			page[i].Content = cmp.Or(found[p.ID], p.Content)
+			total -= page[i].Size()
+		}
+		if len(found) < len(large) || total > 0 {
+			return list(ctx, conn, storeName, first, limit)
 		}
 	}
 	for i := range page {
 		err = cmp.Or(err, storage.CheckText(&page[i].Name, page[i].Tag))
 	}
 	return page, err
+}
+
+// plantsByID reads those plants of a store that exist.
+func plantsByID(
+	ctx context.Context, conn *pgx.Conn, storeName string, ids []int64,
+) (found map[int64]plant.Content, err error) {
+	rows, err := query(ctx, conn, selectPlants, storeName, ids)
+	if err != nil {
+		return nil, err
+	}
+	var p plant.Plant
+	found = make(map[int64]plant.Content, len(ids))
+	_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Name, &p.Tag}, func() error {
+		found[p.ID] = p.Content
+		return nil
+	})
+	return found, err
 }
 
 // Count implements storage.Plants.
@@ -143,11 +162,9 @@ func (s *Storage) Count(ctx context.Context, storeName string) (n int64, err err
 // Stores implements storage.Plants. SELECT DISTINCT would read the whole index, and Citus refuses the recursive query
 // that would not.
 func (s *Storage) Stores(ctx context.Context) (names []string, err error) {
-	text, args := firstStore, []any(nil)
-	for {
-		var name string
+	for name := ""; ; {
 		err := s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
-			return queryRow(ctx, conn, text, args...).Scan(&name)
+			return queryRow(ctx, conn, nextStore, name).Scan(&name)
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return names, nil
@@ -156,7 +173,6 @@ func (s *Storage) Stores(ctx context.Context) (names []string, err error) {
 			return nil, err
 		}
 		names = append(names, name)
-		text, args = nextStore, []any{name}
 	}
 }
 

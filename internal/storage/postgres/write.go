@@ -53,8 +53,8 @@ func (s *Storage) write(slots chan struct{}, repeatable bool, run transaction) e
 		switch {
 		case again && time.Until(deadline) > wait && !s.closed.Load():
 			time.Sleep(wait)
-		case unknown:
-			return fmt.Errorf("%w: %w", storage.ErrUnknown, messageOnly(translated))
+		case unknown: // %v, not %w: it must not also be an error that means that nothing was stored
+			return fmt.Errorf("%w: %v", storage.ErrUnknown, translated)
 		default:
 			return translated
 		}
@@ -89,10 +89,6 @@ func backoff(attempt int) time.Duration {
 	d := min(minBackoff<<min(attempt-1, 10), maxBackoff)
 	return d/2 + rand.N(d/2)
 }
-
-// messageOnly removes what an error wraps: storage.ErrUnknown must not also be an error that means that
-// nothing was stored.
-func messageOnly(err error) error { return errors.New(err.Error()) }
 
 // read runs a query, and once more if the connection was lost.
 //

@@ -104,11 +104,13 @@ func testListLarge(t *testing.T, open Open) {
 	}
 }
 
-// testListDuringRemovals: a page that is not full is the last one, also if a large plant of it is removed meanwhile.
-func testListDuringRemovals(t *testing.T, open Open) {
+// testListDuringEdits: a page with fewer than limit plants and PageBytes is the last one, also if a large plant of it
+// is removed or replaced meanwhile.
+func testListDuringEdits(t *testing.T, open Open) {
 	s := opened(t, open)
+	const small, n = "s", 6
 	large := strings.Repeat("l", 100_000)
-	for id := range int64(6) {
+	for id := range int64(n) {
 		create(t, s, Record("main", id, large, "-"))
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -120,13 +122,24 @@ func testListDuringRemovals(t *testing.T, open Open) {
 				t.Errorf("Remove() = %v", err)
 			}
 			create(t, s, Record("main", id, large, "-"))
+			for _, name := range []string{small, large} {
+				if err := Replace(context.Background(), s, "main", id, plant.Content{Name: name}, nil); err != nil {
+					t.Errorf("Replace() = %v", err)
+				}
+			}
 		}
 	})
-	for range 100 {
-		page, err := s.List(t.Context(), "main", nil, 3)
-		removed := slices.ContainsFunc(page, func(p plant.Plant) bool { return p.Name != large })
-		if err != nil || len(page) != 3 || removed {
-			t.Errorf("List(limit=3) has %d of at least 5 plants, one without its name: %t, %v", len(page), removed, err)
+	for i := range 200 {
+		limit := []int{3, 10}[i%2]
+		page, err := s.List(t.Context(), "main", nil, limit)
+		size := 0
+		for _, p := range page {
+			if size += p.Size(); p.Name != large && p.Name != small {
+				t.Errorf("List(limit=%d) has a plant without its name", limit)
+			}
+		}
+		if err != nil || len(page) < min(limit, n-1) && size < storage.PageBytes {
+			t.Errorf("List(limit=%d) has %d plants and %d bytes, %v, and is not the last page", limit, len(page), size, err)
 			break
 		}
 	}
