@@ -71,7 +71,7 @@ func (a *API) log(x *exchange, route string, f Failure, err error, took time.Dur
 	default:
 		attrs = append(attrs, slog.String("reason", a.loggable(err.Error(), maxReason)))
 	}
-	a.deps.Log.LogAttrs(x.context(), level, "request", attrs...)
+	a.deps.Log.LogAttrs(x.ctx, level, "request", attrs...)
 }
 
 // loggable masks credentials in text and cuts it after most bytes.

@@ -66,7 +66,7 @@ func (a *API) precondition(x *exchange, id int64) (*plant.Content, error) {
 	if anyMatch && noneMatch == nil {
 		return nil, nil
 	}
-	p, err := a.deps.Reader.Get(x.context(), x.token.Store, id)
+	p, err := a.deps.Reader.Get(x.ctx, x.token.Store, id)
 	if err != nil {
 		return nil, err
 	}

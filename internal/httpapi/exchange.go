@@ -24,7 +24,7 @@ import (
 type exchange struct {
 	http.ResponseWriter
 	request *http.Request
-	ctx     context.Context // see context
+	ctx     context.Context // does not end with the connection: see adapt
 	api     *API
 	id      string
 	start   time.Time
@@ -42,16 +42,12 @@ var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0
 // before there was a response. nginx uses it too.
 const statusAbandoned = 499
 
-// context does not end with the connection: a client that closes its sending side after a request still reads the
-// response. Only what may take long, searches and counts, uses the context of the request itself.
-func (x *exchange) context() context.Context { return x.ctx }
-
 func (x *exchange) WriteHeader(status int) {
 	if x.status != 0 {
 		return
 	}
 	x.status = status
-	if x.api.deps.Connections.Last(x.request.Context()) {
+	if x.api.deps.Connections.Last(x.ctx) {
 		x.Header().Set("Connection", "close")
 	}
 	x.ResponseWriter.WriteHeader(status)
@@ -67,6 +63,8 @@ func (a *API) adapt(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchanges.Get().(*exchange)
 		x.ResponseWriter, x.request, x.api, x.start, x.status, x.quiet = w, r, a, time.Now(), 0, false
+		// A client that closes its sending side after a request still reads the response. Only what may take long,
+		// searches and counts, uses the context of the request itself.
 		x.ctx = context.WithoutCancel(r.Context())
 		x.setID(NewRequestID())
 
@@ -92,7 +90,7 @@ func (a *API) adapt(route Route) http.Handler {
 func (a *API) finish(x *exchange, route Route, f Failure, err error) {
 	took := time.Since(x.start)
 	if a.deps.Observe != nil {
-		a.deps.Observe(Request{x.context(), route.Path, x.request.Method, x.status, f.Number, took})
+		a.deps.Observe(Request{x.ctx, route.Path, x.request.Method, x.status, f.Number, took})
 	}
 	if !x.quiet {
 		a.log(x, route.Path, f, err, took)
@@ -119,7 +117,7 @@ func (a *API) call(x *exchange, route Route) (err error) {
 
 // authorize finds the token of the request and checks its rate and scope.
 func (a *API) authorize(x *exchange, route Route) error {
-	t, err := a.deps.Auth.Authenticate(x.context(), x.request.Header["Authorization"], x)
+	t, err := a.deps.Auth.Authenticate(x.ctx, x.request.Header["Authorization"], x)
 	if err != nil {
 		return err
 	}
@@ -130,7 +128,7 @@ func (a *API) authorize(x *exchange, route Route) error {
 	if err := a.limitRate(x, route.unmetered); err != nil {
 		return err
 	}
-	a.deps.Connections.SetToken(x.request.Context(), t.Hash)
+	a.deps.Connections.SetToken(x.ctx, t.Hash)
 	if scope := route.Scope; scope != AnyScope && t.Scopes&scope == 0 {
 		challenge := fmt.Sprintf(`Bearer realm="plantstore", error="insufficient_scope", scope=%q`, scope)
 		x.Header().Set("WWW-Authenticate", challenge)

@@ -33,7 +33,7 @@ func (a *API) create(x *exchange, p plant.Plant) error {
 		return err
 	}
 	defer claim.Release()
-	outcome, err := a.deps.Create(x.context(), plant.Record{Store: x.token.Store, Plant: p})
+	outcome, err := a.deps.Create(x.ctx, plant.Record{Store: x.token.Store, Plant: p})
 	if err = cmp.Or(err, outcome.Err()); errors.Is(err, plant.ErrTaken) {
 		return failf(plant.ErrTaken, "id %d already belongs to a plant with a different name or tag", p.ID)
 	}
@@ -45,7 +45,7 @@ func (a *API) getPlant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.deps.Reader.Get(x.context(), x.token.Store, id)
+	p, err := a.deps.Reader.Get(x.ctx, x.token.Store, id)
 	if err != nil {
 		return about(id, err)
 	}
@@ -72,7 +72,7 @@ func (a *API) listPlants(x *exchange) error {
 	if !p.filter.All() {
 		read = a.search
 	}
-	next, err := read(x.context(), x, p)
+	next, err := read(x.ctx, x, p)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (a *API) edit(x *exchange, id int64, to *plant.Content) error {
 	}
 	defer claim.Release()
 	key := plant.Key{Store: x.token.Store, ID: id}
-	outcome, err := a.deps.Edit(x.context(), plant.Edit{Key: key, To: to, Seen: seen})
+	outcome, err := a.deps.Edit(x.ctx, plant.Edit{Key: key, To: to, Seen: seen})
 	if err = cmp.Or(err, outcome.Err()); errors.Is(err, plant.ErrChanged) && len(x.request.Header["If-Match"]) == 0 {
 		return failf(errMatches, "plant %d changed while it was compared with If-None-Match; retry", id)
 	}

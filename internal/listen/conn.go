@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -30,7 +29,7 @@ type conn struct {
 	inHead     bool          // net/http reads the head of a request
 	handling   bool          // a handler was called for the request, and the next request was not begun
 	waitsSince time.Duration // when it began to wait for the rest of a request, or 0
-	slow       bool          // the request may take long; see readInBackground
+	slow       bool          // checker.slow after the last Read; a background read may change that one
 	received   bool          // any byte was
 	secured    bool          // the TLS handshake is made
 	notTLS     bool          // the client does not use TLS, although it must
@@ -145,8 +144,7 @@ func (c *conn) readInBackground(b []byte) (int, error) {
 		return 0, nil
 	}
 	n, err := c.Conn.Read(b)
-	// The client is still there if our side closed the receiving side, or the request took longer than the read timeout.
-	if n == 0 && (c.closing.Load() || errors.Is(err, os.ErrDeadlineExceeded)) {
+	if n == 0 && c.closing.Load() { // The client is still there: our side closed the receiving side.
 		return 0, nil
 	}
 	if n > 0 && c.checker.check(b) == 0 {
@@ -167,8 +165,9 @@ func (c *conn) end() error {
 }
 
 const (
-	writeSize = 64 << 10 // bytes that are written at once, so that the state has the time of the last progress
-	maxUnsent = 64 << 10 // bytes that the kernel keeps for a client without a token, instead of megabytes
+	writeSize  = 64 << 10 // bytes that are written at once, so that the state has the time of the last progress
+	maxUnsent  = 64 << 10 // send buffer for large writes without a token, instead of megabytes; Linux doubles it
+	smallWrite = 4 << 10  // bytes that change no buffer, such as an error: the client may present a token later
 )
 
 // Write writes a response.
@@ -179,7 +178,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	if !c.handling {
 		return c.writeOwn(b)
 	}
-	if tcp, ok := c.socket.(*net.TCPConn); ok && c.owner.isAnonymous() {
+	if tcp, ok := c.socket.(*net.TCPConn); ok && len(b) > smallWrite && c.owner.isAnonymous() {
 		tcp.SetWriteBuffer(maxUnsent)
 	}
 	for err == nil && n < len(b) {
@@ -231,12 +230,16 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-// SetReadDeadline sets a deadline that may end a Read at once, and leaves any other to the next Read. While a handler
-// runs, only the background read of a slow request waits.
+// SetReadDeadline sets a deadline that may end a Read at once, and leaves any other to the next Read. The background
+// read of a slow request needs each at once. While a handler runs, no other Read waits.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if c.handling && !c.slow {
+	switch {
+	case c.slow:
+		c.readDeadline = deadline{t, t}
+		return c.Conn.SetReadDeadline(t)
+	case c.handling:
 		c.readDeadline.wanted = t
-	} else if c.readDeadline.want(t) {
+	case c.readDeadline.want(t):
 		return c.Conn.SetReadDeadline(t)
 	}
 	return nil
@@ -255,12 +258,10 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 // unless the set one is less than a second earlier.
 type deadline struct{ wanted, set time.Time }
 
-// want records a deadline, and reports whether it must be set at once: it is earlier than the one that is set, or that
-// one is in the past, with which net/http has ended a background read. The next background read does not set one.
+// want records a deadline, and reports whether it must be set at once: it is earlier than the one that is set.
 func (d *deadline) want(t time.Time) bool {
 	d.wanted = t
-	ended := !d.set.IsZero() && d.set.Unix() < 60
-	return (ended || !t.IsZero() && (d.set.IsZero() || t.Before(d.set))) && d.due()
+	return !t.IsZero() && (d.set.IsZero() || t.Before(d.set)) && d.due()
 }
 
 // due reports whether the deadline that is wanted must be set before a wait, and takes it for set then.

@@ -123,6 +123,34 @@ func TestLongGet(t *testing.T) {
 	})
 }
 
+// A client that leaves during a search is noticed, also if its connection was idle until just before its read timeout.
+func TestAbandonedAfterIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, noticed := make(pipes, 1), make(chan bool, 2)
+		serveOn(t, p, 1, nil, func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery == "" {
+				return
+			}
+			select {
+			case <-r.Context().Done():
+			case <-time.After(3 * time.Hour):
+			}
+			noticed <- r.Context().Err() != nil
+		})
+		conn := p.connect(t)
+		if status := send(conn, get); status != 200 {
+			t.Errorf("status %d", status)
+		}
+		time.Sleep(59 * time.Minute)
+		io.WriteString(conn, "GET /?q=x HTTP/1.1\r\nHost: x\r\n\r\n")
+		time.Sleep(30 * time.Minute)
+		conn.Close()
+		if !<-noticed {
+			t.Error("the handler did not notice that the client has left")
+		}
+	})
+}
+
 // A head is served wherever its packets end: net/http asks for a single byte when its buffer is nearly full.
 func TestSplitHead(t *testing.T) {
 	l := serve(t, 1, nil, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
@@ -347,8 +375,6 @@ func TestDeadline(t *testing.T) {
 	}{
 		{time.Time{}, false, false}, {now, true, false}, {now.Add(999 * time.Millisecond), false, false},
 		{now.Add(time.Second), false, true}, {now.Add(time.Second - 1), true, false}, {time.Time{}, false, true},
-		{time.Unix(1, 0), true, false}, {time.Time{}, true, false}, {now, true, false}, {time.Unix(1, 0), true, false},
-		{now, true, false},
 	} {
 		if first, second := d.want(c.wanted), d.due(); first != c.now || second != c.next {
 			t.Errorf("%d: want(%v) = %v, and then due() = %v", i, c.wanted, first, second)

@@ -21,7 +21,7 @@ type framing struct {
 	sized  bool     // the head has a Content-Length
 	coded  bool     // the head has a Transfer-Encoding, which can only be chunked: net/http refuses any other
 	broken bool     // ambiguous framing was found
-	slow   bool     // the last request that began may take long; see readInBackground
+	slow   bool     // the last request that began may take long: see readInBackground
 }
 
 type lineKind uint8

@@ -33,13 +33,6 @@ func (s *service) observeCheckpoints() {
 	})
 }
 
-func observeRequests(m *telemetry.Metrics, t *telemetry.Tracer) func(httpapi.Request) {
-	return func(r httpapi.Request) {
-		m.Request(r.Route, r.Method, r.Status, r.Number, r.Took)
-		t.Request(r.Context, r.Route, r.Method, r.Status, r.Number)
-	}
-}
-
 // observeWaits returns nil without a tracer: then the times of a write are not taken.
 func observeWaits(t *telemetry.Tracer) func(context.Context, commit.WriteTiming) {
 	if t == nil {

@@ -129,13 +129,16 @@ func (s *service) start(ctx context.Context) error {
 	s.startCommitters(ctx)
 	auth := s.startAuthenticator(ctx, fixed)
 	handler := httpapi.New(s.cfg.Config, httpapi.Dependencies{
-		Auth:            auth,
-		Create:          s.creates.Commit,
-		Edit:            s.edits.Commit,
-		Reader:          s.storage,
-		Connections:     s.conns,
-		Log:             s.log,
-		Observe:         observeRequests(s.metrics, s.cfg.Tracer),
+		Auth:        auth,
+		Create:      s.creates.Commit,
+		Edit:        s.edits.Commit,
+		Reader:      s.storage,
+		Connections: s.conns,
+		Log:         s.log,
+		Observe: func(r httpapi.Request) {
+			s.metrics.Request(r.Route, r.Method, r.Status, r.Number, r.Took)
+			s.cfg.Tracer.Request(r.Context, r.Route, r.Method, r.Status, r.Number)
+		},
 		Mask:            token.NewMask(s.cfg.Token),
 		Prefix:          base.Path,
 		Queue:           s.creates.Queue(),

@@ -105,7 +105,7 @@ func TestStarvation(t *testing.T) {
 			if failed*100 > probes*(100-want) && !hostile.repeats {
 				t.Errorf("%d of %d health checks failed, want %d %% to succeed", failed, probes, want)
 			}
-			bounded := hostile.addresses == 1 || hostile.conns <= 1100 // More of many addresses take all of two cores.
+			bounded := hostile.addresses == 1 || hostile.conns <= 1100 // More from many addresses use the whole processor.
 			if p99 > 250*time.Millisecond && *hostileFor > 0 && bounded && !hostile.repeats {
 				t.Errorf("p99 is %v, want at most 250 ms", p99)
 			}
