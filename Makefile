@@ -189,7 +189,7 @@ bench: ## compare with other systems, about 10 minutes on an idle machine; or wi
 		$(if $(SAVE),--save '$(abspath $(SAVE))') $(if $(ONLY)$(COMPARE),,--out ../docs)
 
 OLD ?= HEAD
-compare: ## compare the working tree with the revision OLD, or bare, in turns: shows changes of 3 %, 3 minutes a row
+compare: ## compare the working tree with OLD, a revision or bare, in turns: shows changes of 3 %, 3 minutes a row
 	cd bench && go run . --against '$(OLD)' $(CHOSEN)
 
 steady: ## search for responses that take more than 100 ms in minutes of creates, about 8 minutes, 15 GB of disk

@@ -21,7 +21,7 @@ const (
 // pair is a row of the service, once for each of two versions.
 type pair struct{ old, new *row }
 
-// bareHandler takes the place of a revision: the service is compared with the bare handler.
+// bareHandler takes the place of a revision: creates and gets are compared with those of the bare handler.
 const bareHandler = "bare"
 
 // against compares the service of the working tree with that of another revision, or with the bare handler. Both run
@@ -37,7 +37,8 @@ func (b *bench) against(revision string) (err error) {
 	var pairs []pair
 	part := section{rounds: b.rounds, seconds: b.seconds}
 	for _, r := range b.chosen(slices.Concat(coreRows(), postgresRows(), conditionRows(b.preload), readRows())) {
-		if r.kind != product && r.kind != postgresProduct {
+		if r.kind != product && r.kind != postgresProduct ||
+			revision == bareHandler && r.request != create && r.request != get {
 			continue
 		}
 		was, is := *r, *r

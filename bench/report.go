@@ -110,9 +110,9 @@ var comparison = report{targets: targets, notes: []string{
 		"Max: the longest response of a round; the table has the median of the rounds.",
 	"All nodes of Citus share this machine with the service and the load, so more workers are not faster here. " +
 		"Reading all plants is one client that lists 100,000 plants in pages of 1000: plants/s, and CPU for each plant.",
-	"The bare handler uses the standard library alone: net/http, its routes and timeouts, a token found by its hash, and " +
-		"encoding/json, token by token, which finds a member that occurs twice. It sends the same response, stores nothing, " +
-		"reads a plant from memory, and has no limits on connections, memory and rates, no metrics and no log.",
+	"The bare handler is net/http with routes and timeouts, a token found by its hash, and encoding/json, read token by " +
+		"token so that duplicate members are refused. It sends the same response, stores nothing, reads a plant from " +
+		"memory, and has no limits on connections, memory and rates, no metrics and no log.",
 	"PocketBase keeps its defaults: a request log, and synchronous=NORMAL, so that a power cut can undo confirmed " +
 		"creates. The others on SQLite run with synchronous=FULL, PostgreSQL with fsync and synchronous_commit on.",
 	"Replace and remove change another plant each time, in a store that starts with as many as the one for reads.",

@@ -38,7 +38,7 @@ func TestRatioIsTheMedianOfTheRounds(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	want := map[string]string{
-		"rate to our HTTP stack": "met", "rate to one transaction": "not measured",
+		"rate to a bare handler": "met", "rate to one transaction": "not measured",
 		"lowest rate past": "missed", "CPU per create": "met",
 	}
 	for _, found := range sampleResult().Targets {

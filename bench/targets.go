@@ -28,7 +28,7 @@ func targets(res result) []target {
 		atLeast("rate of reading all plants on Citus by id", 0.25, res.ratio("walk-id", "walk-none", rateOfSample)),
 		atLeast("rate of reading all plants on Citus by store", 0.25,
 			res.ratio("walk-store", "walk-none", rateOfSample)),
-		atMost("CPU per create to that handler", 1.6, res.ratio("ours", "bare", cpu)),
+		atMost("CPU per create to the bare handler", 1.6, res.ratio("ours", "bare", cpu)),
 		atMost("median latency of a single client to single transactions", 1.25, res.ratio("conns-1", "single-1", p50)),
 		atMost("p99.9 to the median, every row of Plant Store with 64 connections; highest: "+worst, 8, tail),
 		atMost("the same, get and a mix, service and load on separate cores", 8, apart),
@@ -46,7 +46,7 @@ func targets(res result) []target {
 		}
 	}
 	return append(all,
-		atLeast("get to that handler, 64 connections", 0.65, res.ratio("get-64", "get-64-bare", rateOfSample)),
+		atLeast("get to the bare handler, 64 connections", 0.65, res.ratio("get-64", "get-64-bare", rateOfSample)),
 		atLeast("get to PocketBase, 64 connections", 10, res.ratio("get-64", "get-64-pocketbase", rateOfSample)),
 		atLeast("JSON in lists of 1000, 64 connections", 1, gigabytes).in(" GB/min"),
 		atMost("p99 of get while 64 other connections create", 10, res.find("get-busy").Median.P99/1000).in(" ms"),

@@ -1,4 +1,4 @@
-// Command variant serves the product's HTTP stack without its group commit, or net/http without most of that stack, for
+// Command variant serves the product's HTTP stack without its group commit, or a handler of the standard library, for
 // comparison; or the product with slower commits or under a profiler.
 package main
 
@@ -40,7 +40,7 @@ const (
 func main() {
 	kind := flag.String("kind", "product",
 		"none: store nothing; single: one transaction for each request; product: group commit; "+
-			"bare: store nothing, and do no more than net/http needs")
+			"bare: a handler of the standard library that stores nothing")
 	token := flag.String("token", "", "the bearer token that --kind bare accepts")
 	db := flag.String("db", "plantstore.db", "the database: a file, or a postgres:// URL")
 	slower := flag.Duration("slower", 0, "delay of every commit of the product")
