@@ -130,7 +130,7 @@ func negativesLast(root *cobra.Command, args []string) []string {
 		if arg == "--" {
 			break
 		}
-		if i == 0 || !isNegative(arg) {
+		if isNegative := len(arg) > 1 && arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9'; i == 0 || !isNegative {
 			continue
 		}
 		name, isFlag := strings.CutPrefix(args[i-1], "--")
@@ -139,8 +139,4 @@ func negativesLast(root *cobra.Command, args []string) []string {
 		}
 	}
 	return append([]string{}, args...) // cobra reads os.Args for nil
-}
-
-func isNegative(arg string) bool {
-	return len(arg) > 1 && arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9'
 }

@@ -165,9 +165,8 @@ func (c *conn) end() error {
 }
 
 const (
-	writeSize  = 64 << 10 // bytes that are written at once, so that the state has the time of the last progress
-	maxUnsent  = 64 << 10 // send buffer for large writes without a token, instead of megabytes; Linux doubles it
-	smallWrite = 4 << 10  // bytes that change no buffer, such as an error: the client may present a token later
+	writeSize = 64 << 10 // bytes that are written at once, so that the state has the time of the last progress
+	maxUnsent = 64 << 10 // send buffer while connections are scarce, without a token; Linux doubles it
 )
 
 // Write writes a response.
@@ -178,7 +177,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	if !c.handling {
 		return c.writeOwn(b)
 	}
-	if tcp, ok := c.socket.(*net.TCPConn); ok && len(b) > smallWrite && c.owner.isAnonymous() {
+	if tcp, ok := c.socket.(*net.TCPConn); ok && c.isPressed() {
 		tcp.SetWriteBuffer(maxUnsent)
 	}
 	for err == nil && n < len(b) {

@@ -24,10 +24,10 @@ const (
 	// Without it, the clients of one address would close each other's connections while their requests are in transit.
 	greedyWait = 20 * time.Millisecond
 	shortWait  = 100 * time.Millisecond
-	// In favour of addresses that have their share, there is an eviction every evictInterval, or as many at once as are
-	// due after evictBurst. A refusal costs less than what their connections would do, such as a handshake of TLS.
+	// All addresses that have their share cause one eviction per evictInterval together, and after a pause as many at once
+	// as evictBurst has. A refusal costs less than what their connections would do, such as a handshake of TLS.
 	evictInterval = 2 * time.Millisecond
-	evictBurst    = 200 * time.Millisecond
+	evictBurst    = time.Second
 )
 
 // patience is how long a connection with a token may wait while all are in use.

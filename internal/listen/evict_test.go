@@ -350,8 +350,8 @@ func TestMarked(t *testing.T) {
 	c.wait("the marked ones to be closed", func() bool { return c.open() == 6 })
 }
 
-// An address that has its share takes 500 connections of others in a second, after a pause 100 at once, and an address
-// with fewer as many as it opens.
+// Addresses that have their share take 500 connections of others in a second, also at once after a pause, and an
+// address with fewer as many as it opens.
 func TestEvictionsInTime(t *testing.T) {
 	l := &Listener{cfg: Config{Max: 16}, addresses: map[netip.Addr]*address{}}
 	large := netip.MustParseAddr("127.0.0.1")
@@ -373,9 +373,9 @@ func TestEvictionsInTime(t *testing.T) {
 		now  time.Duration
 		want int
 	}{
-		{"127.0.0.1", time.Minute, 101}, {"127.0.0.1", time.Minute + time.Millisecond, 0},
+		{"127.0.0.1", time.Minute, 501}, {"127.0.0.1", time.Minute + time.Millisecond, 0},
 		{"127.0.0.2", time.Minute + time.Millisecond, 1000}, {"127.0.0.1", time.Minute + 21*time.Millisecond, 10},
-		{"127.0.0.1", time.Hour, 101},
+		{"127.0.0.1", time.Hour, 501},
 	} {
 		if n := evict(netip.MustParseAddr(step.from), step.now); n != step.want {
 			t.Errorf("%s after %v: %d evictions, want %d", step.from, step.now, n, step.want)

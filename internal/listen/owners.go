@@ -123,5 +123,10 @@ func (l *Listener) Last(ctx context.Context) bool {
 		return true
 	}
 	c := connOf(ctx)
-	return c != nil && (c.closing.Load() || c.owner.isAnonymous() && int64(l.now())-l.scarce.Load() < int64(scarceTime))
+	return c != nil && (c.closing.Load() || c.isPressed())
+}
+
+// isPressed reports whether connections are scarce and the client has presented no token.
+func (c *conn) isPressed() bool {
+	return c.owner.isAnonymous() && int64(c.listener.now())-c.listener.scarce.Load() < int64(scarceTime)
 }

@@ -124,7 +124,7 @@ func (a *Authenticator) lookUpUnknown(from netip.Addr) func(context.Context, str
 			t, err = a.lookUp(ctx, credential, hash)
 		}
 		if errors.Is(err, ErrMistyped) || isWrong(err) {
-			a.unknown.countFailure(from)
+			a.unknown.failures.Take(from, failureLimit)
 		}
 		return t, err
 	}

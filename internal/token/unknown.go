@@ -43,8 +43,6 @@ func (l *unknownLimiter) check(from netip.Addr) error {
 	return nil
 }
 
-func (l *unknownLimiter) countFailure(from netip.Addr) { l.failures.Take(from, failureLimit) }
-
 // acquire waits until another lookup may run, unless too many wait, and checks the address again: other credentials
 // from it may have failed meanwhile. If err is nil, the caller must call release.
 func (l *unknownLimiter) acquire(ctx context.Context, from netip.Addr) (release func(), err error) {

@@ -230,7 +230,7 @@ func find(selector string, text ...string) string {
 }
 
 // waitFor waits until an expression has a value that is neither empty, zero nor false, and returns it as text. The
-// error of a failed test has the value of another expression, or the text of the page.
+// error of a failed test has the value of another expression, and the text of the page.
 func (p *page) waitFor(what, expression string, instead ...string) (value string) {
 	p.t.Helper()
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -238,8 +238,9 @@ func (p *page) waitFor(what, expression string, instead ...string) (value string
 			return value
 		}
 		if time.Since(start) > limit {
-			state, _ := tryEval[string](p, "String("+cmp.Or(strings.Join(instead, ""), "document.body?.innerText")+")")
-			p.t.Fatalf("waited %v for %s; found %.2000s", limit, what, cmp.Or(state, "nothing"))
+			state, _ := tryEval[string](p, "String("+cmp.Or(strings.Join(instead, ""), "undefined")+")")
+			text, _ := tryEval[string](p, "String(document.body?.innerText)")
+			p.t.Fatalf("waited %v for %s; found %.2000s; the page has %.2000s", limit, what, state, text)
 		}
 	}
 }
