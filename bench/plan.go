@@ -113,7 +113,7 @@ func coreRows() []*row {
 	rows := []*row{
 		{Key: "ours", Title: "Plant Store", Base: "none", kind: product},
 		{Key: "none", Title: "our HTTP stack, nothing stored", Base: "none", kind: noStore},
-		{Key: "bare", Title: "bare handler, the same checks", Base: "none", kind: bare},
+		{Key: "bare", Title: "bare handler, nothing stored", Base: "none", kind: bare},
 		{Key: "single", Title: "one transaction for each request", Base: "none", kind: single},
 		{Key: "pocketbase", Title: "PocketBase, its defaults", Base: "none", kind: pocketBase},
 		{Key: "pocketbase-quiet", Title: "PocketBase without its request log", Base: "none", kind: pocketBaseQuiet},
