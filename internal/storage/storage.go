@@ -49,7 +49,7 @@ type Stats struct {
 	Nodes map[string]int64 // nodes of a cluster by state: ok, down, unsafe or unknown; nil for a single server
 }
 
-// Plants keeps plants. (Store, ID) names one plant; Store is not empty.
+// Plants keeps plants. (Store, ID) names one plant.
 type Plants interface {
 	// CreateBatch stores plants and returns one outcome for each, in their order: created,
 	// the same as stored, or taken. A plant that is taken never fails the others, and plants of a

@@ -35,7 +35,7 @@ const (
 	rewritePlant   = "UPDATE plants SET name = name WHERE store = $1 AND id = $2"
 	removePlant    = "DELETE FROM plants WHERE store = $1 AND id = $2"
 	removeIfEqual  = removePlant + " AND name = $3 AND tag IS NOT DISTINCT FROM $4"
-	nextStore      = "SELECT store FROM plants WHERE store > $1 ORDER BY store LIMIT 1"
+	nextStore      = "SELECT store FROM plants WHERE store >= $1 ORDER BY store LIMIT 1"
 	lockPlant      = "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE"
 )
 
@@ -162,9 +162,10 @@ func (s *Storage) Count(ctx context.Context, storeName string) (n int64, err err
 // Stores implements storage.Plants. SELECT DISTINCT would read the whole index, and Citus refuses the recursive query
 // that would not.
 func (s *Storage) Stores(ctx context.Context) (names []string, err error) {
-	for name := ""; ; {
+	for first := ""; ; {
+		var name string
 		err := s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
-			return queryRow(ctx, conn, nextStore, name).Scan(&name)
+			return queryRow(ctx, conn, nextStore, first).Scan(&name)
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return names, nil
@@ -173,6 +174,7 @@ func (s *Storage) Stores(ctx context.Context) (names []string, err error) {
 			return nil, err
 		}
 		names = append(names, name)
+		first = name + "\x01" // the next in the order of bytes: no text has U+0000
 	}
 }
 

@@ -188,7 +188,7 @@ func testStoreNames(t *testing.T, open Open) {
 		}
 	}
 	check()
-	names := []string{"A", "B.1", "a", "a b", "a-", "a_", "aa", "main", "\u00e9", "\uffff", "\U0001f331"} // in order
+	names := []string{"", "A", "B.1", "a", "a b", "a-", "a_", "aa", "main", "\u00e9", "\uffff", "\U0001f331"} // in order
 	var all []plant.Record
 	for i, name := range slices.Backward(names) {
 		for id := range int64(3) {
@@ -198,11 +198,11 @@ func testStoreNames(t *testing.T, open Open) {
 	create(t, s, all...)
 	check(names...)
 	for id := range int64(3) {
-		if err := Remove(t.Context(), s, "a", id-2, nil); err != nil {
+		if err := Remove(t.Context(), s, "a", id-3, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	check(slices.Delete(names, 2, 3)...)
+	check(slices.Delete(names, 3, 4)...)
 }
 
 func testReopen(t *testing.T, open Open) {
