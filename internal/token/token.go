@@ -25,13 +25,17 @@ type Token struct {
 	Expires time.Time  // zero: never
 	Revoked time.Time  // zero: not revoked
 	Rate    rate.Limit // zero: the default of the service
+	Sandbox bool       // its store is a sandbox
 
 	LastUsed time.Time // cut to the minute, and written some time later; zero: never
 }
 
+// Valid reports whether the token is neither revoked nor expired.
+func (t *Token) Valid(now time.Time) bool { return t.check(now) == nil }
+
 // ExpiresWithin reports whether the token is valid and expires within a time from now.
 func (t *Token) ExpiresWithin(d time.Duration, now time.Time) bool {
-	return t.check(now) == nil && !t.Expires.IsZero() && t.Expires.Sub(now) < d
+	return t.Valid(now) && !t.Expires.IsZero() && t.Expires.Sub(now) < d
 }
 
 // Hash is the SHA-256 of a credential, which is what is stored and looked up.
@@ -102,10 +106,16 @@ func StoredScopes(text string) Scope {
 // DefaultStore is the store of a token that names no other.
 const DefaultStore = "main"
 
+// SandboxPrefix starts the names of stores that expire: see package sandbox. No other store has such a name.
+const SandboxPrefix = "sandbox:"
+
 // CheckName returns an error if a name is hard to type or to read. Its kind is token or store.
 func CheckName(kind, name string) error {
 	if len(name) == 0 || len(name) > 64 {
 		return fmt.Errorf("the %s name %q must have 1 to 64 characters", kind, name)
+	}
+	if kind == "store" && strings.HasPrefix(name, SandboxPrefix) {
+		return fmt.Errorf("the store name %q is reserved for a sandbox: choose another", name)
 	}
 	for _, r := range name {
 		if !strings.ContainsRune(base62+"._-", r) {

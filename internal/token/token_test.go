@@ -96,4 +96,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("CheckName(%q) = %v", name, err)
 		}
 	}
+	const reserved = "sandbox:q3hyn7kxw5v2t6zrd4mbcj3pae"
+	if err := token.CheckName("store", reserved); err == nil || !strings.Contains(err.Error(), "reserved for a sandbox") {
+		t.Errorf("CheckName of the store of a sandbox = %v", err)
+	}
 }
