@@ -16,6 +16,7 @@ import (
 type Storage interface {
 	Plants
 	Tokens
+	Sandboxes
 
 	// Check returns nil if a create would be accepted now, and otherwise an error that gives an
 	// operator the reason.
@@ -117,4 +118,8 @@ type Tokens interface {
 
 	// RecordUses stores when tokens were last used, unless a later use is stored. Unknown tokens are ignored.
 	RecordUses(ctx context.Context, uses []token.Use) error
+
+	// PruneTokens removes the tokens that were revoked or expired before a time, of one store or, if that is empty, of
+	// all stores, and returns how many. Their names can be used again.
+	PruneTokens(ctx context.Context, store string, before time.Time) (removed int, err error)
 }

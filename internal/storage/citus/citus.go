@@ -65,14 +65,12 @@ func (s *Storage) Check(ctx context.Context) error {
 	return cmp.Or(s.cluster.health.Load().err, s.Storage.Check(ctx))
 }
 
-// Stats implements storage.Storage.
 func (s *Storage) Stats() storage.Stats {
 	stats := s.Storage.Stats()
 	stats.Nodes = s.cluster.health.Load().counts
 	return stats
 }
 
-// Shard implements storage.Plants.
 func (s *Storage) Shard(key plant.Key) (server, shard int) {
 	l := s.cluster.layout.Load()
 	if l == nil {

@@ -48,7 +48,6 @@ func find(ctx context.Context, conn *pgx.Conn, migrates bool) (postgres.Cluster,
 	return c, c.refreshLayout(ctx, conn)
 }
 
-// refreshLayout reads the layout.
 func (c *cluster) refreshLayout(ctx context.Context, conn *pgx.Conn) error {
 	l, err := readLayout(ctx, conn)
 	if err == nil {
@@ -57,7 +56,6 @@ func (c *cluster) refreshLayout(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Settings implements postgres.Cluster.
 func (c *cluster) Settings() map[string]string {
 	return map[string]string{
 		"citus.max_adaptive_executor_pool_size": "1",  // connections to a node for one query: a second takes longer to open
@@ -68,7 +66,6 @@ func (c *cluster) Settings() map[string]string {
 	}
 }
 
-// Servers implements postgres.Cluster.
 func (c *cluster) Servers() int {
 	if l := c.layout.Load(); l != nil {
 		return l.servers
@@ -76,7 +73,6 @@ func (c *cluster) Servers() int {
 	return 0
 }
 
-// Unsafe implements postgres.Cluster.
 func (c *cluster) Unsafe() error {
 	if h := c.health.Load(); h.unsafe {
 		return h.err
@@ -84,8 +80,6 @@ func (c *cluster) Unsafe() error {
 	return nil
 }
 
-// ProvesRollback implements postgres.Cluster.
-//
 // A node relays the errors of other nodes as ERRORs of its own. One that says that the connection to another node was
 // lost, or that the other node's session has ended, proves nothing about a commit there.
 func (c *cluster) ProvesRollback(code string) bool {
@@ -106,7 +100,6 @@ var rejectedClasses = []string{
 	"55", // object not in prerequisite state
 }
 
-// OnePerShard implements postgres.Cluster.
 func (c *cluster) OnePerShard(keys []plant.Key) []plant.Key {
 	l := c.layout.Load()
 	if l == nil {
@@ -119,7 +112,6 @@ func (c *cluster) OnePerShard(keys []plant.Key) []plant.Key {
 	return slices.Collect(maps.Values(inShard))
 }
 
-// Diagnose implements postgres.Cluster.
 func (c *cluster) Diagnose(ctx context.Context, conn *pgx.Conn, found *storage.Findings) error {
 	nodes, err := readNodes(ctx, conn)
 	if err != nil {

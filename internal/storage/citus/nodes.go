@@ -16,7 +16,6 @@ import (
 	"plantstore/internal/storage/postgres"
 )
 
-// node is the state of one node of a cluster.
 type node struct {
 	host        string
 	port        int

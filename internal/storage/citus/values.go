@@ -7,11 +7,9 @@ import (
 	"plantstore/internal/plant"
 )
 
-// Insert implements postgres.Cluster.
-//
-// Citus sends the rows of INSERT … VALUES to the shards that they belong to. If all belong to one shard, the insert is
-// one statement there with a commit of one phase. The rows of INSERT … SELECT unnest are collected on the node that
-// received them, and a key that exists is reported as an internal error.
+// Insert returns INSERT … VALUES, whose rows Citus sends to the shards that they belong to. If all belong to one shard,
+// the insert is one statement there with a commit of one phase. The rows of INSERT … SELECT unnest are collected on the
+// node that received them, and a key that exists is reported as an internal error.
 //
 // The values are literals: Citus writes a new statement for the shard anyway, and with parameters it takes longer.
 func (c *cluster) Insert(plants []*plant.Record) string {

@@ -117,7 +117,6 @@ func insert(ctx context.Context, conn *pgx.Conn, keys []*key) (stored bool, err 
 	return true, nil
 }
 
-// addInsert adds an insert of the first plants of keys.
 func (p *pipeline) addInsert(ctx context.Context, keys []*key) error {
 	n := len(keys)
 	plants, stores, ids := make([]*plant.Record, n), make([]string, n), make([]int64, n)

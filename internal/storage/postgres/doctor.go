@@ -68,7 +68,6 @@ func diagnose(ctx context.Context, found *storage.Findings, address string, find
 	return nil
 }
 
-// diagnoseSession checks the version and the privileges.
 func diagnoseSession(ctx context.Context, found *storage.Findings, conn *pgx.Conn) error {
 	var version, lacking string
 	if err := conn.QueryRow(ctx, selectDoctor).Scan(&version, &lacking); err != nil {
@@ -82,7 +81,6 @@ func diagnoseSession(ctx context.Context, found *storage.Findings, conn *pgx.Con
 	return nil
 }
 
-// diagnoseServers checks the durability of every server.
 func diagnoseServers(ctx context.Context, found *storage.Findings, conn *pgx.Conn, find Finder) error {
 	cluster, err := find.find(ctx, conn, false)
 	if err != nil {

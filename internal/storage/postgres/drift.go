@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -11,7 +12,8 @@ import (
 	"plantstore/internal/storage"
 )
 
-// Tables are the tables of a database. In a cluster, plants is distributed, and the others are copied to every node.
+// Tables are the tables of a database besides sandboxes, which a cluster does not have. In a cluster, plants is
+// distributed, and the others are copied to every node.
 var Tables = []string{"plants", "tokens", "plantstore_schema"}
 
 // SelectLines selects lines for storage.Drift about the relations in a WITH query named ours.
@@ -30,12 +32,17 @@ const withTables = `
 
 // tableProblems returns what is unsafe about the tables of a database with the schema of this program.
 func tableProblems(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-	rows, err := conn.Query(ctx, fmt.Sprintf(withTables, SelectLines), Tables)
+	rows, err := conn.Query(ctx, fmt.Sprintf(withTables, SelectLines), append([]string{"sandboxes"}, Tables...))
 	if err != nil {
 		return nil, err
 	}
 	have, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return storage.Drift(have, strings.Split(strings.TrimSpace(wantLines), "\n")), err
+	ofSandboxes := func(line string) bool { return strings.HasPrefix(line, "sandboxes: ") }
+	want := strings.Split(strings.TrimSpace(wantLines), "\n")
+	if !slices.ContainsFunc(have, ofSandboxes) { // on a worker of a cluster
+		want = slices.DeleteFunc(want, ofSandboxes)
+	}
+	return storage.Drift(have, want), err
 }
 
 // Refuse returns an error for the first problem of a table that the options do not accept.

@@ -9,9 +9,7 @@ import (
 	"plantstore/internal/plant"
 )
 
-// EditBatch implements storage.Plants.
-//
-// It is not repeatable: after an attempt that succeeded, a second one would find the plants changed or removed.
+// EditBatch is not repeatable: after an attempt that succeeded, a second one would find the plants changed or removed.
 func (s *Storage) EditBatch(_ context.Context, edits []plant.Edit) ([]plant.Outcome, error) {
 	if len(edits) == 0 {
 		return nil, nil
@@ -70,7 +68,6 @@ func outcomeOfEdit(e *plant.Edit, locked, changed bool) plant.Outcome {
 	return plant.Absent
 }
 
-// addEdit adds the statements of an edit.
 func (p *pipeline) addEdit(ctx context.Context, e *plant.Edit) error {
 	sql, args := removePlant, []any{e.Store, e.ID}
 	if e.To != nil {

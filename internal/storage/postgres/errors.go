@@ -103,7 +103,6 @@ func mayBeStored(err error, cluster Cluster) bool {
 	return cluster != nil && !cluster.ProvesRollback(e.Code)
 }
 
-// hasCode reports whether an error of the server has one of the codes.
 func hasCode(err error, codes ...string) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && slices.Contains(codes, e.Code)

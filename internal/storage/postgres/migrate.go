@@ -113,7 +113,6 @@ func schemaVersion(ctx context.Context, conn *pgx.Conn, known int) (applied int,
 	return applied, Translate(err)
 }
 
-// Migrated implements storage.Storage.
 func (s *Storage) Migrated() (from, to int) { return s.from, s.to }
 
 func apply(ctx context.Context, tx pgx.Tx, step string, version int) (err error) {

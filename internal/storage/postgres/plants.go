@@ -44,8 +44,6 @@ const (
 	largePlant   = 256              // bytes above which a list reads the text of a plant in its second query
 )
 
-// CreateBatch implements storage.Plants.
-//
 // If the connection is lost while the server may be committing, reading the plants would not determine the
 // outcome: one that is absent now may be committed a moment later. Sending the batch again does: the server
 // makes an insert wait for every uncommitted insert of the same key, so afterwards each plant is stored, by
@@ -67,7 +65,6 @@ func (s *Storage) CreateBatch(_ context.Context, plants []plant.Record) ([]plant
 	return outcomes, nil
 }
 
-// Get implements storage.Plants.
 func (s *Storage) Get(ctx context.Context, storeName string, id int64) (plant.Plant, error) {
 	p := plant.Plant{ID: id}
 	err := s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
@@ -80,7 +77,6 @@ func (s *Storage) Get(ctx context.Context, storeName string, id int64) (plant.Pl
 	return p, err
 }
 
-// List implements storage.Plants.
 func (s *Storage) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.Plant, err error) {
 	first, ok := storage.FirstAfter(after)
 	if !ok {
@@ -151,7 +147,6 @@ func plantsByID(
 	return found, err
 }
 
-// Count implements storage.Plants.
 func (s *Storage) Count(ctx context.Context, storeName string) (n int64, err error) {
 	err = s.read(ctx, s.otherSlots, countTimeout, func(ctx context.Context, conn *pgx.Conn) error {
 		return queryRow(ctx, conn, countPlants, storeName).Scan(&n)
@@ -178,5 +173,4 @@ func (s *Storage) Stores(ctx context.Context) (names []string, err error) {
 	}
 }
 
-// Shard implements storage.Plants.
 func (s *Storage) Shard(plant.Key) (server, shard int) { return 0, 0 }

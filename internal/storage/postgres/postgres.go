@@ -19,7 +19,7 @@ import (
 	"plantstore/internal/storage"
 )
 
-// Storage is an open database.
+// Storage is an open database. It implements storage.Storage.
 type Storage struct {
 	pool     *pgxpool.Pool
 	opts     Options
@@ -164,10 +164,8 @@ func (s *Storage) divideConns(conns, servers int) {
 	}
 }
 
-// Lanes implements storage.Storage.
 func (s *Storage) Lanes() int { return s.lanes }
 
-// Stats implements storage.Storage.
 func (s *Storage) Stats() storage.Stats {
 	pool := s.pool.Stat()
 	return storage.Stats{
@@ -208,7 +206,6 @@ func (s *Storage) Check(ctx context.Context) error {
 	}))
 }
 
-// Close implements storage.Storage.
 func (s *Storage) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -227,7 +224,6 @@ func (s *Storage) Close() error {
 
 var errClosed = fmt.Errorf("%w: it was closed", storage.ErrUnavailable)
 
-// withConn calls do with a connection of the pool.
 func (s *Storage) withConn(ctx context.Context, do func(conn *pgx.Conn) error) error {
 	if s.closed.Load() {
 		return errClosed

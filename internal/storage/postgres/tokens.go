@@ -2,11 +2,11 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
@@ -27,9 +27,9 @@ const (
 	recordUses = `
 		UPDATE tokens SET last_used = used.at FROM unnest($1::bytea[], $2::bigint[]) AS used (hash, at)
 		WHERE tokens.hash = used.hash AND coalesce(last_used, 0) < used.at`
+	pruneTokens = "DELETE FROM tokens WHERE (revoked < $1 OR expires < $1) AND ($2 = '' OR store = $2)"
 )
 
-// AddToken implements storage.Tokens.
 func (s *Storage) AddToken(_ context.Context, t token.Token) error {
 	return s.changeToken(false, token.ErrNameTaken, addToken, tokenArgs(t)...)
 }
@@ -39,12 +39,10 @@ func tokenArgs(t token.Token) []any {
 	return []any{r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, r.Expires, r.Rate, r.Burst, r.LastUsed}
 }
 
-// RevokeToken implements storage.Tokens.
 func (s *Storage) RevokeToken(_ context.Context, name string, at time.Time) error {
 	return s.changeToken(true, token.ErrUnknown, revokeToken, at.UnixMilli(), name)
 }
 
-// ChangeToken implements storage.Tokens.
 func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
 	was, to, sql := before.Row(), after.Row(), changeToken
 	args := []any{
@@ -61,13 +59,21 @@ func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add 
 	return err
 }
 
-// RecordUses implements storage.Tokens.
 func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
 	hashes, times := make([][]byte, len(uses)), make([]int64, len(uses))
 	for i, use := range uses {
 		hashes[i], times[i] = use.Hash[:], use.At.UnixMilli()
 	}
 	return s.changeToken(true, nil, recordUses, hashes, times)
+}
+
+func (s *Storage) PruneTokens(_ context.Context, store string, before time.Time) (removed int, err error) {
+	err = s.write(s.otherSlots, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+		rows, stored, err := exec(ctx, conn, pruneTokens, before.UnixMilli(), store)
+		removed = int(rows)
+		return stored, err
+	})
+	return removed, err
 }
 
 // changeToken runs a statement on tokens, and returns errNone if it changed none.
@@ -83,32 +89,15 @@ func (s *Storage) changeToken(repeatable bool, errNone error, sql string, args .
 	return err
 }
 
-// TokenByHash implements storage.Tokens.
-func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (t token.Token, err error) {
-	err = s.read(ctx, s.tokenSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		t, err = scanToken(queryRow(ctx, conn, tokenByHash, hash[:]))
-		return err
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = token.ErrUnknown
-	}
-	return t, err
+func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
+	return storage.ByHash(collect(ctx, s, s.tokenSlots, scanToken, tokenByHash, hash[:]))
 }
 
-// Tokens implements storage.Tokens.
-func (s *Storage) Tokens(ctx context.Context) (all []token.Token, err error) {
-	err = s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := query(ctx, conn, allTokens)
-		if err != nil {
-			return err
-		}
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (token.Token, error) { return scanToken(row) })
-		return err
-	})
-	return all, err
+func (s *Storage) Tokens(ctx context.Context) ([]token.Token, error) {
+	return collect(ctx, s, s.otherSlots, scanToken, allTokens)
 }
 
-func scanToken(row pgx.Row) (token.Token, error) {
+func scanToken(row pgx.CollectableRow) (token.Token, error) {
 	var r token.Row
 	err := row.Scan(&r.Name, &r.Hash, &r.Store, &r.Scopes, &r.Tail, &r.Created, &r.Expires, &r.Rate, &r.Burst,
 		&r.LastUsed, &r.Revoked)

@@ -113,3 +113,17 @@ func (s *Storage) read(
 	}
 	return s.damage.Record(Translate(err))
 }
+
+func collect[T any](
+	ctx context.Context, s *Storage, slots chan struct{}, scan pgx.RowToFunc[T], sql string, args ...any,
+) (all []T, err error) {
+	err = s.read(ctx, slots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := query(ctx, conn, sql, args...)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return all, err
+}

@@ -36,7 +36,6 @@ type checkpointer struct {
 	waited time.Time          // when commits last waited in vain for readers to end
 }
 
-// startCheckpointer opens the connection and starts the goroutine.
 func (w *writer) startCheckpointer() error {
 	conn, err := openWritable(w.files.target)
 	if err != nil {
@@ -50,7 +49,6 @@ func (w *writer) startCheckpointer() error {
 	return nil
 }
 
-// run makes checkpoints until quit ends.
 func (c *checkpointer) run(w *writer) {
 	defer close(c.ended)
 	for {

@@ -47,7 +47,6 @@ func openConn(path string, flags sqlite.OpenFlags, more ...string) (*sqlite.Conn
 	return conn, nil
 }
 
-// openWritable opens a connection that can write.
 func openWritable(target string) (*sqlite.Conn, error) {
 	return openConn(target, sqlite.OpenReadWrite, writePragmas...)
 }

@@ -22,7 +22,6 @@ const (
 	shmRemoved  = "the index of its WAL (-shm) was removed, renamed or replaced"
 )
 
-// files are the files of an open database.
 type files struct {
 	path           string      // as given by the operator
 	target         string      // the path without symbolic links: SQLite creates the WAL next to it
@@ -47,7 +46,6 @@ func (f *files) missing() string {
 // without them, another process may write to the same part of the WAL.
 func (f *files) sharesIndex() bool { return f.shm == nil || names(f.target+shmSuffix, f.shm) }
 
-// names reports whether a path names a file.
 func names(path string, file os.FileInfo) bool {
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(file, now)
@@ -81,7 +79,6 @@ func (w *writer) stop(reason string) error {
 	return w.stopReason()
 }
 
-// stopReason returns why the writer was stopped, or nil.
 func (w *writer) stopReason() error {
 	if err := w.stopped.Load(); err != nil {
 		return *err

@@ -43,7 +43,6 @@ var insertOf = func() (queries [maxRows + 1]string) {
 
 var errConflict = errors.New("an id of the batch exists")
 
-// CreateBatch implements storage.Plants.
 func (s *Storage) CreateBatch(_ context.Context, plants []plant.Record) ([]plant.Outcome, error) {
 	outcomes := make([]plant.Outcome, len(plants))
 	// Nearly always every id is new, and then the number of inserted rows gives all outcomes. Otherwise the
@@ -124,7 +123,6 @@ func plantOf(row *sqlite.Stmt) (plant.Plant, error) {
 	return p, storage.CheckText(&p.Name, p.Tag)
 }
 
-// Shard implements storage.Plants.
 func (s *Storage) Shard(plant.Key) (server, shard int) { return 0, 0 }
 
 // Get implements storage.Plants. It takes microseconds, so that the end of ctx does not interrupt it: that would need a
@@ -139,7 +137,6 @@ func (s *Storage) Get(ctx context.Context, storeName string, id int64) (plant.Pl
 	return p, s.damage.Record(translate(err))
 }
 
-// getFrom reads a plant, or returns plant.ErrNotFound.
 func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.Plant, error) {
 	for row, err := range query(conn, getPlant, storeName, id) {
 		if err != nil {
@@ -160,13 +157,11 @@ func (s *Storage) Count(ctx context.Context, storeName string) (int64, error) {
 	return found[0], nil
 }
 
-// Stores implements storage.Plants.
 func (s *Storage) Stores(ctx context.Context) ([]string, error) {
 	name := func(row *sqlite.Stmt) (string, error) { return row.ColumnText(0), nil }
 	return collect(ctx, s.readers, name, storeNames)
 }
 
-// List implements storage.Plants.
 func (s *Storage) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.Plant, error) {
 	first, ok := storage.FirstAfter(after)
 	if !ok {

@@ -78,7 +78,6 @@ func collect[T any](
 	return all, nil
 }
 
-// get waits for an idle connection.
 func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
 	select {
 	case conn := <-p.idle:

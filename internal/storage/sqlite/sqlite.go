@@ -32,7 +32,7 @@ func init() {
 	sqlite3.PatchIssue199()
 }
 
-// Storage is an open database file.
+// Storage is an open database file. It implements storage.Storage.
 type Storage struct {
 	writer  *writer
 	readers *pool
@@ -87,10 +87,8 @@ func maxReaders() int { return max(5, runtime.NumCPU()) }
 // Lanes implements storage.Storage: there is one writer.
 func (s *Storage) Lanes() int { return 1 }
 
-// Migrated implements storage.Storage.
 func (s *Storage) Migrated() (from, to int) { return s.writer.from, s.writer.to }
 
-// Check implements storage.Storage.
 func (s *Storage) Check(ctx context.Context) error {
 	return cmp.Or(s.damage.Err(), s.writer.check(ctx), s.checkRead(ctx))
 }
@@ -102,7 +100,6 @@ func (s *Storage) checkRead(ctx context.Context) error {
 	return nil
 }
 
-// Stats implements storage.Storage.
 func (s *Storage) Stats() storage.Stats {
 	conns, idle, target := cap(s.readers.idle), len(s.readers.idle), s.writer.files.target
 	stats := storage.Stats{

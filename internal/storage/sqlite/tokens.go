@@ -22,10 +22,10 @@ const (
 	changeToken  = `
 		UPDATE tokens SET name = ?, scopes = ?, expires = ?, rate = ?, burst = ?
 		WHERE hash = ? AND name = ? AND scopes = ? AND expires IS ? AND rate IS ? AND burst IS ? AND revoked IS NULL`
-	recordUse = "UPDATE tokens SET last_used = ? WHERE hash = ? AND coalesce(last_used, 0) < ?"
+	recordUse   = "UPDATE tokens SET last_used = ? WHERE hash = ? AND coalesce(last_used, 0) < ?"
+	pruneTokens = "DELETE FROM tokens WHERE (revoked < ? OR expires < ?) AND (? = '' OR store = ?)"
 )
 
-// AddToken implements storage.Tokens.
 func (s *Storage) AddToken(_ context.Context, t token.Token) error {
 	return s.writer.tx(func() error { return s.writer.addToken(t) })
 }
@@ -36,14 +36,12 @@ func (w *writer) addToken(t token.Token) error {
 		r.Name, r.Hash, r.Store, r.Scopes, r.Tail, r.Created, r.Expires, r.Rate, r.Burst, r.LastUsed)
 }
 
-// RevokeToken implements storage.Tokens.
 func (s *Storage) RevokeToken(_ context.Context, name string, at time.Time) error {
 	return s.writer.tx(func() error {
 		return s.writer.execOne(token.ErrUnknown, revokeToken, at.UnixMilli(), name)
 	})
 }
 
-// ChangeToken implements storage.Tokens.
 func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
 	was, to := before.Row(), after.Row()
 	return s.writer.tx(func() error {
@@ -59,7 +57,6 @@ func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add 
 	})
 }
 
-// RecordUses implements storage.Tokens.
 func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
 	return s.writer.tx(func() error {
 		for _, use := range uses {
@@ -70,6 +67,16 @@ func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
 		}
 		return nil
 	})
+}
+
+func (s *Storage) PruneTokens(_ context.Context, store string, before time.Time) (removed int, err error) {
+	at := before.UnixMilli()
+	err = s.writer.tx(func() error {
+		err := exec(s.writer.conn, pruneTokens, at, at, store, store)
+		removed = s.writer.conn.Changes()
+		return err
+	})
+	return removed, err
 }
 
 // execOne runs a statement that changes one row, and returns errNone if it changed none.
@@ -83,19 +90,10 @@ func (w *writer) execOne(errNone error, statement string, args ...any) error {
 	return nil
 }
 
-// TokenByHash implements storage.Tokens.
 func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
-	found, err := collect(ctx, s.readers, tokenOf, tokenByHash, hash[:])
-	if err == nil && len(found) == 0 {
-		err = token.ErrUnknown
-	}
-	if err != nil {
-		return token.Token{}, err
-	}
-	return found[0], nil
+	return storage.ByHash(collect(ctx, s.readers, tokenOf, tokenByHash, hash[:]))
 }
 
-// Tokens implements storage.Tokens.
 func (s *Storage) Tokens(ctx context.Context) ([]token.Token, error) {
 	return collect(ctx, s.readers, tokenOf, allTokens)
 }

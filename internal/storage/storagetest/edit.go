@@ -3,6 +3,7 @@ package storagetest
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -152,4 +153,43 @@ func testConcurrentEdits(t *testing.T, open Open) {
 			wantError(t, "a loser's Replace", err, plant.ErrChanged)
 		}
 	}
+}
+
+// testClear removes the plants of one store in steps, also when another process removes a whole step first.
+func testClear(t *testing.T, open Open) {
+	s, there := opened(t, open), opened(t, open)
+	kept := Record("main-2", 1, "Ivy", "-")
+	all := []plant.Record{kept, Record("main", math.MinInt64, "a", "-"), Record("main", math.MaxInt64, "b", "")}
+	for id := range int64(50) {
+		all = append(all, Record("main", id, "Fern", "shade"))
+	}
+	create(t, s, all...)
+	clear := func(from storage.Plants, want int) {
+		t.Helper()
+		if n, err := storage.Clear(t.Context(), from, "main", 20); n != want || err != nil {
+			t.Errorf("Clear() = %d, %v, want %d", n, err, want)
+		}
+	}
+	clear(s, 20)
+	clear(&raced{s, func() { clear(there, 20) }}, 20) // the plants that another process has removed meanwhile count
+	clear(s, 12)
+	clear(s, 0)
+	if n, err := s.Count(t.Context(), "main"); n != 0 || err != nil {
+		t.Errorf("Count() of a cleared store = %d, %v", n, err)
+	}
+	wantStored(t, s, kept)
+}
+
+// raced calls a function once between the List and the EditBatch of Clear.
+type raced struct {
+	storage.Storage
+	between func()
+}
+
+func (r *raced) EditBatch(ctx context.Context, edits []plant.Edit) ([]plant.Outcome, error) {
+	if r.between != nil {
+		r.between()
+		r.between = nil
+	}
+	return r.Storage.EditBatch(ctx, edits)
 }

@@ -185,3 +185,41 @@ func testUses(t *testing.T, open Open) {
 	a.LastUsed, b.LastUsed = start.Add(4*time.Minute), start.Add(4*time.Minute)
 	wantTokens(t, "after uses at once", there, a, b)
 }
+
+// testPruneTokens removes tokens by the earlier of their ends, and issues their names again.
+func testPruneTokens(t *testing.T, open Open) {
+	s, start := opened(t, open), time.UnixMilli(1_700_000_000_000).UTC()
+	add := func(name, store string, expires, revoked time.Duration) token.Token {
+		tok, _ := token.New(name, store, token.Read, start, time.Time{})
+		if expires > 0 {
+			tok.Expires = start.Add(expires)
+		}
+		addTokens(t, s, tok)
+		if revoked > 0 {
+			tok.Revoked = start.Add(revoked)
+			if err := s.RevokeToken(t.Context(), name, tok.Revoked); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return tok
+	}
+	const early, late = time.Hour, 2 * time.Hour
+	valid := add("a", "main", 0, 0)
+	add("b", "main", early, 0)
+	add("c", "main", 0, early)
+	add("d", "main", late, early)
+	add("e", "other", early, 0)
+	expiresLate, revokedLate := add("f", "main", late, 0), add("g", "other", 0, late)
+	for _, test := range []struct {
+		store  string
+		before time.Duration
+		want   int
+	}{{"", early, 0}, {"other", late, 1}, {"none", late, 0}, {"", late, 3}, {"", late, 0}} {
+		n, err := s.PruneTokens(t.Context(), test.store, start.Add(test.before))
+		if n != test.want || err != nil {
+			t.Errorf("PruneTokens(%q, %v) = %d, %v, want %d", test.store, test.before, n, err, test.want)
+		}
+	}
+	wantTokens(t, "after pruning", s, valid, expiresLate, revokedLate)
+	wantTokens(t, "after issuing a name again", s, valid, add("b", "main", 0, 0), expiresLate, revokedLate)
+}
