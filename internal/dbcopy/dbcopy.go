@@ -12,12 +12,14 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
+	"plantstore/internal/token"
 )
 
 // Report is the result of a copy that succeeded.
@@ -36,12 +38,12 @@ type Store struct {
 	Hash   string `json:"sha256"`
 }
 
-// Copy copies all plants and tokens. It returns nil only if the target has every plant and every token of the source,
-// and no other plant. Its errors are sentences for an operator. When ctx ends, it completes the writes in flight.
-// Plants are counted in done, first when they are copied and then when they are compared.
+// Copy copies all plants and tokens, but no sandboxes. It returns nil only if the target has every plant and token of
+// the source, and no other plant or valid token. Its errors are sentences for an operator. When ctx ends, it completes
+// the writes in flight. Plants are counted in done, first when they are copied and then when they are compared.
 func Copy(ctx context.Context, from, to storage.Storage, done *atomic.Int64) (report Report, err error) {
 	c := copier{from: from, to: to, done: done}
-	names, err := from.Stores(ctx)
+	names, err := stores(ctx, from)
 	if err != nil {
 		return report, fmt.Errorf("read the source: %w", err)
 	}
@@ -64,6 +66,13 @@ func Copy(ctx context.Context, from, to storage.Storage, done *atomic.Int64) (re
 	return report, err
 }
 
+// stores returns the names of the stores of a database that are no sandboxes.
+func stores(ctx context.Context, db storage.Storage) ([]string, error) {
+	names, err := db.Stores(ctx)
+	isSandbox := func(name string) bool { return strings.HasPrefix(name, token.SandboxPrefix) }
+	return slices.DeleteFunc(names, isSandbox), err
+}
+
 type copier struct {
 	from, to storage.Storage
 	done     *atomic.Int64
@@ -78,7 +87,7 @@ func (c *copier) checkTarget(ctx context.Context, names []string) error {
 	if _, err := c.copyTokens(ctx, false); err != nil {
 		return err
 	}
-	targets, err := c.to.Stores(ctx)
+	targets, err := stores(ctx, c.to)
 	if err != nil {
 		return fmt.Errorf("read the target: %w", err)
 	}

@@ -261,6 +261,12 @@ func TestOtherTarget(t *testing.T) {
 			"the target has plants in store other, and the source has none; copy to an empty database"},
 		"another token": {func(t *testing.T, s storage.Storage) { addTokens(t, s) },
 			"token plain of the target is not the token of that name in the source; copy to an empty database"},
+		"one more token": {func(t *testing.T, s storage.Storage) {
+			more, _ := token.New("more", "main", token.Read, start, time.Time{})
+			if err := s.AddToken(t.Context(), more); err != nil {
+				t.Fatal(err)
+			}
+		}, "token more of the target is valid, and the source does not have it; revoke it, or copy to an empty database"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source, target := engines["sqlite"](t), engines["sqlite"](t)
@@ -302,4 +308,47 @@ func TestRevokedTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, copyAll(), "token full of the target is not the token of that name in the source")
+}
+
+// A token that was revoked and pruned in the source after a copy does not stay valid in the target.
+func TestPrunedTokens(t *testing.T) {
+	source, target := engines["sqlite"](t), engines["sqlite"](t)
+	addTokens(t, source)
+	if _, err := Copy(t.Context(), source, target, new(atomic.Int64)); err != nil {
+		t.Fatal(err)
+	}
+	revoke := func(s storage.Storage) error { return s.RevokeToken(t.Context(), "plain", start) }
+	_, pruneErr := source.PruneTokens(t.Context(), "", start.Add(24*time.Hour))
+	if err := errors.Join(pruneErr, revoke(source)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := source.PruneTokens(t.Context(), "", start.Add(time.Hour)); n != 1 || err != nil {
+		t.Fatalf("%d tokens were pruned, %v", n, err)
+	}
+	_, err := Copy(t.Context(), source, target, new(atomic.Int64))
+	wantError(t, err, "token plain of the target is valid, and the source does not have it")
+	if err := revoke(target); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Copy(t.Context(), source, target, new(atomic.Int64)); err != nil {
+		t.Errorf("Copy() after the token was revoked = %v", err)
+	}
+}
+
+// Sandboxes are neither copied nor a reason to refuse a target.
+func TestSandboxesStay(t *testing.T) {
+	for name, open := range engines {
+		t.Run(name, func(t *testing.T) {
+			source, target := open(t), open(t)
+			create(t, source, storagetest.Record("main", 1, "Fern", "-"), storagetest.Record("sandbox:a", 1, "Fern", "-"))
+			create(t, target, storagetest.Record("sandbox:b", 1, "Fern", "-"))
+			report, err := Copy(t.Context(), source, target, new(atomic.Int64))
+			if err != nil || report.Plants != 1 || len(report.Stores) != 1 {
+				t.Errorf("Copy() = %+v, %v, want one plant in one store", report, err)
+			}
+			if got, err := target.Stores(t.Context()); err != nil || !slices.Equal(got, []string{"main", "sandbox:b"}) {
+				t.Errorf("the target has the stores %q, %v", got, err)
+			}
+		})
+	}
 }

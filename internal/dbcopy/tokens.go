@@ -3,6 +3,7 @@ package dbcopy
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"plantstore/internal/token"
 )
@@ -24,6 +25,7 @@ func (c *copier) copyTokens(ctx context.Context, write bool) (n int, err error) 
 	}
 	for _, s := range source {
 		t, exists := there[s.Name]
+		delete(there, s.Name)
 		isRevoked := !t.Revoked.IsZero()
 		t.LastUsed, t.Revoked = s.LastUsed, s.Revoked
 		if exists && (t != s || isRevoked && s.Revoked.IsZero()) {
@@ -38,6 +40,12 @@ func (c *copier) copyTokens(ctx context.Context, write bool) (n int, err error) 
 		}
 		if err != nil {
 			return 0, fmt.Errorf("copy token %s: %w; run the same command again to continue", s.Name, err)
+		}
+	}
+	for _, t := range there {
+		if t.Valid(time.Now()) { // the source may have revoked and removed it since an earlier copy
+			return 0, fmt.Errorf("token %s of the target is valid, and the source does not have it; revoke it, or "+
+				"copy to an empty database", t.Name)
 		}
 	}
 	return len(source), nil
