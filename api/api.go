@@ -3,20 +3,26 @@ package api
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 )
 
-//go:embed openapi.yaml
-var openapiYAML []byte
-
-//go:embed openapi.json
-var openapiJSON []byte
+//go:embed openapi.yaml openapi.json openapi.sandbox.yaml openapi.sandbox.json
+var files embed.FS
 
 // sampleURL is the server in the files, which the real one replaces.
 const sampleURL = "http://127.0.0.1:8080"
 
-// YAML returns the description with base as its server.
-func YAML(base string) []byte { return bytes.ReplaceAll(openapiYAML, []byte(sampleURL), []byte(base)) }
+// YAML returns the description of a server with or without sandboxes, with base as its server.
+func YAML(base string, sandbox bool) []byte { return read("yaml", base, sandbox) }
 
 // JSON returns the same description in JSON.
-func JSON(base string) []byte { return bytes.ReplaceAll(openapiJSON, []byte(sampleURL), []byte(base)) }
+func JSON(base string, sandbox bool) []byte { return read("json", base, sandbox) }
+
+func read(format, base string, sandbox bool) []byte {
+	name := "openapi." + format
+	if sandbox {
+		name = "openapi.sandbox." + format
+	}
+	text, _ := files.ReadFile(name) // It is embedded.
+	return bytes.ReplaceAll(text, []byte(sampleURL), []byte(base))
+}

@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -19,12 +20,13 @@ import (
 
 	"plantstore/api"
 	"plantstore/internal/httpapi"
+	"plantstore/test/testkit"
 )
 
 var update = flag.Bool("update", false,
-	"write the generated parts: the catalogue in openapi.yaml and docs/errors.md, and openapi.json")
+	"write the generated parts: the catalogue in openapi.yaml and docs/errors.md, and the other descriptions")
 
-// The catalogue in the documents is that of the code, and the JSON description is equal to the YAML one.
+// The catalogue in the documents is that of the code, and the other descriptions follow from the hand-written files.
 func TestGenerated(t *testing.T) {
 	description := read(t, "openapi.yaml")
 	head, rest, ok := strings.Cut(description, "    |---|---|---|\n")
@@ -35,17 +37,26 @@ func TestGenerated(t *testing.T) {
 	if !ok {
 		t.Fatal("openapi.yaml has no servers")
 	}
-	rows := func(indent string) string {
+	rows := func(indent string, sandbox ...bool) string {
 		var b strings.Builder
 		for _, f := range httpapi.Catalogue() {
-			fmt.Fprintf(&b, "%s| %d | %s | %s |\n", indent, f.Number, f.Meaning, f.Remedy)
+			if slices.Contains(sandbox, f.Sandbox()) {
+				fmt.Fprintf(&b, "%s| %d | %s | %s |\n", indent, f.Number, f.Meaning, f.Remedy)
+			}
 		}
 		return b.String()
 	}
-	description = head + "    |---|---|---|\n" + rows("    ") + "servers:\n" + tail
-	check(t, "openapi.yaml", description)
-	check(t, "openapi.json", toJSON(t, description))
-	check(t, "../docs/errors.md", errorsPage+rows(""))
+	describe := func(rows string) string { return head + "    |---|---|---|\n" + rows + "servers:\n" + tail }
+	plain := describe(rows("    ", false))
+	check(t, "openapi.yaml", plain)
+	check(t, "openapi.json", toJSON(t, plain))
+	sandbox := withSandboxes(t, describe(rows("    ", false, true)), read(t, "sandbox.yaml"))
+	check(t, "openapi.sandbox.yaml", sandbox)
+	check(t, "openapi.sandbox.json", toJSON(t, sandbox))
+	check(t, "../docs/errors.md", errorsPage+rows("", false)+sandboxErrors+rows("", true))
+	if strings.Contains(strings.ToLower(plain), "sandbox") {
+		t.Error("openapi.yaml describes sandboxes")
+	}
 }
 
 const errorsPage = `# Errors
@@ -60,6 +71,13 @@ expected and what was sent. Its wording may change.
 
 429 and 503 have ` + "`Retry-After`" + `. A create can be repeated after any response, or none: the same id
 with the same name and tag returns 200 again and stores nothing.
+
+| error | meaning | what to do |
+|---|---|---|
+`
+
+const sandboxErrors = `
+Only a server with ` + "`serve --sandbox`" + ` returns these:
 
 | error | meaning | what to do |
 |---|---|---|
@@ -84,6 +102,64 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// withSandboxes merges sandbox.yaml, which starts with the rules for that, into the description of other servers.
+func withSandboxes(t *testing.T, description, additions string) string {
+	var to, from yaml.Node
+	if err := errors.Join(yaml.Unmarshal([]byte(description), &to), yaml.Unmarshal([]byte(additions), &from)); err != nil {
+		t.Fatal(err)
+	}
+	merge(t, to.Content[0], from.Content[0])
+	text, err := yaml.Dump(&to, yaml.WithV4Defaults(), yaml.WithCompactSeqIndent(false), yaml.WithLineWidth(120))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func merge(t *testing.T, to, from *yaml.Node) {
+	switch kinds := [2]yaml.Kind{to.Kind, from.Kind}; kinds {
+	case [2]yaml.Kind{yaml.ScalarNode, yaml.ScalarNode}:
+		*to = *from
+	case [2]yaml.Kind{yaml.ScalarNode, yaml.MappingNode}:
+		for i := 0; i < len(from.Content); i += 2 {
+			to.Value = testkit.ReplaceOnce(t, to.Value, from.Content[i].Value, from.Content[i+1].Value)
+		}
+	case [2]yaml.Kind{yaml.MappingNode, yaml.MappingNode}:
+		for i := 0; i < len(from.Content); i += 2 {
+			if value := member(to, from.Content[i].Value); value != nil {
+				merge(t, value, from.Content[i+1])
+			} else {
+				to.Content = append(to.Content, from.Content[i:i+2]...)
+			}
+		}
+	case [2]yaml.Kind{yaml.SequenceNode, yaml.SequenceNode}:
+		for _, item := range from.Content {
+			name := member(item, "name")
+			same := slices.IndexFunc(to.Content, func(n *yaml.Node) bool {
+				other := member(n, "name")
+				return name != nil && other != nil && name.Value == other.Value
+			})
+			if same >= 0 {
+				merge(t, to.Content[same], item)
+			} else {
+				to.Content = append(to.Content, item)
+			}
+		}
+	default:
+		t.Fatalf("sandbox.yaml, line %d: the value does not fit that in openapi.yaml", from.Line)
+	}
+}
+
+// member returns the value of a key of a mapping, or nil.
+func member(mapping *yaml.Node, key string) *yaml.Node {
+	for i := 0; mapping.Kind == yaml.MappingNode && i < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
 }
 
 // toJSON keeps the order of the members, so that both files have the same order.
@@ -150,16 +226,28 @@ func writeScalar(t *testing.T, b *bytes.Buffer, text string) {
 
 func TestServedDescriptionNamesTheServer(t *testing.T) {
 	const base = "https://plants.example/v"
-	for name, text := range map[string][]byte{"JSON": api.JSON(base), "YAML": api.YAML(base)} {
-		if !bytes.Contains(text, []byte(base)) || bytes.Contains(text, []byte("127.0.0.1")) {
-			t.Errorf("the %s description does not have the server %s", name, base)
+	for _, sandbox := range []bool{false, true} {
+		for name, text := range map[string][]byte{"JSON": api.JSON(base, sandbox), "YAML": api.YAML(base, sandbox)} {
+			if !bytes.Contains(text, []byte(base)) || bytes.Contains(text, []byte("127.0.0.1")) ||
+				bytes.Contains(text, []byte("/sandboxes")) != sandbox {
+				t.Errorf("the %s description with sandboxes: %t is not that of the server %s", name, sandbox, base)
+			}
 		}
 	}
 }
 
-// The description has exactly the operations that the service has.
+// variants are the published descriptions: of a server without sandboxes, and of one with them.
+var variants = []string{"openapi.yaml", "openapi.sandbox.yaml"}
+
+// A description has exactly the operations that its server has.
 func TestRoutes(t *testing.T) {
-	doc := parse(t, "openapi.yaml")
+	for _, path := range variants {
+		others := func(r httpapi.Route) bool { return r.Sandbox && path == "openapi.yaml" }
+		testRoutes(t, parse(t, path), slices.DeleteFunc(httpapi.Routes(), others))
+	}
+}
+
+func testRoutes(t *testing.T, doc *openapi3.T, routes []httpapi.Route) {
 	var described []string
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
@@ -168,7 +256,7 @@ func TestRoutes(t *testing.T) {
 		}
 	}
 	var served []string
-	for _, r := range httpapi.Routes() {
+	for _, r := range routes {
 		served = append(served, fmt.Sprint(r.Method, " ", r.Path, " credential:", r.Scope != 0))
 		op := doc.Paths.Find(r.Path)
 		if op == nil || r.Scope == 0 || r.Scope == httpapi.AnyScope {
@@ -191,6 +279,9 @@ func parse(t *testing.T, path string) *openapi3.T {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Errorf("%s: %v", path, err)
+	}
 	return doc
 }
 
@@ -203,9 +294,14 @@ var narrowed = []string{
 	"request-property-min-set: the `id` request property's min was set to `-9223372036854775808.00`",
 }
 
-// A client of the contract can use the published API.
+// A client of the contract can use the published API, and one of a server without sandboxes another with them.
 func TestContract(t *testing.T) {
-	for _, change := range breaking(t, read(t, "contract.yaml"), read(t, "openapi.yaml"), narrowed) {
+	for _, path := range variants {
+		for _, change := range breaking(t, read(t, "contract.yaml"), read(t, path), narrowed) {
+			t.Errorf("%s: %s", path, change)
+		}
+	}
+	for _, change := range breaking(t, read(t, "openapi.yaml"), read(t, "openapi.sandbox.yaml"), nil) {
 		t.Error(change)
 	}
 }
@@ -218,8 +314,10 @@ var narrowedSample = []string{
 // A client of the public sample can use the published API: its create, list and remove.
 func TestPublicSample(t *testing.T) {
 	allowed := append(narrowedSample, narrowed...)
-	for _, change := range breaking(t, read(t, "testdata/sample.yaml"), read(t, "openapi.yaml"), allowed) {
-		t.Error(change)
+	for _, path := range variants {
+		for _, change := range breaking(t, read(t, "testdata/sample.yaml"), read(t, path), allowed) {
+			t.Errorf("%s: %s", path, change)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"plantstore/internal/httpapi"
 	"plantstore/internal/rate"
+	"plantstore/internal/sandbox"
 	"plantstore/internal/server"
 	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/systemd"
@@ -59,6 +60,8 @@ type serveOptions struct {
 	access, cors, proxies string
 	rate                  *string
 	burst                 *int64
+	sandbox               bool
+	sandboxRate           string
 	tokenFile             string
 	tls                   tlsFlags
 	oidc                  oidc.Config
@@ -74,7 +77,7 @@ func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environ
 	if err != nil {
 		return err
 	}
-	cfg.Started = func() {
+	cfg.Started = func(string) {
 		go keepCertificates(ctx)
 		systemd.Ready("serving")
 		go systemd.Watchdog(context.WithoutCancel(ctx)) // until the process ends
@@ -127,6 +130,9 @@ func (o *serveOptions) declare(f *flags) {
 	f.StringVar(&o.proxies, "trusted-proxies", "",
 		"`addresses` and networks, separated by commas,\nwhose X-Forwarded-For is trusted")
 	f.BoolVar(&o.unsafe, "unsafe-durability", false, "accept a PostgreSQL server that can lose\nconfirmed plants")
+	f.BoolVar(&o.sandbox, "sandbox", false, "let anyone create a sandbox: a store of their own that expires")
+	f.IntVar(&o.Sandbox.Max, "max-sandboxes", 1000, "maximum `number` of sandboxes, with --sandbox")
+	f.StringVar(&o.sandboxRate, "sandbox-rate", "60/m", "`rate` of new sandboxes from one address, with --sandbox")
 	f.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with one fixed token,\ninstead of "+fixedTokenVariable)
 	f.variable("token-file", fixedTokenVariable+"_FILE")
 	o.tls.declare(f)
@@ -134,19 +140,22 @@ func (o *serveOptions) declare(f *flags) {
 	f.VisitAll(f.sameVariable)
 }
 
-// config returns what the options configure.
 func (o *serveOptions) config(env environment) (server.Config, error) {
 	cfg := o.Config
-	var errs [5]error
+	var errs [6]error
 	cfg.AccessLog, errs[0] = httpapi.ParseAccessLog(o.access)
 	cfg.Origins, errs[1] = httpapi.ParseOrigins(o.cors)
 	cfg.Proxies, errs[2] = httpapi.ParseProxies(o.proxies)
 	cfg.Rate, errs[3] = rate.Parse(*o.rate, *o.burst)
 	errs[4] = server.CheckBaseURL(cfg.BaseURL)
+	cfg.Sandbox.Rate, errs[5] = parseSandboxRate(o.sandboxRate)
+	if !o.sandbox {
+		cfg.Sandbox = sandbox.Config{}
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return cfg, usageError{err}
 	}
-	err := cmp.Or(checkLimits(cfg), checkDatabase("--db", *o.db), checkAddress("--listen", cfg.Listen))
+	err := cmp.Or(o.checkLimits(cfg), checkDatabase("--db", *o.db), checkAddress("--listen", cfg.Listen))
 	if cfg.OpsListen != "off" {
 		err = cmp.Or(err, checkAddress("--ops-listen", cfg.OpsListen))
 	}
@@ -164,7 +173,16 @@ func (o *serveOptions) config(env environment) (server.Config, error) {
 	return cfg, err
 }
 
-func checkLimits(cfg server.Config) error {
+// parseSandboxRate reads --sandbox-rate. The burst is the whole rate: a job may start with as many sandboxes at once.
+func parseSandboxRate(text string) (rate.Limit, error) {
+	l, err := rate.Parse(text, 0)
+	if l.Burst = l.Count; err != nil {
+		err = fmt.Errorf("--sandbox-rate: %w", err)
+	}
+	return l, err
+}
+
+func (o *serveOptions) checkLimits(cfg server.Config) error {
 	const maxBody, maxConns = 64 << 20, 1_000_000
 	switch {
 	case cfg.MaxBody < 1 || cfg.MaxBody > maxBody:
@@ -173,6 +191,8 @@ func checkLimits(cfg server.Config) error {
 		return usagef("--queue is %d: use 1 or more", cfg.Commit.Queue)
 	case cfg.MaxConns < 0 || cfg.MaxConns > maxConns:
 		return usagef("--max-conns is %d: use 0 to %d", cfg.MaxConns, maxConns)
+	case o.Sandbox.Max < 1:
+		return usagef("--max-sandboxes is %d: use 1 or more", o.Sandbox.Max)
 	case cfg.Drain < 0:
 		return usagef("--drain is %v: use 0 or more", cfg.Drain)
 	}

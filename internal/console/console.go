@@ -8,6 +8,7 @@
 package console
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -43,11 +44,12 @@ const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self'
 
 // Routes returns the handler of each page and asset, keyed by the pattern under
 // which it is mounted on an [http.ServeMux]. The prefix is the path where the
-// API is mounted: "" for the root, otherwise such as "/api".
-func Routes(prefix string) map[string]http.Handler {
+// API is mounted: "" for the root, otherwise such as "/api". With sandbox, both
+// pages offer a sandbox to visitors without a token.
+func Routes(prefix string, sandbox bool) map[string]http.Handler {
 	routes := map[string]http.Handler{
-		"GET " + prefix + "/{$}":               embedded("assets/index.html", consolePolicy),
-		"GET " + prefix + "/docs":              embedded("assets/docs.html", referencePolicy),
+		"GET " + prefix + "/{$}":               document("assets/index.html", consolePolicy, sandbox),
+		"GET " + prefix + "/docs":              document("assets/docs.html", referencePolicy, sandbox),
 		"GET " + prefix + "/console/preact.js": embedded("preact/standalone.module.js", consolePolicy),
 		"GET " + prefix + "/docs/scalar.js":    newAsset("scalar.js", referencePolicy, scalarGzip, "gzip"),
 	}
@@ -70,14 +72,24 @@ type asset struct {
 	content                             []byte
 }
 
-// embedded returns an embedded file. It panics if the file is missing,
-// which every test that calls Routes detects.
-func embedded(name, policy string) *asset {
+// document returns an embedded HTML file, which tells its scripts whether the server has sandboxes.
+func document(name, policy string, sandbox bool) *asset {
+	content := read(name)
+	if sandbox {
+		content = bytes.Replace(content, []byte("<title>"), []byte("<meta name=\"sandbox\" content=\"on\">\n<title>"), 1)
+	}
+	return newAsset(name, policy, content, "")
+}
+
+func embedded(name, policy string) *asset { return newAsset(name, policy, read(name), "") }
+
+// read returns an embedded file. It panics if the file is missing, which every test that calls Routes detects.
+func read(name string) []byte {
 	content, err := files.ReadFile(name)
 	if err != nil {
 		panic(err)
 	}
-	return newAsset(name, policy, content, "")
+	return content
 }
 
 func newAsset(name, policy string, content []byte, encoding string) *asset {

@@ -21,7 +21,7 @@ import (
 func mounted(t *testing.T, prefix string) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
-	for pattern, handler := range Routes(prefix) {
+	for pattern, handler := range Routes(prefix, false) {
 		mux.Handle(pattern, handler)
 	}
 	return mux
@@ -109,7 +109,7 @@ func TestFiles(t *testing.T) {
 		if prefix != "" {
 			redirects = 1 // to the trailing slash
 		}
-		if got, want := len(Routes(prefix)), len(surface)+redirects; got != want {
+		if got, want := len(Routes(prefix, true)), len(surface)+redirects; got != want {
 			t.Errorf("Routes(%q) has %d routes, want %d", prefix, got, want)
 		}
 	}
@@ -137,7 +137,7 @@ func wantRevalidated(t *testing.T, h http.Handler, path, etag string) {
 // The pages are small, use no other host, contain nothing inline that the policy
 // would refuse, and never turn text into markup.
 func TestOwnFiles(t *testing.T) {
-	const most = 128 << 10
+	const most = 192 << 10
 	total := 0
 	forbidden := map[string]*regexp.Regexp{
 		"a URL of another host":     regexp.MustCompile(`(?i)(https?:)?//[a-z0-9-]+\.[a-z]`),
@@ -169,6 +169,25 @@ func TestOwnFiles(t *testing.T) {
 	}
 	if total > most {
 		t.Errorf("the pages are %d bytes, want at most %d", total, most)
+	}
+}
+
+// On a server with sandboxes both pages say so, and browsers that have cached the other version load them again.
+func TestSandboxOffered(t *testing.T) {
+	without, with := mounted(t, ""), http.NewServeMux()
+	for pattern, handler := range Routes("", true) {
+		with.Handle(pattern, handler)
+	}
+	for _, page := range []string{"/", "/docs"} {
+		a, b := request(without, "GET", page), request(with, "GET", page)
+		for html, want := range map[string]bool{string(body(t, a)): false, string(body(t, b)): true} {
+			if got := strings.Contains(html, `<meta name="sandbox" content="on">`); got != want {
+				t.Errorf("%s offers a sandbox: %t, want %t", page, got, want)
+			}
+		}
+		if a.Header.Get("ETag") == b.Header.Get("ETag") {
+			t.Errorf("%s has the same ETag with and without sandboxes", page)
+		}
 	}
 }
 

@@ -43,7 +43,11 @@ func (a *API) log(x *exchange, route string, f Failure, err error, took time.Dur
 		return
 	}
 	level := slog.LevelInfo
-	if x.status >= 500 {
+	failed := x.cause != nil && x.fault != "" && !x.injected() // the service itself, behind a fault
+	if failed {
+		err = x.cause
+	}
+	if failed || x.status >= 500 && x.fault == "" {
 		level = slog.LevelError
 	}
 	attrs := []slog.Attr{
@@ -62,11 +66,14 @@ func (a *API) log(x *exchange, route string, f Failure, err error, took time.Dur
 	if f.Number != 0 {
 		attrs = append(attrs, slog.Int("error", int(f.Number)))
 	}
+	if x.fault != "" {
+		attrs = append(attrs, slog.String("fault", x.fault))
+	}
 	switch {
-	case err == nil:
-	case abandoned:
+	case err == nil || x.injected():
+	case abandoned && !failed:
 		attrs = append(attrs, slog.String("reason", "The client closed its connection."))
-	case f.Number != 0 && f.Status() < 500:
+	case f.Number != 0 && f.Status() < 500 && !failed:
 		attrs = append(attrs, slog.String("reason", f.Meaning))
 	default:
 		attrs = append(attrs, slog.String("reason", a.loggable(err.Error(), maxReason)))

@@ -2,9 +2,13 @@ package httpapi
 
 import (
 	"errors"
+	"math"
+	"net/http"
 	"slices"
+	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/rate"
 	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
@@ -18,6 +22,11 @@ type Failure struct {
 
 // Status returns the HTTP status of the response.
 func (f Failure) Status() int { return int(f.Number) / 100 }
+
+// Sandbox reports whether only a server with sandboxes has the failure.
+func (f Failure) Sandbox() bool { return slices.Contains(ofSandboxes, f.Number) }
+
+var ofSandboxes = []int32{40034, 40035, 40036, 40037, 40038, 40302, 42904, 42905, 50201, 50307, 50401}
 
 // The errors of the HTTP API itself. Their texts are messages to clients.
 var (
@@ -103,6 +112,17 @@ var failures = []struct {
 		"Omit it, or send the id of the path."}},
 	{errParameter, Failure{40033, "The query parameter is unknown.",
 		"Omit it. A list of plants has limit, after, tag and q; other operations have none."}},
+	{ErrSandboxBody, Failure{40034, "The body of a new sandbox is invalid.",
+		"Send no body, or an object with seed (garden or empty), ttl (60 to 86400), or both."}},
+	{ErrSandboxFull, Failure{40035, "The sandbox is full: it has 1,000 plants, or 1 MiB of names and tags.",
+		"Remove plants, reset the sandbox, or create another."}},
+	{ErrPreference, Failure{40036, "The Prefer header asks a sandbox for an invalid fault.",
+		"Correct the value that the message names."}},
+	{ErrRules, Failure{40037, "The rules for faults in the sandbox are invalid.",
+		"Correct the rule that the message names."}},
+	{ErrJournalQuery, Failure{40038,
+		"The limit or before of a list of requests in a sandbox is not an integer of at least 1.",
+		"Send 1 or more in decimal digits. A limit above 200 acts as 200."}},
 
 	{token.ErrMissing, Failure{40101, "The token is missing.", "Send Authorization: Bearer <ACCESS_TOKEN>."}},
 	{token.ErrMalformed, Failure{40102, "The Authorization header is repeated or has no bearer token.",
@@ -116,6 +136,8 @@ var failures = []struct {
 		"Request a token for this service from the identity provider."}},
 	{token.ErrScope, Failure{40301, "The token lacks the scope that the operation requires.",
 		"Ask the operator for a token with that scope."}},
+	{errNotSandbox, Failure{40302, "The operation needs the token of a sandbox.",
+		"Create a sandbox with POST /sandboxes and use its token."}},
 
 	{plant.ErrNotFound, Failure{40401, "No plant in the store has this id.", "Create it first."}},
 	{errNoRoute, Failure{40402, "The path does not exist.", "See /openapi.json for the paths of the service."}},
@@ -131,10 +153,17 @@ var failures = []struct {
 	{token.ErrLookups, Failure{42903,
 		"Too many tokens are being looked up, and this one is not cached; the request was not executed.",
 		"Retry after the time in Retry-After."}},
+	{ErrSandboxRate, Failure{42904, "The address has created too many sandboxes.",
+		"Retry after the time in Retry-After, or use one sandbox for longer."}},
+	{errDelays, Failure{42905,
+		"Too many requests are delayed in the sandbox, or in all sandboxes; the request was not executed.",
+		"Retry after the time in Retry-After."}},
 	{errHeaderTooLarge, Failure{43101, "The request line and headers are too large.", "Send fewer or shorter headers."}},
 
 	{errInternal, Failure{50001, "The service failed.", "Report the X-Request-Id to the operator."}},
 	{errCoding, Failure{50101, "The Transfer-Encoding is not supported.", "Use chunked or Content-Length."}},
+	{errGateway, Failure{50201, "A gateway received no valid response. Only a fault in a sandbox causes it.",
+		"Repeat a create. Before repeating a replace or remove, read the plant."}},
 	{storage.ErrUnknown, Failure{50302, "Whether the change was stored is unknown.",
 		"Repeat a create. Before repeating a replace or remove, read the plant."}},
 	{storage.ErrBusy, Failure{50301, "The service is overloaded. Nothing was stored.",
@@ -148,7 +177,26 @@ var failures = []struct {
 	{token.ErrKeys, Failure{50306,
 		"The key that has signed the token is not available from the identity provider. Nothing was stored.",
 		"Retry after the time in Retry-After; the operator sees the reason in the log."}},
+	{ErrNoSandbox, Failure{50307, "There are too many sandboxes, or too little space for them. Nothing was stored.",
+		"Retry after the time in Retry-After, or remove a sandbox that you no longer need."}},
+	{errGatewayTime, Failure{50401, "A gateway received no response in time. Only a fault in a sandbox causes it.",
+		"Repeat a create. Before repeating a replace or remove, read the plant."}},
 	{errProtocol, Failure{50501, "The HTTP version is not supported.", "Use HTTP/1.1."}},
+}
+
+// ErrorOf returns the error of a failure for a code, a number or a status, which stands for its lowest number. It
+// returns nil if there is none.
+func ErrorOf(code int) (err error) {
+	lowest := int32(math.MaxInt32)
+	for _, f := range failures {
+		if f.Number < lowest && (int(f.Number) == code || f.Status() == code) {
+			lowest, err = f.Number, f.err
+		}
+	}
+	if lowest/100 == http.StatusTooManyRequests {
+		return &rate.Exceeded{Why: err, Wait: time.Second}
+	}
+	return err
 }
 
 // Catalogue lists every failure in the order of the numbers.

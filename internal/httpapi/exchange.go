@@ -34,6 +34,9 @@ type exchange struct {
 	query   url.Values   // nil if there is none
 	token   *token.Token // nil where the route needs no credential
 	memory  share.Claim[token.Hash]
+	sent    []byte // the beginning of the body, in a sandbox
+	fault   string // that was injected, in a sandbox
+	cause   error  // of the handler, in place of which a fault was injected
 }
 
 var exchanges = sync.Pool{New: func() any { return &exchange{buf: make([]byte, 0, 1024)} }}
@@ -80,6 +83,7 @@ func (a *API) adapt(route Route) http.Handler {
 			panic(http.ErrAbortHandler)
 		}
 		x.ResponseWriter, x.request, x.ctx, x.query, x.token = nil, nil, nil, nil, nil
+		x.sent, x.fault, x.cause = nil, "", nil
 		if cap(x.buf) <= small { // a larger buffer counts as memory in use
 			exchanges.Put(x)
 		}
@@ -90,7 +94,10 @@ func (a *API) adapt(route Route) http.Handler {
 func (a *API) finish(x *exchange, route Route, f Failure, err error) {
 	took := time.Since(x.start)
 	if a.deps.Observe != nil {
-		a.deps.Observe(Request{x.ctx, route.Path, x.request.Method, x.status, f.Number, took})
+		a.deps.Observe(Request{x.ctx, route.Path, x.request.Method, x.status, f.Number, took, x.injected()})
+	}
+	if x.inSandbox() && !route.Sandbox && !route.unmetered {
+		a.record(x, f)
 	}
 	if !x.quiet {
 		a.log(x, route.Path, f, err, took)
@@ -102,33 +109,45 @@ func (a *API) call(x *exchange, route Route) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			x.cause = err
 		}
 	}()
 	if route.Scope != 0 {
 		if err := a.authorize(x, route); err != nil {
 			return err
 		}
+	} else if route.wrong && a.deps.Sandbox != nil {
+		if err := a.identify(x); err != nil {
+			return err
+		}
 	}
 	if err := x.parseQuery(route); err != nil {
 		return err
 	}
+	if x.inSandbox() && route.Scope&token.AllScopes != 0 {
+		return a.handleInSandbox(x, route)
+	}
 	return route.handle(x)
 }
 
-// authorize finds the token of the request and checks its rate and scope.
 func (a *API) authorize(x *exchange, route Route) error {
 	t, err := a.deps.Auth.Authenticate(x.ctx, x.request.Header["Authorization"], x)
 	if err != nil {
 		return err
 	}
 	x.token, x.memory = t, a.memory.Claim(t.Hash)
+	if t.Sandbox {
+		x.keepBody()
+	}
 	if sent := x.request.Header["X-Request-Id"]; isRequestID(sent) {
 		x.setID(sent[0])
 	}
 	if err := a.limitRate(x, route.unmetered); err != nil {
 		return err
 	}
-	a.deps.Connections.SetToken(x.ctx, t.Hash)
+	if !t.Sandbox { // anyone can get one, so its connections are those of an address
+		a.deps.Connections.SetToken(x.ctx, t.Hash)
+	}
 	if scope := route.Scope; scope != AnyScope && t.Scopes&scope == 0 {
 		challenge := fmt.Sprintf(`Bearer realm="plantstore", error="insufficient_scope", scope=%q`, scope)
 		x.Header().Set("WWW-Authenticate", challenge)

@@ -25,6 +25,7 @@ type oneOwner struct{}
 func (oneOwner) SetToken(context.Context, [32]byte) {}
 func (oneOwner) Last(context.Context) bool          { return false }
 func (oneOwner) Tokens() int                        { return 1 }
+func (oneOwner) Park(context.Context) func() bool   { return func() bool { return true } }
 
 // authenticator is an Authenticator in one function.
 type authenticator func(header string) (*token.Token, error)

@@ -38,6 +38,8 @@ type Connections interface {
 	Last(ctx context.Context) bool
 	// Tokens returns how many tokens have connections.
 	Tokens() int
+	// Park lets the connection be evicted until resume is called, which reports whether it was not.
+	Park(ctx context.Context) (resume func() bool)
 }
 
 // Config is what an operator sets.
@@ -68,6 +70,9 @@ type Dependencies struct {
 
 	DescriptionJSON, DescriptionYAML []byte                  // the published OpenAPI description
 	Pages                            map[string]http.Handler // pages for browsers, by mux pattern
+
+	Sandbox  Sandbox         // nil for no sandboxes
+	Stopping <-chan struct{} // closed when requests that are delayed on purpose must end; may be nil
 }
 
 // Request is what is known at the end of a request, for metrics and traces.
@@ -78,6 +83,8 @@ type Request struct {
 	Status  int
 	Number  int32 // of the failure; 0 if there is none
 	Took    time.Duration
+
+	Injected bool // it has a fault that a client of a sandbox asked for
 }
 
 // The routes of requests that are not for a path of the service.
@@ -103,6 +110,7 @@ type API struct {
 	searches    *share.Slots[token.Hash]  // searches in flight or waiting
 	waiting     share.Waiters[token.Hash] // searches and counts, in flight or not
 	statusRates *rate.Table[token.Hash]   // requests of GET /token
+	delayed     share.Waiters[token.Hash] // requests of sandboxes
 	maxExamined int                       // plants that a search examines before its page ends
 }
 
@@ -113,6 +121,8 @@ type Route struct {
 	handle       handler
 	unmetered    bool     // does not count against the rate of the token, but against statusRate
 	parameters   []string // of the query string; others are refused
+	Sandbox      bool     // exists only where there are sandboxes
+	wrong        bool     // the path or the method does not exist
 }
 
 // AnyScope is the Scope of a route that needs a token, whatever its scopes are.
@@ -124,14 +134,25 @@ type handler func(x *exchange) error
 // routes is the whole API; nothing registers itself elsewhere.
 func (a *API) routes() []Route {
 	return []Route{
-		{"POST", "/plants", token.Create, a.createPlant, false, nil},
-		{"GET", "/plants", token.Read, a.listPlants, false, []string{"limit", "after", "tag", "q"}},
-		{"GET", "/plants/{id}", token.Read, a.getPlant, false, nil},
-		{"PUT", "/plants/{id}", token.Write, a.replacePlant, false, nil},
-		{"DELETE", "/plants/{id}", token.Write, a.removePlant, false, nil},
-		{"GET", "/token", AnyScope, a.getToken, true, nil},
-		{"GET", "/openapi.json", 0, static("application/json", a.deps.DescriptionJSON), false, nil},
-		{"GET", "/openapi.yaml", 0, static("application/yaml", a.deps.DescriptionYAML), false, nil},
+		{Method: "POST", Path: "/plants", Scope: token.Create, handle: a.createPlant},
+		{Method: "GET", Path: "/plants", Scope: token.Read, handle: a.listPlants,
+			parameters: []string{"limit", "after", "tag", "q"}},
+		{Method: "GET", Path: "/plants/{id}", Scope: token.Read, handle: a.getPlant},
+		{Method: "PUT", Path: "/plants/{id}", Scope: token.Write, handle: a.replacePlant},
+		{Method: "DELETE", Path: "/plants/{id}", Scope: token.Write, handle: a.removePlant},
+		{Method: "GET", Path: "/token", Scope: AnyScope, handle: a.getToken, unmetered: true},
+		{Method: "GET", Path: "/openapi.json", handle: static("application/json", a.deps.DescriptionJSON)},
+		{Method: "GET", Path: "/openapi.yaml", handle: static("application/yaml", a.deps.DescriptionYAML)},
+
+		{Method: "POST", Path: "/sandboxes", handle: a.sandboxed(http.StatusCreated, Sandbox.Create), Sandbox: true},
+		{Method: "DELETE", Path: "/sandbox", Scope: AnyScope, handle: a.sandboxed(0, Sandbox.Remove), Sandbox: true},
+		{Method: "POST", Path: "/sandbox/reset", Scope: AnyScope, handle: a.sandboxed(0, Sandbox.Reset), Sandbox: true},
+		{Method: "GET", Path: "/faults", Scope: AnyScope, handle: a.sandboxed(200, Sandbox.Faults), Sandbox: true},
+		{Method: "PUT", Path: "/faults", Scope: AnyScope, handle: a.sandboxed(200, Sandbox.SetFaults), Sandbox: true},
+		{Method: "DELETE", Path: "/faults", Scope: AnyScope, handle: a.sandboxed(0, Sandbox.ClearFaults), Sandbox: true},
+		{Method: "GET", Path: "/requests", Scope: AnyScope, handle: a.sandboxed(200, Sandbox.Requests), Sandbox: true,
+			parameters: []string{"limit", "before"}},
+		{Method: "DELETE", Path: "/requests", Scope: AnyScope, handle: a.sandboxed(0, Sandbox.ClearRequests), Sandbox: true},
 	}
 }
 
@@ -155,10 +176,14 @@ func New(cfg Config, deps Dependencies) *API {
 		searches:    share.NewSlots[token.Hash](maxSearches),
 		waiting:     share.Waiters[token.Hash]{PerOwner: maxWaitingOf, Total: maxWaiting},
 		statusRates: rate.NewTable[token.Hash](maxLimited, time.Now),
+		delayed:     share.Waiters[token.Hash]{PerOwner: maxDelayedOf, Total: maxDelayed},
 		maxExamined: maxExamined,
 	}
 	methods := map[string][]string{}
 	for _, route := range a.routes() {
+		if route.Sandbox && deps.Sandbox == nil {
+			continue
+		}
 		pattern := a.deps.Prefix + route.Path
 		a.mux.Handle(route.Method+" "+pattern, a.adapt(route))
 		methods[pattern] = append(methods[pattern], route.Method)
@@ -174,10 +199,11 @@ func New(cfg Config, deps Dependencies) *API {
 	for pattern, allowed := range methods {
 		slices.Sort(allowed)
 		a.methods[pattern] = strings.Join(allowed, ", ")
-		a.mux.Handle(pattern, a.adapt(Route{Path: a.withoutPrefix(pattern), handle: notAllowed(a.methods[pattern])}))
+		wrong := Route{Path: a.withoutPrefix(pattern), handle: notAllowed(a.methods[pattern]), wrong: true}
+		a.mux.Handle(pattern, a.adapt(wrong))
 	}
 	a.allowed = a.adapt(Route{Path: preflight, handle: noContent})
-	a.noRoute = a.adapt(Route{Path: unmatched, handle: notFound})
+	a.noRoute = a.adapt(Route{Path: unmatched, handle: notFound, wrong: true})
 	a.mux.Handle("/", a.noRoute)
 	return a
 }

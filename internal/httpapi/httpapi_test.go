@@ -16,6 +16,8 @@ func TestRoutes(t *testing.T) {
 		"POST /plants plants:create", "GET /plants plants:read", "GET /plants/{id} plants:read",
 		"PUT /plants/{id} plants:write", "DELETE /plants/{id} plants:write", "GET /token ",
 		"GET /openapi.json ", "GET /openapi.yaml ",
+		"POST /sandboxes ", "DELETE /sandbox ", "POST /sandbox/reset ", "GET /faults ", "PUT /faults ", "DELETE /faults ",
+		"GET /requests ", "DELETE /requests ",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("Routes() = %q\nwant %q", got, want)

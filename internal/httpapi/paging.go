@@ -157,7 +157,11 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 			if !p.filter.Match(candidate.Content) {
 				continue
 			}
-			if err := x.appendPlant(candidate); err != nil {
+			if found > 0 {
+				x.buf = append(x.buf, ',')
+			}
+			x.buf = candidate.AppendJSON(x.buf)
+			if err := x.reserve(cap(x.buf)); err != nil {
 				return nil, err
 			}
 			found++
@@ -166,15 +170,6 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 			return nil, nil
 		}
 	}
-}
-
-// appendPlant appends an element of a page to the buffer.
-func (x *exchange) appendPlant(p plant.Plant) error {
-	if len(x.buf) > 1 {
-		x.buf = append(x.buf, ',')
-	}
-	x.buf = p.AppendJSON(x.buf)
-	return x.reserve(cap(x.buf))
 }
 
 // errNotCounted means that a list is returned without its count.
@@ -202,9 +197,14 @@ func (a *API) count(x *exchange) (int64, error) {
 // preference matches an element of Prefer headers: they are separated by commas, except in quoted strings.
 var preference = regexp.MustCompile(`(?:[^,"]|"(?:[^"\\]|\\.)*"?)+`)
 
+// Preferences returns the elements of Prefer headers (RFC 7240), each with its parameters.
+func Preferences(headers []string) []string {
+	return preference.FindAllString(strings.Join(headers, ","), -1)
+}
+
 // prefersCount reports whether the first preference named count in the Prefer headers (RFC 7240) has the value exact.
 func prefersCount(headers []string) bool {
-	for _, p := range preference.FindAllString(strings.Join(headers, ","), -1) {
+	for _, p := range Preferences(headers) {
 		p, _, _ = strings.Cut(p, ";") // parameters follow
 		name, value, _ := strings.Cut(p, "=")
 		if strings.EqualFold(strings.TrimSpace(name), "count") {

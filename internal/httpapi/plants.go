@@ -87,7 +87,7 @@ func (a *API) listPlants(x *exchange) error {
 			return err
 		default:
 			x.Header().Set("Plants-Count", strconv.FormatInt(n, 10))
-			x.Header().Set("Preference-Applied", "count=exact")
+			x.Header().Add("Preference-Applied", "count=exact")
 		}
 	}
 	x.buf = append(x.buf, ']')

@@ -38,7 +38,6 @@ func (a *API) limitRate(x *exchange, unmetered bool) error {
 	return nil
 }
 
-// rateOf returns the token's own rate, or the rate of the service.
 func (a *API) rateOf(t *token.Token) rate.Limit {
 	if t.Rate.Count != 0 {
 		return t.Rate

@@ -16,7 +16,8 @@ func (a *API) getToken(x *exchange) error {
 		Expires time.Time `json:"expires,omitzero"`
 		Rate    string    `json:"rate,omitzero"`
 		Burst   int64     `json:"burst,omitzero"`
-	}{t.Name, t.Store, t.Scopes.Names(), t.Expires, limit.String(), limit.Burst})
+		Sandbox bool      `json:"sandbox,omitzero"`
+	}{t.Name, t.Store, t.Scopes.Names(), t.Expires, limit.String(), limit.Burst, t.Sandbox})
 	if err != nil {
 		return err
 	}

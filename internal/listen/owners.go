@@ -116,6 +116,17 @@ func (l *Listener) SetToken(ctx context.Context, hash [32]byte) {
 	}
 }
 
+// Park lets the connection of ctx be evicted, as if its client had to send the rest of a request, until resume is
+// called. resume reports whether the connection was not evicted.
+func (l *Listener) Park(ctx context.Context) (resume func() bool) {
+	c := connOf(ctx)
+	if c == nil {
+		return func() bool { return true }
+	}
+	c.enter(receiving, l.now())
+	return c.work
+}
+
 // Last reports whether the response to the request of ctx must be the last of its connection: the service is shutting
 // down, the connection is evicted, or connections are scarce and the client has presented no token.
 func (l *Listener) Last(ctx context.Context) bool {

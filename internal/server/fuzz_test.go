@@ -155,6 +155,7 @@ type unlimited struct{}
 func (unlimited) SetToken(context.Context, [32]byte) {}
 func (unlimited) Last(context.Context) bool          { return false }
 func (unlimited) Tokens() int                        { return 1 }
+func (unlimited) Park(context.Context) func() bool   { return func() bool { return true } }
 
 type result struct {
 	status int

@@ -53,12 +53,13 @@ var storageNames = map[string]func(name string) bool{
 // libraries is which packages may use what is not the standard library. The domain uses one, for JSON, until that is
 // in the standard library.
 var libraries = map[string]string{
-	"github.com/go-json-experiment/json": "internal/plant internal/httpapi internal/token/oidc cmd/plantstore",
-	"zombiezen.com/go/sqlite":            "internal/storage/sqlite",
-	"modernc.org/sqlite":                 "internal/storage/sqlite",
-	"golang.org/x/sys":                   "internal/storage/sqlite",
-	"golang.org/x/crypto/acme":           "internal/certificate",
-	"golang.org/x/net/idna":              "cmd/plantstore",
+	"github.com/go-json-experiment/json": "internal/plant internal/httpapi internal/sandbox internal/token/oidc " +
+		"cmd/plantstore",
+	"zombiezen.com/go/sqlite":  "internal/storage/sqlite",
+	"modernc.org/sqlite":       "internal/storage/sqlite",
+	"golang.org/x/sys":         "internal/storage/sqlite",
+	"golang.org/x/crypto/acme": "internal/certificate",
+	"golang.org/x/net/idna":    "cmd/plantstore",
 	"golang.org/x/sync": "internal/dbcopy internal/plantfile internal/share internal/telemetry " +
 		"internal/token internal/storage/citus",
 	"github.com/spf13/cobra": "cmd/plantstore",

@@ -106,7 +106,6 @@ func (s *service) sample(set telemetry.Set) {
 	}
 }
 
-// setByLabel sets a metric for every value of its label.
 func setByLabel(set telemetry.Set, metric telemetry.Sampled, counts map[string]int64) {
 	for label, n := range counts {
 		set(metric, float64(n), label)

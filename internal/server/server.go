@@ -22,6 +22,7 @@ import (
 	"plantstore/internal/listen"
 	"plantstore/internal/machine"
 	"plantstore/internal/plant"
+	"plantstore/internal/sandbox"
 	"plantstore/internal/storage"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token"
@@ -38,6 +39,7 @@ type Config struct {
 	TokenFrom string         // the file or variable that Token is from, for the log
 	JWTs      token.Verifier // of tokens of an identity provider; nil for none
 	Version   string         // of the program, for metrics and the log
+	Sandbox   sandbox.Config // zero: nobody can create one
 	Commit    commit.Options
 	httpapi.Config
 	TLS               *tls.Config      // of the service; nil for plain HTTP
@@ -47,9 +49,9 @@ type Config struct {
 
 	Tracer *telemetry.Tracer // nil for no traces; closed by Run
 
-	Started func() // called when the service accepts requests; may be nil
+	Started func(address string) // called when the service accepts requests, with its public address; may be nil
 
-	Out io.Writer // gets the address, a first token and an example
+	Out io.Writer // gets the address, a first token and an example; nil for none of them
 	Log *slog.Logger
 }
 
@@ -71,7 +73,7 @@ func Run(ctx context.Context, cfg Config, st storage.Storage) error {
 		return err
 	}
 	if cfg.Started != nil {
-		cfg.Started()
+		cfg.Started(s.address)
 	}
 	select {
 	case err := <-s.failed:
@@ -81,16 +83,17 @@ func Run(ctx context.Context, cfg Config, st storage.Storage) error {
 	}
 }
 
-// service is what Run runs.
 type service struct {
 	cfg     Config
 	storage storage.Storage
+	address string // public
 	metrics *telemetry.Metrics
 	health  *telemetry.Health
 	conns   *listen.Listener
 	log     *slog.Logger // for records that clients can cause
 	creates *commit.Committer[plant.Record]
 	edits   *commit.Committer[plant.Edit]
+	boxes   *sandbox.Sandboxes // nil on a cluster
 
 	cleanup    []func()       // called in reverse order
 	background sync.WaitGroup // goroutines that end after cleanup
@@ -119,6 +122,7 @@ func (s *service) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.address = base.String()
 	fixed, err := fixedToken(s.cfg)
 	if err != nil {
 		return err
@@ -127,45 +131,56 @@ func (s *service) start(ctx context.Context) error {
 	tuneCollector(limits.Memory, bodies, s.cfg.MaxConns)
 	tuneScheduler(s.storage.Stats().Engine)
 	s.startCommitters(ctx)
-	auth := s.startAuthenticator(ctx, fixed)
-	handler := httpapi.New(s.cfg.Config, httpapi.Dependencies{
-		Auth:        auth,
+	if err := s.startSandboxes(ctx); err != nil {
+		return err
+	}
+	deps := httpapi.Dependencies{
+		Auth:        s.startAuthenticator(ctx, fixed),
 		Create:      s.creates.Commit,
 		Edit:        s.edits.Commit,
 		Reader:      s.storage,
 		Connections: s.conns,
 		Log:         s.log,
 		Observe: func(r httpapi.Request) {
-			s.metrics.Request(r.Route, r.Method, r.Status, r.Number, r.Took)
+			s.metrics.Request(r.Route, r.Method, r.Status, r.Number, r.Injected, r.Took)
 			s.cfg.Tracer.Request(r.Context, r.Route, r.Method, r.Status, r.Number)
 		},
 		Mask:            token.NewMask(s.cfg.Token),
 		Prefix:          base.Path,
 		Queue:           s.creates.Queue(),
 		MaxMemory:       bodies,
-		DescriptionJSON: api.JSON(base.String()),
-		DescriptionYAML: api.YAML(base.String()),
+		DescriptionJSON: api.JSON(s.address, s.cfg.Sandbox.Max > 0),
+		DescriptionYAML: api.YAML(s.address, s.cfg.Sandbox.Max > 0),
 		Pages:           s.pages(base.Path),
-	})
+		Stopping:        ctx.Done(),
+	}
+	if s.cfg.Sandbox.Max > 0 {
+		deps.Sandbox, deps.Create, deps.Edit = s.boxes, s.boxes.Creates(deps.Create), s.boxes.Edits(deps.Edit)
+	}
 	if err := s.startOps(); err != nil {
 		return err
 	}
 	if err := welcome(ctx, s.cfg, s.storage, base, fixed != nil); err != nil {
 		return err
 	}
-	s.serve(s.conns, s.cfg.Tracer.Handler(handler))
+	s.serve(s.conns, s.cfg.Tracer.Handler(httpapi.New(s.cfg.Config, deps)))
 	database := s.storage.Stats()
-	s.cfg.Log.Info("serving", "address", base.String(), "listening", hostPort(public.Addr(), ""), "version", s.cfg.Version,
+	s.cfg.Log.Info("serving", "address", s.address, "listening", hostPort(public.Addr(), ""), "version", s.cfg.Version,
 		"engine", database.Engine, "schema", database.Schema, "max_conns", s.cfg.MaxConns, "memory_for_bodies", bodies)
+	s.run(ctx, s.health.Watch)
+	return nil
+}
+
+// run calls do in the background. Its context ends with ctx, and when the service closes.
+func (s *service) run(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.cleanup = append(s.cleanup, cancel)
-	s.background.Go(func() { s.health.Watch(ctx) })
-	return nil
+	s.background.Go(func() { do(ctx) })
 }
 
 // pages returns the console, and /healthz for a container that publishes one port. It does not check the database.
 func (s *service) pages(prefix string) map[string]http.Handler {
-	pages := console.Routes(prefix)
+	pages := console.Routes(prefix, s.cfg.Sandbox.Max > 0)
 	pages["GET "+prefix+"/healthz"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		if s.conns.Draining() {
@@ -189,19 +204,31 @@ func (s *service) startCommitters(ctx context.Context) {
 	shardOfEdit := func(e *plant.Edit) (server, shard int) { return s.storage.Shard(e.Key) }
 	options.Observe, options.Lanes = observeCommits(s.metrics, "edit"), min(options.Lanes, maxEditLanes)
 	s.edits = commit.New(s.storage.EditBatch, shardOfEdit, options)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s.cleanup = append(s.cleanup, cancel)
-	s.background.Go(func() { s.creates.Run(ctx) })
-	s.background.Go(func() { s.edits.Run(ctx) })
+	s.run(context.WithoutCancel(ctx), s.creates.Run)
+	s.run(context.WithoutCancel(ctx), s.edits.Run)
+}
+
+func (s *service) startSandboxes(ctx context.Context) error {
+	if s.storage.Stats().Nodes != nil {
+		if s.cfg.Sandbox.Max > 0 {
+			return errors.New("--sandbox needs SQLite or PostgreSQL: in a cluster, one node alone has the table of sandboxes")
+		}
+		return nil
+	}
+	s.boxes = sandbox.New(s.cfg.Sandbox, s.storage)
+	s.run(ctx, func(ctx context.Context) { s.boxes.Run(ctx, s.cfg.Log) })
+	return nil
 }
 
 // startAuthenticator starts recording the uses of tokens. It outlives ctx: uses by requests that are in flight at the
 // signal to stop are recorded too.
 func (s *service) startAuthenticator(ctx context.Context, fixed *token.Token) *token.Authenticator {
-	auth := token.NewAuthenticator(s.storage, s.cfg.JWTs, fixed, time.Now)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s.cleanup = append(s.cleanup, cancel)
-	s.background.Go(func() { auth.RecordUses(ctx, s.storage, s.cfg.Log) })
+	var lookup token.Lookup = s.storage
+	if s.cfg.Sandbox.Max > 0 {
+		lookup = s.boxes
+	}
+	auth := token.NewAuthenticator(lookup, s.cfg.JWTs, fixed, time.Now)
+	s.run(context.WithoutCancel(ctx), func(ctx context.Context) { auth.RecordUses(ctx, s.storage, s.cfg.Log) })
 	return auth
 }
 
@@ -253,7 +280,6 @@ func (s *service) serve(l *listen.Listener, h http.Handler) {
 	s.background.Go(func() { s.failed <- l.Serve(server) })
 }
 
-// drain waits for the requests in flight.
 func (s *service) drain(ctx context.Context) error {
 	s.cfg.Log.Info("stopping", "drain", s.cfg.Drain.String(), "reason", context.Cause(ctx).Error())
 	s.health.Stopping()

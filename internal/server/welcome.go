@@ -31,8 +31,12 @@ func fixedToken(cfg Config) (*token.Token, error) {
 	return fixed, nil
 }
 
-// welcome prints the addresses. On a database without tokens it issues a first one, which is shown only here.
+// welcome prints the addresses. On a database without tokens it issues a first one, which is shown only here. Without
+// cfg.Out it does nothing.
 func welcome(ctx context.Context, cfg Config, st storage.Storage, base *url.URL, hasFixed bool) error {
+	if cfg.Out == nil {
+		return nil
+	}
 	fmt.Fprintf(cfg.Out, "Plant Store serves %s\nConsole: %s/\nReference: %s/docs\n", base, base, base)
 	if hasFixed {
 		return nil

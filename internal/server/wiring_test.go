@@ -108,6 +108,12 @@ func TestWelcome(t *testing.T) {
 		}
 		return text
 	}
+	if err := welcome(t.Context(), Config{}, st, base, false); err != nil {
+		t.Error(err)
+	}
+	if all, err := st.Tokens(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("without an output: %d tokens, %v", len(all), err)
+	}
 	if text := print(st, true); text != "" {
 		t.Errorf("with a fixed token: %q", text)
 	}

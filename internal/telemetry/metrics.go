@@ -99,11 +99,15 @@ func (m *Metrics) Handler(errors *log.Logger) http.Handler {
 	})
 }
 
-// Request counts a request of a route. number is the error code, or 0 for a success.
-func (m *Metrics) Request(route, method string, status int, number int32, took time.Duration) {
+// Request counts a request of a route. number is the error code, or 0 for a success. A request with an injected fault
+// has another route and error type, so that it concerns no alert.
+func (m *Metrics) Request(route, method string, status int, number int32, injected bool, took time.Duration) {
 	errorType := ""
 	if number != 0 {
 		errorType = strconv.Itoa(int(number))
+	}
+	if injected {
+		route, errorType = "injected", "injected"
 	}
 	m.requests.WithLabelValues(methodLabel(method), route, strconv.Itoa(status), errorType).Observe(took.Seconds())
 }

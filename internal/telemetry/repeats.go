@@ -33,7 +33,6 @@ func NewRepeats(next slog.Handler) *Repeats {
 	return &Repeats{Handler: next, kinds: map[string]kind{}}
 }
 
-// Handle implements slog.Handler.
 func (h *Repeats) Handle(ctx context.Context, r slog.Record) error {
 	name := r.Message
 	r.Attrs(func(a slog.Attr) bool {

@@ -45,13 +45,12 @@ func counter(name, help string, labels ...string) Sampled {
 // Set sets the value of a metric for the values of its labels.
 type Set func(metric Sampled, value float64, labels ...string)
 
-// sampler is the collector of the sampled metrics.
+// sampler is the prometheus.Collector of the sampled metrics.
 type sampler func(Set)
 
 // Describe implements prometheus.Collector. Which metrics there are depends on the engine, so it announces none.
 func (sampler) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
 func (s sampler) Collect(collected chan<- prometheus.Metric) {
 	s(func(m Sampled, value float64, labels ...string) {
 		collected <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)

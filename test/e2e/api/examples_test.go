@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,8 +20,10 @@ import (
 func TestErrorExamples(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "plants.db")
-	s := testkit.Start(t, db)
+	s := testkit.Start(t, db, "--sandbox", "--sandbox-rate", "1/m")
 	reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read", "--rate", "10/m", "--burst", "10")
+	made := strings.Split(s.Do(t, "POST", "/sandboxes", "").Body, `"`)
+	inBox := "Authorization: Bearer " + made[slices.Index(made, "token")+2]
 	const monstera = `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`
 	jsonType := testkit.ContentJSON
 	do := func(method, path, body string, headers ...string) string {
@@ -38,14 +41,24 @@ func TestErrorExamples(t *testing.T) {
 		40030: do("GET", "/openapi.json", "", "Expect: x"),
 		40032: do("PUT", "/plants/1", `{"id":2,"name":"Fern"}`, jsonType),
 		40033: do("GET", "/plants?colour=green", ""),
+		40034: do("POST", "/sandboxes", `{"ttl":1}`, jsonType),
+		40036: do("GET", "/plants", "", inBox, "Prefer: delay=1s"),
+		40037: do("PUT", "/faults", `[{}]`, inBox, jsonType),
+		40038: do("GET", "/requests?before=0", "", inBox),
 		40101: do("GET", "/plants", "", "Authorization"),
 		40103: do("GET", "/plants", "", "Authorization: Bearer "+s.Token[:len(s.Token)-1]),
 		40301: do("POST", "/plants", monstera, jsonType, "Authorization: Bearer "+reader),
+		40302: do("GET", "/faults", ""),
 		41201: do("PUT", "/plants/1", monstera, jsonType, `If-Match: "x"`),
 		41202: do("PUT", "/plants/1", monstera, jsonType, "If-None-Match: *"),
+		42904: do("POST", "/sandboxes", ""),
+		50101: do("GET", "/plants", "", inBox, "Prefer: code=501"),
+		50201: do("GET", "/plants", "", inBox, "Prefer: code=502"),
 		50301: string(httpapi.Refusal()),
 		50302: fmt.Sprintf(`{"error":50302,"message":%q}`, storage.ErrUnknown),
 		50303: fmt.Sprintf(`{"error":50303,"message":%q}`, storage.ErrUnavailable),
+		50307: fmt.Sprintf(`{"error":50307,"message":%q}`, httpapi.ErrNoSandbox),
+		50401: do("GET", "/plants", "", inBox, "Prefer: code=504"),
 	} {
 		produced[number] = body
 	}
@@ -69,13 +82,16 @@ func TestErrorExamples(t *testing.T) {
 // errorExamples returns the bodies that the description has as examples of errors, by number.
 func errorExamples(t *testing.T) map[int]string {
 	t.Helper()
-	document, err := openapi3.NewLoader().LoadFromData(api.JSON("http://plants.example"))
+	document, err := openapi3.NewLoader().LoadFromData(api.JSON("http://plants.example", true)) // has all
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[int]string{}
 	for _, response := range document.Components.Responses {
 		media := response.Value.Content["application/json"]
+		if media == nil {
+			continue
+		}
 		examples := []any{media.Example}
 		for _, e := range media.Examples {
 			examples = append(examples, e.Value.Value)

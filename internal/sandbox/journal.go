@@ -1,0 +1,160 @@
+package sandbox
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"plantstore/internal/httpapi"
+	"plantstore/internal/token"
+)
+
+const (
+	maxEntries      = 200
+	maxJournal      = 256 << 10 // bytes of a journal
+	maxJournals     = 64 << 20  // bytes of all journals
+	maxBody         = 8 << 10   // bytes of a body in an entry
+	entryOverhead   = 64        // bytes of memory besides the text
+	defaultRequests = 100
+)
+
+func sizeInMemory(text json.RawMessage) int64 { return int64(len(text)) + entryOverhead }
+
+// mask hides credentials by their form. It knows no secret, so what it hides says nothing about one.
+var mask token.Mask
+
+// cutCredential matches what may be the beginning of a credential at the end of a body that was cut.
+var cutCredential = regexp.MustCompile(`(plant_[0-9A-Za-z]*|eyJ[\w.-]*)$`)
+
+func (s *Sandboxes) Record(store string, r *http.Request, e httpapi.Entry) {
+	e.Time, e.ID, e.Method = e.Time.UTC().Truncate(time.Millisecond), mask.Hide(e.ID), mask.Hide(r.Method)
+	e.Path, e.Query, e.Headers = maskText(r.URL.EscapedPath()), maskText(r.URL.RawQuery), maskHeaders(r)
+	e.Truncated, e.Body = len(e.Body) > maxBody, mask.Hide(e.Body)
+	if e.Body = e.Body[:min(maxBody, len(e.Body))]; e.Truncated {
+		e.Body = cutCredential.ReplaceAllString(e.Body, "…")
+	}
+	for n := range min(utf8.UTFMax, len(e.Body)) { // the cut may have split a character
+		if whole := e.Body[:len(e.Body)-n]; utf8.ValidString(whole) && e.Truncated {
+			e.Body = whole
+			break
+		}
+	}
+	if !utf8.ValidString(e.Body) {
+		e.Body, e.Encoding = base64.StdEncoding.EncodeToString([]byte(e.Body)), "base64"
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.box(store)
+	if !b.Expires.IsZero() && !b.Expires.After(time.Now()) {
+		return
+	}
+	b.numbered++
+	e.Number = b.numbered
+	text, err := json.Marshal(e)
+	if err != nil {
+		return // it has no value that JSON can't have
+	}
+	b.journal = append(b.journal, text)
+	b.journalBytes += sizeInMemory(text)
+	s.journal += sizeInMemory(text)
+	for len(b.journal) > maxEntries || b.journalBytes > maxJournal {
+		s.truncate(b, len(b.journal)-1)
+	}
+	for s.journal > maxJournals {
+		s.shrink()
+	}
+}
+
+// truncate leaves the n newest entries of a journal. The caller holds mu.
+func (s *Sandboxes) truncate(b *box, n int) {
+	for _, text := range b.journal[:len(b.journal)-n] {
+		b.journalBytes -= sizeInMemory(text)
+		s.journal -= sizeInMemory(text)
+	}
+	b.journal = slices.Delete(b.journal, 0, len(b.journal)-n)
+}
+
+// shrink removes the older half of the largest journal. The caller holds mu.
+func (s *Sandboxes) shrink() {
+	var largest *box
+	for _, b := range s.boxes {
+		if largest == nil || b.journalBytes > largest.journalBytes {
+			largest = b
+		}
+	}
+	s.truncate(largest, len(largest.journal)/2)
+}
+
+// maskText masks text that may be a part of a URL. It stays as it was sent, unless it has an escaped credential.
+func maskText(sent string) string {
+	if text, err := url.QueryUnescape(sent); err == nil && mask.Hide(text) != text {
+		return mask.Hide(text)
+	}
+	return mask.Hide(sent)
+}
+
+func maskHeaders(r *http.Request) http.Header {
+	all := http.Header{"Host": {maskText(r.Host)}}
+	for name, values := range r.Header {
+		lower, hidden := strings.ToLower(name), slices.Clone(values)
+		isSecret := slices.Contains([]string{"authorization", "cookie", "proxy-authorization"}, lower) ||
+			strings.HasSuffix(lower, "-key") || strings.HasSuffix(lower, "-token")
+		for i, value := range values {
+			hidden[i] = maskText(value)
+			if isSecret {
+				hidden[i] = "…"
+			}
+			if scheme, _, ok := strings.Cut(value, " "); ok && isSecret && (strings.EqualFold(scheme, "Bearer") ||
+				strings.EqualFold(scheme, "Basic")) {
+				hidden[i] = scheme + " …"
+			}
+		}
+		all[mask.Hide(name)] = hidden
+	}
+	return all
+}
+
+func (s *Sandboxes) Requests(c httpapi.Call) (any, error) {
+	limit, before := int64(defaultRequests), int64(math.MaxInt64)
+	for name, to := range map[string]*int64{"limit": &limit, "before": &before} {
+		values := c.Query[name]
+		if len(values) == 0 {
+			continue
+		}
+		n, err := strconv.ParseUint(values[0], 10, 63)
+		if errors.Is(err, strconv.ErrRange) {
+			n, err = math.MaxInt64, nil
+		}
+		if err != nil || n < 1 || len(values) > 1 {
+			return nil, httpapi.Invalid(httpapi.ErrJournalQuery, "%s must be one integer of at least 1", name)
+		}
+		*to = int64(n)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, page := s.box(c.Token.Store), []json.RawMessage{}
+	first := b.numbered - int64(len(b.journal)) + 1
+	for i, text := range slices.Backward(b.journal) {
+		if first+int64(i) < before && int64(len(page)) < limit {
+			page = append(page, text)
+		}
+	}
+	return page, nil
+}
+
+func (s *Sandboxes) ClearRequests(c httpapi.Call) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.truncate(s.box(c.Token.Store), 0)
+	return nil, nil
+}

@@ -1,0 +1,290 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/rate"
+	"plantstore/internal/storage"
+	"plantstore/internal/token"
+)
+
+func TestCreate(t *testing.T) {
+	s := start(t, Config{Max: 10})
+	defer s.close(t)
+	before := time.Now()
+	for options, test := range map[string]struct {
+		plants int64
+		ttl    time.Duration
+	}{
+		"":                               {12, time.Hour},
+		"{}":                             {12, time.Hour},
+		`{"seed":"empty"}`:               {0, time.Hour},
+		`{"seed":"garden","ttl":60}`:     {12, time.Minute},
+		`{"ttl":86400.0,"seed":"empty"}`: {0, 24 * time.Hour},
+	} {
+		b := s.sandbox(t, options)
+		if b.Plants != test.plants || b.plants(t) != test.plants {
+			t.Errorf("%s: %d plants are announced and %d stored, want %d", options, b.Plants, b.plants(t), test.plants)
+		}
+		if ttl := b.Expires.Sub(before); ttl < test.ttl-time.Millisecond || ttl > test.ttl+time.Minute {
+			t.Errorf("%s: it lives for %v, want %v", options, ttl, test.ttl)
+		}
+		if !strings.HasPrefix(b.Store, token.SandboxPrefix) || len(b.Store) != len(token.SandboxPrefix)+26 {
+			t.Errorf("%s: the store is %q", options, b.Store)
+		}
+		info := want(t, "GET /token", b.do("GET", "/token", ""), 200)
+		if expires, _ := json.Marshal(b.Expires); info != fmt.Sprintf(`{"name":"sandbox","store":%q,`+
+			`"scopes":["plants:create","plants:read","plants:write"],"expires":%s,"rate":"50/s","burst":100,"sandbox":true}`,
+			b.Store, expires) {
+			t.Errorf("%s: the token is %s", options, info)
+		}
+	}
+	if all, err := s.disk.Tokens(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("Tokens() = %v, %v, want none", all, err)
+	}
+}
+
+// Errors name the member, and repeat nothing that a client without a token has sent.
+func TestCreateIsRefused(t *testing.T) {
+	s := start(t, Config{Max: 10})
+	defer s.close(t)
+	const notObject = "the body must be empty or a JSON object"
+	const unknown = "a member of the body is unknown; use seed and ttl"
+	for body, message := range map[string]string{
+		"null": notObject, "[]": notObject, "{": notObject, `{"ttl":60,"ttl":60}`: notObject, "{}{}": notObject,
+		`{"secret":1}`: unknown, `{"Seed":"empty"}`: unknown, `{"secret":1,"ttl":60}`: unknown,
+		`{"seed":"forest"}`: "seed must be garden or empty", `{"seed":null}`: "seed must be garden or empty",
+		`{"ttl":59}`: "ttl must be an integer from 60 to 86400", `{"ttl":86401}`: "ttl must be an integer from 60 to 86400",
+		`{"ttl":60.5}`: "ttl must be an integer from 60 to 86400", `{"ttl":"60"}`: "ttl must be an integer from 60 to 86400",
+	} {
+		got := want(t, body, s.send("POST", "/sandboxes", body), 40034)
+		if wanted := fmt.Sprintf(`{"error":40034,"message":%q}`, message); got != wanted {
+			t.Errorf("%s: %s, want %s", body, got, wanted)
+		}
+	}
+	got := want(t, "a wrong type", s.send("POST", "/sandboxes", "", "Content-Type", "text/secret"), 40019)
+	if strings.Contains(got, "secret") {
+		t.Errorf("the response repeats the Content-Type: %s", got)
+	}
+	want(t, "no body, with a type", s.send("POST", "/sandboxes", "", "Content-Type", "application/json"), 201)
+}
+
+func TestResetAndRemove(t *testing.T) {
+	s := start(t, Config{Max: 10})
+	defer s.close(t)
+	b, other := s.sandbox(t, ""), s.sandbox(t, "")
+	want(t, "a create", b.do("POST", "/plants", newPlant(100, "x")), 200)
+	want(t, "an edit", b.do("PUT", "/plants/1", newPlant(1, "x")), 200)
+	want(t, "rules", b.do("PUT", "/faults", `[{"delay":0}]`), 200)
+	want(t, "a reset", b.do("POST", "/sandbox/reset", ""), 204)
+	want(t, "the new plant", b.do("GET", "/plants/100", ""), 40401)
+	if got := want(t, "the old plant", b.do("GET", "/plants/1", ""), 200); !strings.Contains(got, "Monstera") {
+		t.Errorf("plant 1 after a reset: %s", got)
+	}
+	if got := b.do("GET", "/faults", "").Body.String(); got != `[{"delay":0}]` {
+		t.Errorf("the rules after a reset: %s", got)
+	}
+	want(t, "a remove", b.do("DELETE", "/sandbox", ""), 204)
+	want(t, "a create while the token is still cached", b.do("POST", "/plants", newPlant(1, "x")), 40105)
+	again := serve(Config{Max: 10}, s.disk) // whose cache of tokens is empty
+	b.service = again
+	want(t, "the token", b.do("GET", "/plants", ""), 401)
+	if b.plants(t) != 0 || other.plants(t) != 12 || s.boxes[b.Store].rules != nil || s.journal != 0 {
+		t.Errorf("%d plants and %v are left, and %d of another sandbox", b.plants(t), s.boxes[b.Store], other.plants(t))
+	}
+}
+
+// Ordinary tokens have no sandbox, and their faults are ignored.
+func TestOrdinaryToken(t *testing.T) {
+	s := start(t, Config{Max: 10})
+	defer s.close(t)
+	ordinary, credential := token.New("ci", "main", token.AllScopes, time.Now(), time.Time{})
+	if err := s.disk.AddToken(t.Context(), ordinary); err != nil {
+		t.Fatal(err)
+	}
+	b := &store{service: s, Token: credential}
+	for _, request := range []string{"DELETE /sandbox", "POST /sandbox/reset", "GET /faults", "PUT /faults",
+		"DELETE /faults", "GET /requests", "DELETE /requests"} {
+		method, path, _ := strings.Cut(request, " ")
+		want(t, request, b.do(method, path, "[]"), 40302)
+		want(t, request+" without a token", s.send(method, path, "[]"), 40101)
+	}
+	w := b.do("POST", "/plants", newPlant(1, "x"), "Prefer", "code=503")
+	if want(t, "a create", w, 200); w.Header().Get("Preference-Applied") != "" {
+		t.Errorf("Preference-Applied: %s", w.Header().Get("Preference-Applied"))
+	}
+}
+
+func TestBounds(t *testing.T) {
+	s := start(t, Config{Max: 10})
+	defer s.close(t)
+	for _, test := range []struct {
+		name    string // of each plant
+		fits    int
+		larger  string
+		replace int // result of a replace by larger
+	}{
+		{"x", maxPlants, "xx", 200},
+		{strings.Repeat("x", 52_000), 20, strings.Repeat("y", 65_000), 40035}, // 1 MiB is less than 21 of them
+	} {
+		b := s.sandbox(t, `{"seed":"empty"}`)
+		for id := range test.fits {
+			if _, err := s.Creates(s.createOne)(t.Context(), plant.Record{Store: b.Store,
+				Plant: plant.Plant{ID: int64(id), Content: plant.Content{Name: test.name}}}); err != nil {
+				t.Fatal(id, err)
+			}
+		}
+		want(t, "one too many", b.do("POST", "/plants", newPlant(-1, test.name)), 40035)
+		want(t, "a repeated create", b.do("POST", "/plants", newPlant(0, test.name)), 200)
+		want(t, "a conflict", b.do("POST", "/plants", newPlant(0, "other"+test.name)), 40009)
+		want(t, "a larger replace", b.do("PUT", "/plants/0", newPlant(0, test.larger)), test.replace)
+		want(t, "a smaller replace", b.do("PUT", "/plants/0", newPlant(0, "")), 200)
+		want(t, "a remove", b.do("DELETE", "/plants/0", ""), 204)
+		want(t, "a create after a remove", b.do("POST", "/plants", newPlant(-1, test.name)), 200)
+		if n := b.plants(t); n != int64(test.fits) {
+			t.Errorf("%d plants are stored, want %d", n, test.fits)
+		}
+
+		// Another process counts what the first has stored.
+		if err := s.writeChanges(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.service = serve(Config{Max: 10}, s.disk)
+		want(t, "in another process", b.do("POST", "/plants", newPlant(-2, test.name)), 40035)
+		want(t, "a reset", b.do("POST", "/sandbox/reset", ""), 204)
+		want(t, "a create after a reset", b.do("POST", "/plants", newPlant(-2, test.name)), 200)
+	}
+}
+
+func (s *service) createOne(ctx context.Context, r plant.Record) (plant.Outcome, error) {
+	outcomes, err := s.disk.CreateBatch(ctx, []plant.Record{r})
+	return append(outcomes, 0)[0], err
+}
+
+// Only what is in memory counts here: the bounds of all sandboxes are too large for a test.
+func TestBoundsOfAll(t *testing.T) {
+	s := start(t, Config{Max: 10})
+	defer s.close(t)
+	b := s.sandbox(t, "")
+	s.bytes = maxAllBytes
+	want(t, "a plant", b.do("POST", "/plants", newPlant(100, "x")), 50307)
+	w := s.send("POST", "/sandboxes", "")
+	if want(t, "a sandbox", w, 50307); w.Header().Get("Retry-After") == "" {
+		t.Error("there is no Retry-After")
+	}
+	if _, err := s.refresh(t.Context()); err != nil || s.bytes > 1000 {
+		t.Errorf("%d bytes after a read, %v", s.bytes, err)
+	}
+	s.disk.free = minFree - 1
+	want(t, "on a full disk", s.send("POST", "/sandboxes", ""), 50307)
+	s.disk.free = -1
+	want(t, "where the free space is unknown", s.send("POST", "/sandboxes", ""), 201)
+}
+
+// A sandbox that was used only in its first minutes makes space for another, the oldest first.
+func TestMaximum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Max: 3})
+		defer s.close(t)
+		used, first := s.sandbox(t, ""), s.sandbox(t, "")
+		time.Sleep(time.Minute)
+		second := s.sandbox(t, "")
+		want(t, "a fourth", s.send("POST", "/sandboxes", ""), 50307)
+		time.Sleep(4 * time.Minute)
+		want(t, "a use", used.do("GET", "/plants", ""), 200)
+		time.Sleep(time.Minute)
+		want(t, "a use", used.do("GET", "/plants", ""), 200)
+		if err := s.writeChanges(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again := serve(Config{Max: 3}, s.disk) // it knows only what is stored
+		if _, err := again.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, oldest := range []*store{first, second} {
+			oldest.service = again
+			want(t, "one that makes space", oldest.do("DELETE", "/faults", ""), 204)
+			again.boxes[oldest.Store].used = time.Time{}
+			want(t, "another", again.send("POST", "/sandboxes", ""), 201)
+			time.Sleep(2 * time.Second)
+			want(t, "one that has made space", oldest.do("DELETE", "/faults", ""), 40105)
+		}
+		want(t, "when all are used or new", again.send("POST", "/sandboxes", ""), 50307)
+		used.service = again
+		want(t, "one that is used", used.do("GET", "/plants", ""), 200)
+	})
+}
+
+func TestRateOfAnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Max: 100, Rate: rate.Limit{Count: 3, Per: time.Minute, Burst: 3}})
+		defer s.close(t)
+		send := func(from string) *httptest.ResponseRecorder {
+			s.from = from
+			return s.send("POST", "/sandboxes", "")
+		}
+		for range 3 {
+			want(t, "the first ones", send("[2001:db8::1]:4000"), 201)
+		}
+		w := send("[2001:db8::2]:4001") // of the same network
+		if want(t, "one too many", w, 42904); w.Header().Get("Retry-After") != "20" {
+			t.Errorf("Retry-After: %s", w.Header().Get("Retry-After"))
+		}
+		want(t, "another network", send("[2001:db8:0:1::2]:4001"), 201)
+		time.Sleep(20 * time.Second)
+		want(t, "later", send("[2001:db8::2]:4001"), 201)
+	})
+}
+
+// Run removes what has expired, also what was stored by requests in flight, and nothing else.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Max: 10})
+		defer s.close(t)
+		short, long := s.sandbox(t, `{"ttl":60}`), s.sandbox(t, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { s.Run(ctx, slog.New(slog.DiscardHandler)); close(ended) }()
+		rows := func() (n int) {
+			all, err := s.disk.Sandboxes(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			return len(all)
+		}
+		time.Sleep(59 * time.Second)
+		want(t, "before its end", short.do("GET", "/plants", ""), 200)
+		time.Sleep(1500 * time.Millisecond)
+		want(t, "after its end", short.do("GET", "/plants", ""), 40105)
+		time.Sleep(time.Second)
+		if n := short.plants(t); n != 0 || rows() != 2 {
+			t.Errorf("%d plants and %d sandboxes are left, want 0 and 2", n, rows())
+		}
+		if _, err := s.createOne(t.Context(), plant.Record{Store: short.Store}); err != nil { // in flight at the end
+			t.Fatal(err)
+		}
+		time.Sleep(grace + 2*time.Second)
+		if n := short.plants(t); n != 0 || rows() != 1 || s.boxes[short.Store] != nil {
+			t.Errorf("%d plants and %d sandboxes are left, want 0 and 1", n, rows())
+		}
+		want(t, "when it is forgotten", short.do("GET", "/plants", ""), 40104)
+		want(t, "the other", long.do("POST", "/plants", newPlant(100, "xyz")), 200)
+		cancel()
+		<-ended
+		all, err := s.disk.Sandboxes(t.Context())
+		if _, bytes := sizeOf(seeds["garden"]); err != nil || all[0].Plants != 13 || all[0].Bytes != bytes+3 {
+			t.Errorf("after the end of Run: %+v, %v", all, err)
+		}
+	})
+}
+
+var _ storage.Sandboxes = (*disk)(nil)
