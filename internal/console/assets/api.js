@@ -62,7 +62,7 @@ export class Failure extends Error {
 
 const TIMEOUT = 30_000;
 
-// call sends one request with the token and returns the parsed body and the
+// call sends one request, with the token unless it is '', and returns the parsed body and the
 // headers, or throws a Failure. Paths are relative to the page, which is served
 // from the root of the API.
 export async function call(token, method, path, { headers = {}, body, signal } = {}) {
@@ -77,7 +77,7 @@ export async function call(token, method, path, { headers = {}, body, signal } =
       method,
       body,
       headers: {
-        Authorization: `Bearer ${token}`,
+        ...(token && { Authorization: `Bearer ${token}` }),
         Accept: 'application/json',
         ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
         ...headers,

@@ -17,7 +17,7 @@ export const job = observable(null);
 // pages yields the plants to export: those of the page, or all that the service
 // has, with or without the search.
 async function* pages(which, patient) {
-  const { plants, q } = list.get();
+  const { plants, q, tag } = list.get();
   if (which === 'page') {
     yield plants;
     return;
@@ -25,7 +25,8 @@ async function* pages(which, patient) {
   for (let after = null; ;) {
     const query = new URLSearchParams({ limit: PAGE });
     if (after !== null) query.set('after', after);
-    if (which === 'search') query.set('q', q);
+    if (which === 'search' && q) query.set('q', q);
+    if (which === 'search' && tag !== null) query.set('tag', tag);
     const { data, headers } = await patient.send(() => send('GET', `plants?${query}`));
     yield data;
     after = nextCursor(headers.get('Link'));

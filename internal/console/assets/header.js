@@ -1,10 +1,11 @@
-// The header of both pages: the product, the store and the token that are open,
-// the field for a token, and the links.
+// The header of both pages: the product, the store and the token that are open, and
+// the links. On the API reference it also has the form to sign in.
 
-import { html, render, useEffect, useRef, useState } from './preact.js';
-import { close, open, resume, session } from './session.js';
-import { focusSoon, useSubmit } from './form.js';
+import { html, render, useEffect, useState } from './preact.js';
+import { close, resume, send, session } from './session.js';
+import { focusSoon } from './form.js';
 import { FailureView } from './messages.js';
+import { SignIn } from './signin.js';
 import { marked } from './text.js';
 import { mayLeave } from './unsaved.js';
 import { use } from './observable.js';
@@ -20,8 +21,9 @@ export function Header({ page }) {
       ${link('docs', 'docs', html`API<span class="wide"> reference</span>`)}
       ${token && html`<button type="button" class="quiet" id="sign-out" onClick=${signOut}>Sign out</button>`}
     </nav>
-    ${token ? failure && html`<div class="notice" role="alert"><${FailureView} failure=${failure}>
-      <button type="button" onClick=${resume}>Try again</button><//></div>` : html`<${TokenField} failure=${failure} />`}`;
+    ${token && failure && html`<div class="notice" role="alert"><${FailureView} failure=${failure}>
+      <button type="button" onClick=${resume}>Try again</button><//></div>`}
+    ${!token && page === 'docs' && html`<${SignIn} />`}`;
 }
 
 async function signOut() {
@@ -31,46 +33,43 @@ async function signOut() {
 }
 
 // Token shows whose data the page shows, and what the token allows.
-function Token({ store, name, scopes, expires, rate }) {
+function Token({ store, name, scopes, expires, rate, sandbox, ends }) {
   const facts = [scopes.map((scope) => scope.replace(/^plants:/, '')).join(', ') || 'no scopes'];
   if (rate) facts.push(rateInWords(rate));
-  if (expires) facts.push(`expires ${new Date(expires).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' })}`);
+  if (expires && !sandbox) facts.push(`expires ${new Date(expires).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' })}`);
   return html`<dl id="session" class="session">
-    <div><dt>Store</dt> <dd id="session-store"><bdi>${marked(store)}</bdi></dd></div>
-    <div><dt>Token</dt> <dd id="session-token"><bdi>${marked(name)}</bdi></dd></div>
+    <div><dt>Store</dt> <dd id="session-store" title=${store}><bdi>${marked(store)}</bdi></dd></div>
+    ${sandbox ? html`<div><dt class="visually-hidden">Time left</dt> <dd><${TimeLeft} ends=${ends} /></dd></div>`
+    : html`<div><dt>Token</dt> <dd id="session-token"><bdi>${marked(name)}</bdi></dd></div>`}
     <div class="facts"><dt class="visually-hidden">It allows</dt> <dd id="session-facts">${facts.join(' · ')}</dd></div>
   </dl>`;
+}
+
+// TimeLeft counts down to the end of a sandbox, and then asks the service whether it
+// has ended: a response of 401 signs out.
+function TimeLeft({ ends }) {
+  const remaining = () => Math.max(0, Math.ceil((ends - Date.now()) / 1000));
+  const [seconds, setSeconds] = useState(remaining());
+  const over = seconds === 0;
+  useEffect(() => {
+    const timer = setInterval(() => setSeconds(remaining()), 1000);
+    return () => clearInterval(timer);
+  }, [ends]);
+  useEffect(() => {
+    if (!over) return undefined;
+    const check = () => send('GET', 'token').catch(() => {});
+    check();
+    const timer = setInterval(check, 5000);
+    return () => clearInterval(timer);
+  }, [over]);
+  const text = over ? 'The sandbox has ended' : seconds < 100 ? `${seconds} s left` : `${Math.round(seconds / 60)} min left`;
+  return html`<span id="time-left" role="timer" class=${seconds < 300 ? 'soon' : ''}>${text}</span>`;
 }
 
 function rateInWords(rate) {
   const [, n, unit] = /^(\d+)\/(\w)/.exec(rate) ?? [];
   const units = { s: 'second', m: 'minute', h: 'hour' };
   return units[unit] ? `${Number(n).toLocaleString('en')} request${n === '1' ? '' : 's'} a ${units[unit]}` : rate;
-}
-
-function TokenField({ failure: ended }) {
-  const field = useRef();
-  const keep = useRef();
-  const [failure, setFailure] = useState(ended);
-  useEffect(() => setFailure(ended), [ended]);
-  const form = useSubmit(async () => {
-    setFailure(null);
-    try {
-      await open(field.current.value, keep.current.checked);
-      focusSoon('main h1');
-    } catch (problem) {
-      setFailure(problem);
-      field.current?.focus();
-    }
-  });
-  return html`<form id="sign-in" class="sign-in" aria-label="Open a store" ...${form}>
-    <label for="token">Token</label>
-    <input id="token" ref=${field} type="password" autocomplete="off" autocapitalize="off" spellcheck=${false}
-      placeholder="plant_…" aria-describedby="sign-in-error" />
-    <button type="submit" class="primary">Open</button>
-    <label class="check"><input id="keep" ref=${keep} type="checkbox" />Keep on this device</label>
-    <div id="sign-in-error" role="alert">${failure && html`<${FailureView} failure=${failure} />`}</div>
-  </form>`;
 }
 
 // showHeader renders the header and opens the stored token.

@@ -2,7 +2,7 @@
 // A plant that somebody changed after it was displayed is kept.
 
 import { create, isSame, read, remove } from './plants.js';
-import { drop, list, load, put, show } from './list.js';
+import { drop, isFiltered, list, load, put, show } from './list.js';
 import { Patient, each } from './wait.js';
 import { changed } from './count.js';
 import { announce, ask, undo } from './notice.js';
@@ -143,7 +143,7 @@ async function restore(plants) {
   const back = plants.filter((plant) => !lost.includes(plant));
   const text = back.length ? `${named(back)} ${are(back)} restored.` : undefined;
   announce(text);
-  if (hidden && (await isElsewhere(back))) announce(text, { actions: [{ label: 'Show it', act: () => show({ q: back[0].id }) }] });
+  if (hidden && (await isElsewhere(back))) announce(text, { actions: [{ label: 'Show it', act: () => show({ q: back[0].id, tag: null }) }] });
   if (lost.length) {
     list.update({
       problems: {
@@ -158,7 +158,7 @@ async function restore(plants) {
 // isElsewhere loads a search again, since the service decides what it finds, and
 // reports whether the only restored plant is not in the list.
 async function isElsewhere(plants) {
-  if (list.get().q && isEditing()) list.update({ changed: true });
-  else if (list.get().q) await load();
+  if (isFiltered(list.get()) && isEditing()) list.update({ changed: true });
+  else if (isFiltered(list.get())) await load();
   return plants.length === 1 && !list.get().plants.some(({ id }) => id === plants[0].id);
 }

@@ -7,7 +7,7 @@ import { copy, curl, pretty, toJSON } from './copy.js';
 import { focusSoon, submitOnEnter, useSubmit } from './form.js';
 import { may } from './session.js';
 import { announce, patiently } from './notice.js';
-import { put, refresh } from './list.js';
+import { put, refresh, show } from './list.js';
 import { read, replace } from './plants.js';
 import { removePlants } from './removal.js';
 import { mayDiscard, trackEdit } from './unsaved.js';
@@ -49,7 +49,8 @@ export function Row({ plant, fresh, selected, select, columns }) {
         <div role="alert">${failure && html`<${FailureView} failure=${failure}><button type="button" onClick=${refresh}>Refresh the list</button><//>`}</div></td>
       <td role="cell" class="c-tag">${plant.tag === undefined
         ? html`<span class="none"><span aria-hidden="true">–</span><span class="visually-hidden">no tag</span></span>`
-        : html`<div class="tag"><${Text} text=${plant.tag} label=${`Tag of plant ${id}`} most=${60} /></div>`}</td>
+        : html`<${Text} text=${plant.tag} label=${`Tag of plant ${id}`} most=${60} wrap=${(content) => html`<button type="button" class="tag"
+            title="Show the plants with this tag" onClick=${() => showTag(plant.tag)}>${content}</button>`} />`}</td>
       ${may('write') && html`<td role="cell" class="c-do">
         <button type="button" class="quiet edit" aria-label=${`Edit plant ${id}`} onClick=${edit}>Edit</button>
         <button type="button" class="quiet remove" aria-label=${`Remove plant ${id}`} onClick=${() => removeRow(plant)}>Remove</button>
@@ -57,6 +58,8 @@ export function Row({ plant, fresh, selected, select, columns }) {
     </tr>
     ${open && html`<${Json} plant=${plant} columns=${columns} />`}`;
 }
+
+const showTag = async (tag) => { if (await show({ tag })) focusSoon('#tag-filter'); };
 
 // removeRow removes one plant and moves the focus to its neighbour.
 async function removeRow(plant) {
@@ -110,10 +113,10 @@ function Editor({ plant, etag, close, reload, columns }) {
   return html`<tr role="row" data-id=${id} class="opened"><td role="cell" colspan=${columns}>
     <form class="fields" aria-label=${`Edit plant ${id}`} ...${form} onKeyDown=${onKeyDown}>
       <div class="field f-id"><span class="label">Id</span><span class="mono fixed">${id}</span></div>
-      <label class="field f-name">Name${area(`Name of plant ${id}`, name, plant.name)}</label>
-      <label class="field f-tag">Tag${area(`Tag of plant ${id}`, tag, plant.tag)}</label>
-      <div class="field f-do"><button type="submit" class="primary">Save</button><button type="button" onClick=${close}>Cancel</button></div>
-      <div role="alert">${failure && html`<${FailureView} failure=${failure}>${failure.status === 412
+      <label class="field f-name"><span class="label">Name</span>${area(`Name of plant ${id}`, name, plant.name)}</label>
+      <label class="field f-tag"><span class="label">Tag</span>${area(`Tag of plant ${id}`, tag, plant.tag)}</label>
+      <div class="field f-do"><button type="submit" class="primary">Save</button><button type="button" class="quiet" onClick=${close}>Cancel</button></div>
+      <div class="below" role="alert">${failure && html`<${FailureView} failure=${failure}>${failure.status === 412
         && html`<button type="button" onClick=${reload}>Load the current version</button>`}<//>`}</div>
     </form>
   </td></tr>`;

@@ -9,8 +9,9 @@ import { observable } from './observable.js';
 
 const KEY = 'plantstore.token';
 
-// info is the response of GET /token: name, store, scopes, expires, rate, burst.
-// It is null while it is loading or if loading it failed.
+// info is the response of GET /token: name, store, scopes, expires, rate, burst and
+// sandbox; ends is when it expires by the clock of this device. It is null while it is
+// loading or if loading it failed.
 export const session = observable({ token: '', info: null, failure: null });
 
 let current = 0; // number of the newest attempt to open a token; older ones are dropped
@@ -35,16 +36,26 @@ export async function open(typed, keep) {
   if (token === '') throw new Failure('Paste a token first.');
   if (!/^[\x21-\x7e]+$/.test(token)) throw new Failure('This is not a token: it has spaces or special characters. Copy it again.');
   const attempt = ++current;
-  const { data } = await call(token, 'GET', 'token');
+  const { data, headers } = await call(token, 'GET', 'token');
   if (attempt !== current) return;
   store(token, keep);
   if (used) return reload();
-  start(token, data);
+  start(token, data, headers);
 }
 
-function start(token, info) {
+// offersSandbox is whether the server creates sandboxes for visitors.
+export const offersSandbox = document.querySelector('meta[name=sandbox]') !== null;
+
+// openSandbox creates a sandbox and opens its token.
+export async function openSandbox() {
+  const { data } = await call('', 'POST', 'sandboxes');
+  await open(data.token, false);
+}
+
+function start(token, info, headers) {
   used = true;
-  session.set({ token, info, failure: null });
+  const ends = Date.now() + Date.parse(info.expires) - (Date.parse(headers.get('Date')) || Date.now());
+  session.set({ token, info: { ...info, ends }, failure: null });
 }
 
 // reload loads the page again for another token, without the search and the page in the
@@ -62,8 +73,8 @@ export async function resume() {
   const attempt = ++current;
   session.set({ token, info: null, failure: null });
   try {
-    const { data } = await call(token, 'GET', 'token');
-    if (attempt === current) start(token, data);
+    const { data, headers } = await call(token, 'GET', 'token');
+    if (attempt === current) start(token, data, headers);
   } catch (failure) {
     if (attempt !== current) return;
     if (failure.status === 401) close(failure);
@@ -74,7 +85,8 @@ export async function resume() {
 // close signs out.
 export function close(failure = null) {
   current++;
-  const { token } = session.get();
+  const { token, info } = session.get();
+  if (failure && info?.sandbox) failure = new Failure('This sandbox has ended. Its plants and its token are removed.');
   for (const kind of ['sessionStorage', 'localStorage']) {
     storage(kind, (s) => { if (s.getItem(KEY) === token) s.removeItem(KEY); });
   }
@@ -88,6 +100,13 @@ window.addEventListener('storage', ({ key, oldValue, newValue }) => {
 
 // may reports whether the token has a scope: create, read or write.
 export const may = (scope) => session.get().info?.scopes.includes(`plants:${scope}`) ?? false;
+
+// isSlow reports whether the token allows so few requests that the user decides about
+// each of them.
+export function isSlow() {
+  const [, n, unit] = /^(\d+)\/(\w)/.exec(session.get().info?.rate ?? '') ?? [];
+  return n !== undefined && Number(n) / { s: 1, m: 60, h: 3600 }[unit] < 20;
+}
 
 // send sends a request with the token. A response of 401 signs out.
 export async function send(method, path, options) {

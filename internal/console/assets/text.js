@@ -23,17 +23,18 @@ export const escapeHidden = (json) => json.replace(hidden, (c) => c.split('').ma
 
 // Text displays a text with its hidden characters marked, isolated from the writing
 // direction of its surroundings. A long text is shortened.
-export function Text({ text, label, most = 240 }) {
+// With wrap, what is displayed of the text is wrap of it.
+export function Text({ text, label, most = 240, wrap = (content) => content }) {
   const [open, setOpen] = useState(false);
-  if (text === '') return html`<span class="none">empty</span>`;
+  if (text === '') return wrap(html`<span class="none">empty</span>`);
   if (/^[\s\u200c\u200d]*$/.test(text)) {
-    return html`<span class="none">invisible, ${counted(text.length, 'character')}</span>`;
+    return wrap(html`<span class="none">invisible, ${counted(text.length, 'character')}</span>`);
   }
   const short = shorten(text, most);
-  if (!short.cut) return html`<bdi class="text">${marked(text)}</bdi>`;
+  if (!short.cut) return wrap(html`<bdi class="text">${marked(text)}</bdi>`);
   // A scrolling box must be reachable by keyboard.
   const box = open ? { tabindex: '0', role: 'group', 'aria-label': label } : {};
-  return html`<div class="long" ...${box}><bdi class="text">${marked(open ? text : short.text)}</bdi></div>
+  return html`<div class="long" ...${box}>${wrap(html`<bdi class="text">${marked(open ? text : short.text)}</bdi>`)}</div>
     <button type="button" class="link" aria-expanded=${String(open)} onClick=${() => setOpen(!open)}>
       ${open ? 'Show less' : `Show all ${counted(text.length, 'character')}`}</button>`;
 }

@@ -7,7 +7,7 @@ import { FailureView, sentence } from './messages.js';
 import { announce } from './notice.js';
 import { counted, marked } from './text.js';
 import { formats } from './files.js';
-import { list } from './list.js';
+import { isFiltered, list } from './list.js';
 import { may } from './session.js';
 import { observable, use } from './observable.js';
 
@@ -20,13 +20,13 @@ export function ImportButton() {
     file.current.value = ''; // so that the same file can be chosen again
     if (chosen) importing.importFile(chosen);
   };
-  return html`<button type="button" id="import" title="JSON, NDJSON or CSV; or drop it on the page" onClick=${() => file.current.click()}>Import a file</button>
+  return html`<button type="button" id="import" class="quiet" title="JSON, NDJSON or CSV; or drop it on the page" onClick=${() => file.current.click()}>Import</button>
     <input type="file" id="import-file" ref=${file} hidden accept=".json,.ndjson,.jsonl,.csv,.txt" aria-label="File to import" onChange=${choose} />`;
 }
 
 export function ExportButton() {
   const open = use(exportOpen);
-  return html`<button type="button" id="export" aria-expanded=${String(open)} onClick=${() => exportOpen.set(!open)}>Export</button>`;
+  return html`<button type="button" id="export" class="quiet" aria-expanded=${String(open)} onClick=${() => exportOpen.set(!open)}>Export</button>`;
 }
 
 export const offerSamples = importing.importSamples;
@@ -71,13 +71,14 @@ function ImportView() {
   useLayoutEffect(() => { if (job?.state === 'running') top.current?.scrollIntoView({ block: 'nearest' }); }, [job?.state]);
   if (!job) return null;
   const running = job.state === 'running';
-  return html`<section id="import-job" class="card job" ref=${top} aria-labelledby="import-title">
+  return html`<section id="import-job" class="job" ref=${top} aria-labelledby="import-title">
     <h2 id="import-title">${titles[job.state]}: <bdi>${marked(job.name)}</bdi></h2>
     <div class="job-line">
       <progress id="import-progress" max="1" value=${job.state === 'done' ? 1 : job.part * 0.999} aria-label="Part of the file that is read" />
       ${running ? html`<button type="button" id="import-cancel" onClick=${job.stop}>Cancel</button>`
     : html`<button type="button" id="import-close" onClick=${() => importing.job.set(null)}>Close</button>`}
     </div>
+    ${running && html`<p id="import-rate" class="note">${progressInWords(job)}</p>`}
     <p id="import-summary" role="status">${counted(job.stored, 'plant')} ${job.stored === 1 ? 'is' : 'are'} in the store${job.bad > 0 && `, ${job.bad.toLocaleString('en')} not imported`}.</p>
     ${job.waiting && html`<p class="note" id="import-waiting">Waiting ${job.waiting.retryAfter || 3} s. ${sentence(job.waiting)}</p>`}
     ${job.lines.length > 0 && html`<div class="bad-lines" tabindex="0" role="group" aria-label="Lines that were not imported">
@@ -88,10 +89,21 @@ function ImportView() {
   </section>`;
 }
 
+// progressInWords is the part that is done, and how long the rest takes at this speed.
+function progressInWords({ part, seconds, stored, bad }) {
+  const words = [`${Math.floor(100 * part)} %`];
+  if (seconds >= 2 && part > 0) {
+    const left = seconds * (1 / part - 1);
+    words.push(`${Math.round((stored + bad) / seconds).toLocaleString('en')} lines a second`,
+      left < 100 ? `about ${Math.ceil(left)} s left` : `about ${Math.round(left / 60)} min left`);
+  }
+  return words.join(' · ');
+}
+
 function ExportView() {
   const open = use(exportOpen);
   const job = use(exporting.job);
-  const { q, plants } = use(list);
+  const { plants, ...state } = use(list);
   const which = useRef();
   const format = useRef();
   const link = useRef();
@@ -103,11 +115,11 @@ function ExportView() {
     event.preventDefault();
     if (job?.state !== 'running') exporting.exportFile(which.current.value, format.current.value);
   };
-  return html`<section id="export-job" class="card job" aria-labelledby="export-title">
+  return html`<section id="export-job" class="job" aria-labelledby="export-title">
     <h2 id="export-title">Export</h2>
     <form class="job-line" onSubmit=${submit}>
       <label>Plants <select id="export-which" ref=${which}>
-        ${q && html`<option value="search">found by the search</option>`}
+        ${isFiltered(state) && html`<option value="search">found by the search</option>`}
         <option value="all">all</option>
         <option value="page">on this page (${plants.length})</option></select></label>
       <label>Format <select id="export-format" ref=${format}>${Object.keys(formats).map((name) => html`<option value=${name}>${name}</option>`)}</select></label>

@@ -16,6 +16,22 @@ export function useCountdown(failure) {
   return seconds;
 }
 
+// usePolling calls work now and then every so many milliseconds, while the page is
+// visible. It is started anew when one of the inputs changes. A failure of work is left
+// to work.
+export function usePolling(work, every, inputs = []) {
+  useEffect(() => {
+    let stopped = false;
+    let timer = 0;
+    const tick = async () => {
+      if (!document.hidden) await Promise.resolve(work()).catch(() => {});
+      if (!stopped) timer = setTimeout(tick, every);
+    };
+    tick();
+    return () => { stopped = true; clearTimeout(timer); };
+  }, [every, ...inputs]);
+}
+
 const cancelled = () => new Failure('The request was cancelled.', { aborted: true });
 
 function sleep(seconds, signal) {

@@ -32,14 +32,26 @@ func TestKeyboardAlone(t *testing.T) {
 	p.wantFocus("#token")
 	p.press(s.Token + enter)
 	p.wantFocus("h1")
-	p.tabTo("#add-id")
+	p.tabTo("#add-open")
+	p.press(enter)
+	p.wantFocus("#add-name")
+	p.wantValue("#add-id", "1")
+	p.pressShift(tab)
+	p.wantFocus("#add-id")
 	p.press("7" + tab + "Ficus" + tab + "tree" + tab)
 	p.wantFocus("#add button")
 	p.press(enter)
 	p.wantRow("7", "Ficus", "tree")
-	p.wantFocus("#add-id") // for the next plant
-	p.press("8" + tab + "Aloe" + enter)
+	p.wantFocus("#add-name") // for the next plant, whose id is suggested
+	p.wantValue("#add-id", "8")
+	p.press("Aloe" + enter)
 	p.wantRow("8", "Aloe", "")
+	p.wantValue("#add-id", "9")
+	p.press("kept" + escape)
+	p.wantFocus("#add-open")
+	p.press(enter)
+	p.wantValue("#add-name", "kept")
+	p.press(escape)
 
 	p.tabTo(row("7") + " .edit")
 	p.press(enter)
@@ -65,6 +77,12 @@ func TestKeyboardAlone(t *testing.T) {
 	p.wantFocus(row("8") + " .edit")
 	s.wantNone(t, "7")
 	s.want(t, `{"id":8,"name":"Aloe"}`)
+}
+
+// pressShift presses a key while Shift is held.
+func (p *page) pressShift(key string) {
+	p.t.Helper()
+	p.do(chromedp.KeyEvent(key, chromedp.KeyModifiers(chromedp.ModifierShift)))
 }
 
 // tabTo presses Tab until an element has the focus.
@@ -98,17 +116,17 @@ func TestAccessible(t *testing.T) {
 			if tt.long {
 				testkit.Long(t)
 			}
-			s := serve(t)
+			s := serve(t, "--sandbox")
 			s.create(t, plants...)
 			p := newPage(t, s.front)
 			p.scheme(tt.scheme)
 			if tt.phone {
 				p.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2)))
 			}
-			p.goTo("/")
 			if missing == nil {
-				eval[any](p, string(axe)+"; null")
+				p.onLoad(string(axe))
 			}
+			p.goTo("/")
 			p.visitStates(s, func(state string) {
 				t.Helper()
 				if tt.phone {
@@ -159,7 +177,25 @@ func (p *page) visitStates(s *service, check func(state string)) {
 	p.wantVisible("#status button", "Undo")
 	p.add("1", "taken", "")
 	p.wantVisible("#add-error .failure")
+	p.wantVisible("#use-free")
 	check("a failure and a notice")
+	p.click(row("1")+" button", "Cancel")
+	p.click("#sign-out")
+	p.click("#new-sandbox")
+	p.wantVisible("#time-left")
+	p.click("#tab-faults")
+	p.click("#fault-stored-503")
+	p.wantVisible("#rules td")
+	check("faults")
+	p.click("#tab-plants")
+	p.wantVisible("#faults-note")
+	p.click("#refresh")
+	p.wantVisible("#list-error .failure")
+	check("a sandbox")
+	p.click("#tab-requests")
+	p.click("tr.entry button")
+	p.wantVisible(".details pre")
+	check("requests")
 }
 
 // wantFit checks that the page is not wider than a phone.

@@ -27,9 +27,12 @@ func (p *page) enter(token string) {
 // row is the selector of a plant's row.
 func row(id string) string { return fmt.Sprintf(`tr[data-id="%s"]`, id) }
 
-// add fills the form and sends it.
+// add opens the row for a new plant, unless it is open, fills it and sends it.
 func (p *page) add(id, name, tag string) {
 	p.t.Helper()
+	if eval[bool](p, "!"+find("#add")) {
+		p.click("#add-open")
+	}
 	p.typeIn("#add-id", id)
 	p.typeIn("#add-name", name)
 	if tag != "" {
@@ -103,8 +106,9 @@ func TestPlants(t *testing.T) {
 	s.want(t, `{"id":`+most+`,"name":"Ficus lyrata","tag":"tree"}`)
 
 	p.add(most, "Monstera", "")
-	p.wantVisible("#add-error bdi", "Another plant has this id. Choose another id, or edit that plant.")
+	p.wantVisible("#add-error bdi", "Another plant has this id.")
 	p.wantVisible("#add-error .detail", "Status 400 · error 40009")
+	p.wantVisible("#add-id[aria-invalid=true]:focus")
 	p.wantValue("#add-name", "Monstera") // The input is kept.
 
 	for _, wrong := range [][3]string{
@@ -117,7 +121,7 @@ func TestPlants(t *testing.T) {
 	}
 	p.typeIn("#add-name", backspace)
 	p.click("#add button")
-	p.wantText("#add-ask", "The name is empty. To create the plant without a name, press Create again.")
+	p.wantText("#add-ask", "The name is empty. To add the plant without a name, press Add again.")
 	s.wantNone(t, "2")
 	p.click("#add button")
 	p.wantRow("2", "empty", "")
@@ -141,6 +145,39 @@ func TestPlants(t *testing.T) {
 	p.click("#status button", "Undo")
 	p.wantIDs("-8", most)
 	s.want(t, `{"id":`+most+`,"name":"Ficus elastica"}`)
+}
+
+// A free id is suggested, also after a conflict, which links to the plant that has the id. A row that is closed keeps
+// what is typed, and after a revocation the next token of the same store finds it there.
+func TestSuggestedID(t *testing.T) {
+	s, p := openConsole(t, append(numbered(30), `{"id":32,"name":"after a gap"}`)...)
+	p.wantText("#count", "31")
+	p.click("#add-open")
+	p.wantValue("#add-id", "33") // 32 is on another page.
+	p.add("2", "Fern", "")
+	p.click("#add-error button", "Use 31 instead")
+	p.wantValue("#add-id", "31")
+	p.wantGone("#add-error .failure")
+	p.add("2", "Fern", "")
+	p.click("#add-error a", "Show plant 2")
+	p.wantText("#list-order", "Plant 2 first, then sorted by id")
+	p.wantText("#found", "12")
+	p.wantValue("#add-name", "Fern")
+	p.click("#add button", "Close")
+	p.wantGone("#add")
+	testkit.Run(t, nil, "token", "revoke", "first", "--db", s.db)
+	testkit.WaitFor(t, "the end of the token", func() bool {
+		a, err := s.Send("GET", "/token", "")
+		return err == nil && a.Status == http.StatusUnauthorized
+	})
+	p.click("#refresh")
+	p.wantVisible("#sign-in-error bdi", "This token was revoked. Ask the operator for a new one.")
+	p.enter(s.issue(t, "--name", "second"))
+	p.wantValue("#add-id", "2")
+	p.wantValue("#add-name", "Fern")
+	p.typeIn("#add-id", "31"+enter)
+	p.wantVisible("#status span", "Plant 31 is in the store.")
+	p.wantValue("#add-id", "33")
 }
 
 // Leaving an edit that is not saved asks first: for another page of the list, a search, and another site. A plant that

@@ -129,6 +129,20 @@ func TestSearch(t *testing.T) {
 	p.wantText("#list-order", "Sorted by id")
 	p.wantVisible("th[aria-sort=ascending]", "Id")
 
+	p.click(row("42") + " .tag")
+	p.wantIDs("42")
+	p.wantVisible("#tag-filter bdi", "succulent")
+	p.wantVisible("#tag-filter:focus")
+	p.search("ficus") // Both apply.
+	p.wantText("#empty p", "No plant with this tag matches ficus.")
+	p.do(chromedp.Reload())
+	p.click("#tag-filter")
+	p.wantIDs("3")
+	p.wantGone("#tag-filter")
+	p.wantText("#found", "1")
+	p.search("")
+	p.wantIDs(least, "3", "42", "100")
+
 	p.click("#search-text")
 	p.press("mon") // It searches without Enter, in names and tags, ignoring case.
 	p.wantIDs(least, "3")
@@ -153,13 +167,13 @@ func TestSearch(t *testing.T) {
 	p.wantValue("#search-text", "nothing like it")
 }
 
-// A search follows short and empty pages, up to a number of requests, and then offers to go on. If it must wait for the
-// rate of the token, it keeps the pages that it has received. A response to an earlier search never replaces that of a
-// later one: the earlier request is cancelled. What waits to be sent at a sign-out, and what could be undone, does not
-// reach the store that is opened next.
+// A search follows short and empty pages to the end, unless it is stopped. If it must wait for the rate of the token,
+// it keeps the pages that it has received; with a token that allows few requests, it asks whether to go on. A response
+// to an earlier search never replaces that of a later one: the earlier request is cancelled. What waits to be sent at a
+// sign-out, and what could be undone, does not reach the store that is opened next.
 func TestPendingRequests(t *testing.T) {
 	testkit.Long(t)
-	var requests, creates atomic.Int32
+	var requests, creates, endless atomic.Int32
 	var cancelled atomic.Bool
 	// A real search ends a page after 10,000 plants. That for aloe ends it after every 10 ids, and refuses every second
 	// request. All creates are refused.
@@ -172,6 +186,11 @@ func TestPendingRequests(t *testing.T) {
 		case query.Get("q") == "late":
 			<-r.Context().Done()
 			cancelled.Store(true)
+		case query.Get("q") == "endless":
+			endless.Add(1)
+			w.Header().Set("Link", `</plants?after=`+fmt.Sprint(endless.Load())+`>; rel="next"`)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `[]`)
 		case query.Get("q") != "aloe":
 			product.ServeHTTP(w, r)
 		case requests.Add(1)%2 == 1:
@@ -195,14 +214,21 @@ func TestPendingRequests(t *testing.T) {
 	p.waitFor("the first search", `location.hash === '#q=late'`, `location.hash`)
 	p.search("aloe")
 	testkit.WaitFor(t, "the first search to be cancelled", cancelled.Load)
-	p.wantVisible("#further", "Continue searching")
-	p.wantText(".rest p", "More plants may match. Searched up to id 40.")
-	p.wantIDs("1")
-	p.click("#further")
 	p.wantIDs("1", "51")
-	p.wantGone("#further")
+	p.wantGone(".rest")
 	if got, want := requests.Load(), int32(2*7); got != want {
 		t.Errorf("the search sent %d requests, want 2 for each of 7 pages", got)
+	}
+
+	p.search("endless")
+	p.wantVisible("#searched")
+	p.click("#stop")
+	p.wantText(".rest p", "Nothing found yet. Searched 2 of 2 plants.")
+	stopped := endless.Load()
+	p.click("#further")
+	p.click("#stop")
+	if endless.Load() == stopped {
+		t.Error("the search does not go on after it was stopped")
 	}
 
 	p.search("fern")
@@ -212,7 +238,7 @@ func TestPendingRequests(t *testing.T) {
 	p.add("3", "Pilea", "")
 	p.wantVisible("#waiting")
 	p.click("#sign-out")
-	p.enter(s.issue(t, "--name", "other", "--store", "other"))
+	p.enter(s.issue(t, "--name", "other", "--store", "other", "--rate", "10/s"))
 	p.wantText("#session-store", "other")
 	p.wantText("#count", "0")
 	p.wantGone("#status button")
@@ -223,5 +249,11 @@ func TestPendingRequests(t *testing.T) {
 	eval[any](p, `new Promise((resolve) => setTimeout(resolve, 7000))`) // longer than the create would wait
 	if now := creates.Load(); now != before {
 		t.Errorf("%d creates were sent to the other store", now-before)
+	}
+	stopped = endless.Load()
+	p.search("endless")
+	p.wantVisible("#further", "Continue searching")
+	if got := endless.Load() - stopped; got != 4 {
+		t.Errorf("with 10 requests a second, a search sent %d, want 4", got)
 	}
 }

@@ -330,6 +330,8 @@ const (
 	backspace = kb.Backspace
 )
 
+var arrowRight = chromedp.KeyEvent(kb.ArrowRight)
+
 var selectAll = chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl))
 
 // press types keys into the element that has the focus.

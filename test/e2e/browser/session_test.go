@@ -64,7 +64,8 @@ func TestScopes(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.create(t, `{"id":1,"name":"Aloe"}`)
-	const list, search, form, imports, edit, pick = "#table", "#search-text", "#add", "#import", ".edit", ".c-pick"
+	const list, search, edit, pick = "#table", "#search-text", ".edit", ".c-pick"
+	const add, form, imports = "#add-open", "#add", "#import"
 	p := newPage(t, s.front)
 	p.goTo("/")
 	for _, tt := range []struct {
@@ -73,10 +74,10 @@ func TestScopes(t *testing.T) {
 		sentence      string
 		act           func()
 	}{
-		{"plants:create,plants:read", []string{list, search, form, imports}, []string{edit, pick},
+		{"plants:create,plants:read", []string{list, search, add, imports}, []string{edit, pick},
 			"plants:write, so editing and removing are not shown.", func() {}},
-		{"plants:read,plants:write", []string{list, search, edit, pick}, []string{form, imports},
-			"plants:create, so the form to add plants and the import are not shown.", func() {
+		{"plants:read,plants:write", []string{list, search, edit, pick}, []string{add, form, imports},
+			"plants:create, so adding plants and the import are not shown.", func() {
 				p.remove("1") // Undo would create plants, so removing asks first.
 				p.click("dialog button", "Keep")
 				p.wantRow("1", "Aloe", "")

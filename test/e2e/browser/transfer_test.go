@@ -144,7 +144,7 @@ func (p *page) wantImported(name, content string, plants int, bad []badLine) {
 	}
 }
 
-// An import waits when the service asks for it, and has at most 5 requests in flight. It can be cancelled.
+// An import waits when the service asks for it, and has at most 6 requests in flight. It can be cancelled.
 func TestImportWaits(t *testing.T) {
 	testkit.Long(t)
 	var refusing atomic.Bool
@@ -157,8 +157,8 @@ func TestImportWaits(t *testing.T) {
 			return
 		}
 		if r.Method == "POST" {
-			if inFlight.Add(1) > 5 {
-				t.Error("more than 5 requests are in flight")
+			if inFlight.Add(1) > 6 {
+				t.Error("more than 6 requests are in flight")
 			}
 			defer inFlight.Add(-1)
 			<-hold
@@ -171,7 +171,7 @@ func TestImportWaits(t *testing.T) {
 	p.wantVisible("#import-waiting")
 	refusing.Store(false)
 	p.wantGone("#import-waiting")
-	testkit.WaitFor(t, "5 requests in flight", func() bool { return inFlight.Load() == 5 })
+	testkit.WaitFor(t, "6 requests in flight", func() bool { return inFlight.Load() == 6 })
 	p.drop("second.ndjson", `{"id":2000,"name":"second"}`)
 	p.wantText("#status span",
 		"This file is not imported, because an import is running. Wait for it to end, or cancel it.")
@@ -180,6 +180,8 @@ func TestImportWaits(t *testing.T) {
 		hold <- struct{}{}
 	}
 	p.waitFor("the progress", `document.querySelector('#import-progress').value > 0`)
+	const rate = `document.querySelector('#import-rate').textContent`
+	p.waitFor("the time left", `/^[1-9] % · \d+ lines? a second · about \d+ (s|min) left$/.test(`+rate+`)`, rate)
 	p.click("#import-cancel")
 	release()
 	p.wantText("#import-title", "Import cancelled: many.ndjson")
