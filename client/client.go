@@ -75,6 +75,8 @@ type Client struct {
 	http    *http.Client
 	retries int
 	backoff time.Duration
+	onWait  func(failed error, wait time.Duration)
+	sandbox []byte // what NewSandbox sends
 }
 
 // Option configures a Client.
@@ -96,6 +98,12 @@ func WithRetries(n int, backoff time.Duration) Option {
 	return func(c *Client) { c.retries, c.backoff = n, max(backoff, 0) }
 }
 
+// OnWait sets a function that is called before each pause, with the error of the last attempt. Concurrent calls of the
+// client call it concurrently.
+func OnWait(report func(failed error, wait time.Duration)) Option {
+	return func(c *Client) { c.onWait = report }
+}
+
 // New returns a client of the service at a base URL such as http://127.0.0.1:8080, which may have a
 // path. It does not connect.
 func New(baseURL, token string, options ...Option) (*Client, error) {
@@ -111,7 +119,7 @@ func New(baseURL, token string, options ...Option) (*Client, error) {
 	base = base.JoinPath("/") // so that the paths below it start with a slash
 	c := &Client{
 		base: base, plants: base.JoinPath("plants"), token: token, http: &http.Client{Timeout: 30 * time.Second},
-		retries: 5, backoff: 100 * time.Millisecond,
+		retries: 5, backoff: 100 * time.Millisecond, onWait: func(error, time.Duration) {},
 	}
 	if shared, ok := http.DefaultTransport.(*http.Transport); ok {
 		own := shared.Clone()

@@ -62,23 +62,32 @@ func TestPauses(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // starts at midnight of 1 January 2000
 				var times []time.Time
+				var announced []time.Duration
 				remaining := append(test.steps, created)
 				c := over(t, func(*http.Request) (*http.Response, error) {
 					times = append(times, time.Now())
 					step := remaining[0]
 					remaining = remaining[1:]
 					return recorded(step)
-				}, client.WithRetries(10, 100*ms))
+				}, client.WithRetries(10, 100*ms), client.OnWait(func(failed error, wait time.Duration) {
+					if e, ok := errors.AsType[*client.Error](failed); !ok || e.Status != 429 && e.Status != 503 {
+						t.Errorf("a wait after %v", failed)
+					}
+					announced = append(announced, wait)
+				}))
 				if err := create(t.Context(), c); err != nil {
 					t.Error(err)
 				}
-				if len(times) != len(test.nominal)+1 {
-					t.Fatalf("%d requests, want %d", len(times), len(test.nominal)+1)
+				if len(times) != len(test.nominal)+1 || len(announced) != len(test.nominal) {
+					t.Fatalf("%d requests and %d waits, want %d pauses", len(times), len(announced), len(test.nominal))
 				}
 				for i, nominal := range test.nominal {
 					pause := times[i+1].Sub(times[i]) - test.plus
 					if pause < nominal/2 || pause > nominal {
 						t.Errorf("pause %d is %v, want %v to %v after %v", i+1, pause, nominal/2, nominal, test.plus)
+					}
+					if announced[i] != pause+test.plus {
+						t.Errorf("pause %d is %v, announced %v", i+1, pause+test.plus, announced[i])
 					}
 				}
 			})

@@ -175,6 +175,7 @@ func (c *Client) pause(ctx context.Context, attempt int, failed error) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return context.DeadlineExceeded
 	}
+	c.onWait(failed, d)
 	select {
 	case <-time.After(d):
 		return nil
@@ -200,7 +201,9 @@ func (c *Client) send(ctx context.Context, req request) (response, error) {
 		return response{}, unsent{err}
 	}
 	r.URL, r.Host = req.url, req.url.Host
-	r.Header.Set("Authorization", "Bearer "+c.token)
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	if req.ifMatch != "" {
 		r.Header.Set("If-Match", req.ifMatch)
 	}
