@@ -56,7 +56,6 @@ func (env environment) writeBackup(ctx context.Context, db, to string, start tim
 	return contents, err
 }
 
-// printContents prints what a backup contains, unless err is not nil.
 func (env environment) printContents(
 	contents sqlite.Contents, err error, start time.Time, asJSON bool, sentence string,
 ) error {
@@ -97,10 +96,10 @@ the service, and move the file away together with the files whose names continue
 	})
 }
 
-// mustBeFile returns an error that names the tools of PostgreSQL if db is a URL.
+// mustBeFile returns an error that names the tools of PostgreSQL if db is a URL, and another if it is no path.
 func mustBeFile(db string) error {
 	if !isURL(db) {
-		return nil
+		return checkDatabase("--db", db)
 	}
 	return usagef("--db must be the path of a file; for PostgreSQL, use pg_dump and pg_restore, or pg_basebackup: " +
 		"see https://www.postgresql.org/docs/current/backup.html")

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commands returns the tree of all commands.
 func (env environment) commands() *cobra.Command {
 	root := &cobra.Command{
 		Use: "plantstore", Version: versionText(), SilenceErrors: true, SilenceUsage: true,
@@ -20,9 +19,9 @@ All flags of serve can be set in the environment: --base-url is PLANTSTORE_BASE_
 have variables for --url, --token, --token-file, --db and --json. A flag on the command line
 overrides its variable. An unknown PLANTSTORE_ variable is an error to serve.
 
-The exit code is 0 after a success, 2 if the command line is wrong, 3 if a plant or a token was not
-found, 4 for a conflict, 5 if the service did not respond, 6 if it refused the token, and 1 after any
-other failure or if the outcome is unknown. With --json, an error is one line of JSON.`,
+The exit code is 0 after a success, 2 if the command line is wrong, 3 if a plant, a token or a store
+was not found, 4 for a conflict, 5 if the service did not respond, 6 if it refused the token, and 1
+after any other failure or if the outcome is unknown. With --json, an error is one line of JSON.`,
 		Example: `  plantstore serve
   plantstore token issue --name laptop
   plantstore plants list`,
@@ -36,8 +35,8 @@ other failure or if the outcome is unknown. With --json, an error is one line of
 			root.AddCommand(cmd)
 		}
 	}
-	add("Run the service", serveCommand(env), healthCommand(env), doctorCommand(env))
-	add("Use the service", tokenCommands(env), plantsCommands(env))
+	add("Run the service", serveCommand(env), sandboxCommand(env), healthCommand(env), doctorCommand(env))
+	add("Use the service", tokenCommands(env), storeCommands(env), plantsCommands(env))
 	add("Manage databases", copyCommand(env), backupCommand(env), restoreCommand(env), dbCommands(env))
 	add("Other commands", versionCommand(env))
 	root.SetHelpCommandGroupID("Other commands")
@@ -49,6 +48,7 @@ other failure or if the outcome is unknown. With --json, an error is one line of
 func newCommand(use, description, examples string) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Long: strings.Trim(description, "\n"), Example: strings.Trim(examples, "\n")}
 	cmd.Short, _, _ = strings.Cut(cmd.Long, ".")
+	cmd.Aliases = map[string][]string{"list": {"ls"}, "remove": {"delete", "rm"}}[cmd.Name()]
 	return cmd
 }
 

@@ -20,7 +20,7 @@ Copy all plants and tokens to another database. Both can be on any engine, and t
 Stop the service first, and start it on the target afterwards: tokens stay valid.
 
 After an interruption the same command continues. The source does not change. A target with other
-plants or tokens is refused.`, `
+plants or tokens is refused. Sandboxes are not copied.`, `
   plantstore copy --from plants.db --to postgres://plants@db.example/plants
   plantstore copy --from plants.db --to copy.db`)
 	from := f.String("from", "", "`database` to copy: the path of a file,\nor a postgres:// URL")
@@ -73,7 +73,6 @@ func (env environment) copyAndPrint(ctx context.Context, from, to string, unsafe
 	return nil
 }
 
-// copy opens both databases and copies one to the other.
 func (env environment) copy(ctx context.Context, from, to string, unsafe bool) (report dbcopy.Report, err error) {
 	source, err := env.openStorage(ctx, from, copies, true)
 	if err != nil {

@@ -31,6 +31,8 @@ func checkDatabase(flag, db string) error {
 	switch {
 	case db == "":
 		return usagef("%s is empty: use the path of a file or a postgres:// URL", flag)
+	case db == ":memory:":
+		return usagef("%s is :memory:, which keeps no plant; use plantstore sandbox to try the API", flag)
 	case postgres.IsURL(db):
 		if _, err := postgres.ParseURL(db); err != nil {
 			return usagef("%s: %w", flag, err)
@@ -57,7 +59,6 @@ const (
 	serves                 // it creates or migrates; on SQLite, it also recovers from a failure of the process before it
 )
 
-// openStorage opens the engine that the value of --db selects.
 func openStorage(ctx context.Context, db string, use access, unsafeDurability bool) (storage.Storage, error) {
 	if postgres.IsURL(db) {
 		return citus.Open(ctx, db, postgres.Options{

@@ -34,7 +34,9 @@ may run meanwhile: requests wait or return 503, and no plant is lost.`, `
 	f.IntVar(&o.Shards, "shards", 0,
 		"`number` of shards\n(default: unchanged, or 1 for each worker and at least 2)")
 	return f.runs(func(ctx context.Context) error {
-		switch {
+		switch err := checkDatabase("--db", *db); {
+		case err != nil:
+			return err
 		case o.By != "" && o.By != "id" && o.By != "store":
 			return usagef("--by is %q: use id or store", o.By)
 		case o.Shards < 0 || o.Shards > citus.MaxShards:

@@ -32,6 +32,7 @@ type flags struct {
 	env      environment
 	argument string // name of the argument, or ""
 	set      func(argument string) error
+	command  *[]string // what follows "--", if that may be a command
 }
 
 // command starts the declaration of a command, which runs completes.
@@ -48,12 +49,19 @@ func (f *flags) runs(run func(context.Context) error) *cobra.Command {
 		if err := f.env.readVariables(f.FlagSet); err != nil {
 			return err
 		}
-		if f.argument == "" && len(args) > 0 || f.argument != "" && len(args) != 1 {
+		if f.command != nil {
+			if afterDash := cmd.ArgsLenAtDash() == 0; afterDash != (len(args) > 0) {
+				return usagef("expected a command after --; see %s --help", cmd.CommandPath())
+			}
+			*f.command, args = args, nil
+		}
+		isList := strings.HasSuffix(f.argument, "...")
+		if n := len(args); (n > 0) != (f.argument != "") || n > 1 && !isList {
 			return usagef("expected arguments: %s; got: %q; see %s --help", cmp.Or(f.argument, "none"), args,
 				cmd.CommandPath())
 		}
-		if f.argument != "" {
-			if err := f.set(args[0]); err != nil {
+		for _, arg := range args {
+			if err := f.set(arg); err != nil {
 				return usageError{err}
 			}
 		}
@@ -62,17 +70,21 @@ func (f *flags) runs(run func(context.Context) error) *cobra.Command {
 	return f.cmd
 }
 
-// takes declares the one argument of a command.
+// takes declares the one argument of a command, or any number of arguments if its name ends with "...".
 func (f *flags) takes(name string, set func(string) error) { f.argument, f.set = name, set }
 
-// takesText declares an argument that is any text.
 func (f *flags) takesText(name string) *string {
 	text := new(string)
 	f.takes(name, func(value string) error { *text = value; return nil })
 	return text
 }
 
-// json adds the flag --json.
+// takesCommand declares that a command and its arguments may follow "--".
+func (f *flags) takesCommand() *[]string {
+	f.command = new([]string)
+	return f.command
+}
+
 func (f *flags) json() *bool { return f.Bool("json", false, "print JSON, and errors as JSON") }
 
 const variableKey = "variable"
@@ -132,7 +144,6 @@ func (env environment) valueOf(variable []string) (string, error) {
 	return value, nil
 }
 
-// readSecret returns the text of a file without the space around it.
 func readSecret(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	value := strings.TrimSpace(string(text))

@@ -34,7 +34,6 @@ printed, and the exit code is 1, also if the service does not respond.`, `
 	})
 }
 
-// checkReady prints the response of a service that is ready, and returns an error for any other.
 func checkReady(ctx context.Context, stdout io.Writer, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -34,22 +34,19 @@ same command continues: plants that are already in the store stay as they are.`,
   plantstore plants import plants.csv
   plantstore plants import plants.ndjson --on-conflict skip
   plantstore plants import - --url https://plants.example --parallel 16`)
-	im := &importer{env: env, name: f.takesText("FILE")}
+	im := &importer{name: f.takesText("FILE")}
 	im.conflict = f.String("on-conflict", "fail",
 		"`action` if the id belongs to a plant with a different name or tag:\n"+
 			"fail (list the line) or skip (keep the stored plant)")
 	im.parallel = f.Int("parallel", 64, fmt.Sprintf("`requests` in flight, at most %d", maxParallel))
-	s := f.service(client.WithRetries(importRetries, firstPause))
-	im.json = s.json
-	return s.calls(im.run)
+	im.service = f.service(client.WithRetries(importRetries, firstPause))
+	return im.calls(im.run)
 }
 
-// importer imports one file.
 type importer struct {
-	env                  environment
+	*service
 	name, conflict       *string
 	parallel             *int
-	json                 *bool
 	create               func(context.Context, client.NewPlant) (client.Plant, error)
 	stored, skipped, bad atomic.Int64
 }
@@ -72,7 +69,7 @@ func (im *importer) run(ctx context.Context, c *client.Client) (err error) {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	start := time.Now()
-	hide := im.env.showProgress("plants imported", &im.stored)
+	hide := im.f.env.showProgress("plants imported", &im.stored)
 	err = plantfile.Each(ctx, plantfile.NewReader(file), *im.parallel, im.one)
 	hide()
 	if err != nil {
@@ -98,9 +95,11 @@ func (im *importer) one(ctx context.Context, row plantfile.Row) error {
 			im.skipped.Add(1)
 			return nil
 		case e.Status == http.StatusTooManyRequests: // for longer than the client waits
+			wait := cmp.Or(e.RetryAfter, time.Second)
+			im.announceWait(err, wait)
 			select {
 			case <-ctx.Done():
-			case <-time.After(cmp.Or(e.RetryAfter, time.Second)):
+			case <-time.After(wait):
 				err = nil
 			}
 		case e.Status != http.StatusBadRequest:
@@ -117,21 +116,21 @@ func (im *importer) one(ctx context.Context, row plantfile.Row) error {
 	} else {
 		text = fmt.Sprintf("line %d: %s", row.Line, text)
 	}
-	fmt.Fprint(im.env.stderr, text+"\n") // in one write, because rows are imported in parallel
+	fmt.Fprint(im.f.env.stderr, text+"\n") // in one write, because rows are imported in parallel
 	return nil
 }
 
 func (im *importer) summarize(took time.Duration) (err error) {
 	stored, skipped, bad := im.stored.Load(), im.skipped.Load(), im.bad.Load()
 	if *im.json {
-		err = im.env.printJSON(struct {
+		err = im.f.env.printJSON(struct {
 			Stored  int64   `json:"stored"`
 			Skipped int64   `json:"skipped"`
 			Failed  int64   `json:"failed"`
 			Seconds float64 `json:"seconds"`
 		}{stored, skipped, bad, took.Seconds()})
 	} else {
-		fmt.Fprintf(im.env.stderr, "plants of %s: %d in the store, %d skipped, %d not imported; %v\n",
+		fmt.Fprintf(im.f.env.stderr, "plants of %s: %d in the store, %d skipped, %d not imported; %v\n",
 			*im.name, stored, skipped, bad, took)
 	}
 	if bad > 0 {

@@ -41,7 +41,6 @@ type environment struct {
 	openStorage    func(ctx context.Context, db string, use access, unsafeDurability bool) (storage.Storage, error)
 }
 
-// run runs the command that args name and returns the exit code.
 func (env environment) run(ctx context.Context, args []string) int {
 	root := env.commands()
 	root.SetOut(env.stdout)
@@ -54,12 +53,18 @@ func (env environment) run(ctx context.Context, args []string) int {
 	}
 	code := exitCode(err)
 	text := oneLine(err.Error())
+	if text == "" {
+		return code
+	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		text += "; to trust another authority, set SSL_CERT_FILE to its certificate"
 	} else if code == unreachable {
 		text += "; check --url, and that the service is running"
 	}
-	env.readVariables(cmd.Flags())                     // which a wrong command line prevented
+	env.readVariables(cmd.Flags()) // which a wrong command line prevented
+	if dash := slices.Index(args, "--"); dash >= 0 {
+		args = args[:dash]
+	}
 	asJSON, noFlag := cmd.Flags().GetBool("json")      // false in a command without it
 	asJSON = asJSON || slices.Contains(args, "--json") // also after a flag that is invalid
 	if asJSON && noFlag == nil {
@@ -73,20 +78,31 @@ func (env environment) run(ctx context.Context, args []string) int {
 	return code
 }
 
-const unreachable = 5
+const notFound, unreachable = 3, 5 // the codes that commands look at
+
+// exitError ends the process with the exit code of another program. If it has no text, nothing is printed.
+type exitError struct {
+	code int
+	text string
+}
+
+func (e exitError) Error() string { return e.text }
 
 // exitCode returns the code that the help describes.
 func exitCode(err error) int {
+	ended, isExit := errors.AsType[exitError](err)
 	_, isUsage := errors.AsType[usageError](err)
 	e, isResponse := errors.AsType[*client.Error](err)
 	_, isTransport := errors.AsType[*url.Error](err)
 	switch {
+	case isExit:
+		return ended.code
 	case isUsage:
 		return 2
 	case errors.Is(err, client.ErrUnknown):
 		return 1
-	case errors.Is(err, token.ErrUnknown), isResponse && e.Number == 40401:
-		return 3
+	case errors.Is(err, token.ErrUnknown), errors.Is(err, errUnknownStore), isResponse && e.Number == 40401:
+		return notFound
 	case errors.Is(err, token.ErrNameTaken),
 		isResponse && (e.Number == 40009 || e.Status == http.StatusPreconditionFailed):
 		return 4
@@ -122,8 +138,8 @@ func oneLine(text string) string {
 	return telemetry.Escape(strings.Join(lines, "; "))
 }
 
-// negativesLast moves a negative number that is an argument, such as an id, to the end, after "--". It would be read as
-// a flag otherwise.
+// negativesLast moves negative numbers that are arguments, such as ids, to the end, after "--". They would be read as
+// flags otherwise.
 func negativesLast(root *cobra.Command, args []string) []string {
 	cmd, _, _ := root.Find(args)
 	for i, arg := range args {
@@ -135,7 +151,11 @@ func negativesLast(root *cobra.Command, args []string) []string {
 		}
 		name, isFlag := strings.CutPrefix(args[i-1], "--")
 		if fl := cmd.Flags().Lookup(name); !isFlag || fl == nil || fl.NoOptDefVal != "" {
-			return slices.Concat(args[:i], args[i+1:], []string{"--", arg})
+			others := negativesLast(root, slices.Concat(args[:i], args[i+1:]))
+			if !slices.Contains(others, "--") {
+				others = append(others, "--")
+			}
+			return append(others, arg)
 		}
 	}
 	return append([]string{}, args...) // cobra reads os.Args for nil

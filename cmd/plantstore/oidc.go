@@ -8,7 +8,6 @@ import (
 	"plantstore/internal/token/oidc"
 )
 
-// oidc adds the flags of serve for tokens of an identity provider.
 func (f *flags) oidc(o *oidc.Config) {
 	f.StringVar(&o.Issuer, "oidc-issuer", "",
 		"`URL` of an OpenID Connect identity provider whose tokens (JWTs)\nare accepted too")

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -52,9 +54,9 @@ func plantsGetCommand(env environment) *cobra.Command {
 Print a plant and its ETag.`, `
   plantstore plants get 1
   plantstore plants get -7 --json`)
-	id, s := f.takesID(), f.service()
+	ids, s := f.takesIDs("ID"), f.service()
 	return s.calls(func(ctx context.Context, c *client.Client) error {
-		p, err := c.Get(ctx, *id)
+		p, err := c.Get(ctx, (*ids)[0])
 		return s.print(p, err)
 	})
 }
@@ -87,25 +89,37 @@ func plantsReplaceCommand(env environment) *cobra.Command {
 Replace the name and tag of a plant. Without --tag the plant has no tag afterwards.`, `
   plantstore plants replace 1 --name "Monstera adansonii"
   plantstore plants replace 1 --name Fern --tag shade --if-match wOJdJiGiZp7nhVH3`)
-	id, match, s := f.takesID(), f.ifMatch(), f.service()
+	ids, match, s := f.takesIDs("ID"), f.ifMatch(), f.service()
 	name, tag := f.plant()
 	return s.calls(func(ctx context.Context, c *client.Client) error {
 		if *name == nil {
 			return usagef("--name is required")
 		}
-		p, err := c.Replace(ctx, *id, client.Plant{Name: **name, Tag: *tag}, *match)
+		p, err := c.Replace(ctx, (*ids)[0], client.Plant{Name: **name, Tag: *tag}, *match)
 		return s.print(p, withAdvice(err, checkFirst))
 	})
 }
 
 func plantsRemoveCommand(env environment) *cobra.Command {
-	f := env.command("remove ID", `
-Remove a plant. Nothing is printed, and the id can be used again.`, `
-  plantstore plants remove 1
-  plantstore plants remove -7 --if-match wOJdJiGiZp7nhVH3`)
-	id, match, s := f.takesID(), f.ifMatch(), f.service()
+	f := env.command("remove ID...", `
+Remove plants. Nothing is printed, and the ids can be used again. If some do not exist, the others
+are still removed.`, `
+  plantstore plants remove 1 2 -7
+  plantstore plants remove 1 --if-match wOJdJiGiZp7nhVH3`)
+	ids, match, s := f.takesIDs("ID..."), f.ifMatch(), f.service()
 	return s.calls(func(ctx context.Context, c *client.Client) error {
-		return withAdvice(c.Remove(ctx, *id, *match), checkFirst)
+		if len(*ids) > 1 && *match != client.Any {
+			return usagef("--if-match is the ETag of one plant: use one id")
+		}
+		var absent error
+		for _, id := range *ids {
+			err := withAdvice(c.Remove(ctx, id, *match), checkFirst)
+			if err != nil && len(*ids) > 1 && exitCode(err) != notFound {
+				return fmt.Errorf("%w; stopped at id %d", err, id)
+			}
+			absent = errors.Join(absent, err)
+		}
+		return absent
 	})
 }
 
@@ -125,16 +139,18 @@ func (f *flags) ifMatch() *string {
 	return &match
 }
 
-// takesID makes the argument of a command an id.
-func (f *flags) takesID() *int64 {
-	id := new(int64)
-	f.takes("ID", func(text string) (err error) {
-		if *id, err = plant.ParseID(text); err != nil {
+// takesIDs makes the argument of a command an id, or several: see takes.
+func (f *flags) takesIDs(name string) *[]int64 {
+	ids := new([]int64)
+	f.takes(name, func(text string) error {
+		id, err := plant.ParseID(text)
+		if err != nil {
 			return fmt.Errorf("id %q %w", text, err)
 		}
+		*ids = append(*ids, id)
 		return nil
 	})
-	return id
+	return ids
 }
 
 func (f *flags) plant() (name, tag **string) {
@@ -163,16 +179,19 @@ type service struct {
 	url, token *string
 	json       *bool
 	options    []client.Option
+
+	mu      sync.Mutex
+	waiting time.Time // when the last wait that was announced ends
 }
 
 // service adds the flags of every command that calls a running service. The options override the default ones.
 func (f *flags) service(options ...client.Option) *service {
 	s := &service{
-		f: f, json: f.json(), options: append([]client.Option{client.WithRetries(3, firstPause)}, options...),
-		url: f.String("url", "http://127.0.0.1:8080", "base `URL` of the service"),
+		f: f, json: f.json(), url: f.String("url", "http://127.0.0.1:8080", "base `URL` of the service"),
 		token: f.String("token", "", "the `token`; other users of the machine can read a command\n"+
 			"line, so prefer the variable or --token-file"),
 	}
+	s.options = append([]client.Option{client.WithRetries(3, firstPause), client.OnWait(s.announceWait)}, options...)
 	f.Func("token-file", "`path` of a file with the token,\ninstead of "+tokenVariable, func(path string) error {
 		secret, err := readSecret(path)
 		if err != nil || f.Changed("token") && *s.token != "" {
@@ -200,10 +219,21 @@ func (s *service) calls(run func(context.Context, *client.Client) error) *cobra.
 	})
 }
 
+// announceWait writes to standard error that a call waits for a rate limit, unless a wait that was announced has not
+// ended. With --json, only errors are written there.
+func (s *service) announceWait(failed error, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := errors.AsType[*client.Error](failed)
+	if now := time.Now(); ok && e.Status == http.StatusTooManyRequests && !*s.json && now.After(s.waiting) {
+		s.waiting = now.Add(wait)
+		fmt.Fprintf(s.f.env.stderr, "Over the rate limit: waiting %.0f s.\n", max(1, wait.Seconds()))
+	}
+}
+
 // listPage is how many plants a list requests, and keeps in memory, at a time.
 const listPage = 1000
 
-// print prints a plant unless there was an error.
 func (s *service) print(p client.Stored, err error) error {
 	if err != nil {
 		return err

@@ -62,7 +62,17 @@ var plantsTests = []struct {
 	{"remove --if-match * 7", "", "", 0},
 	{"remove 7", "", "40401: ", 3},
 	{"remove -9223372036854775808", "", "", 0},
-	{"remove", "", "expected arguments: ID; got: []; see plantstore plants ", 2},
+	{"remove", "", "expected arguments: ID...; got: []; see plantstore plants ", 2},
+	{"get 7 8", "", "expected arguments: ID; got: [\"7\" \"8\"]; see plantstore plants ", 2},
+	{"create --id 1 --name x", "ID  NAME  TAG\n1   x     \n", "", 0},
+	{"create --id -2 --name x", "ID  NAME  TAG\n-2  x     \n", "", 0},
+	{"create --id -3 --name x", "ID  NAME  TAG\n-3  x     \n", "", 0},
+	{"delete 1 x -2", "", "id \"x\" must be an integer from ", 2},
+	{"rm 1 -2 --if-match other", "", "--if-match is the ETag of one plant: use one id\n", 2},
+	{"remove 8 1 -9 --if-match * -2 -3 9", "",
+		"40401: plant 8 does not exist; 40401: plant 9 does not exist; 40401: plant -9 does not exist\n", 3},
+	{"ls", "ID                   NAME           TAG\n9223372036854775807  \"\\x1b[31m<b>\"  \n", "", 0},
+	{"remove 8 9 --token a-fixed-token-of-others", "", "40103: ", 6},
 	{"get 7 --token a-fixed-token-of-others", "", "40103: ", 6},
 }
 
@@ -76,7 +86,7 @@ func TestPlants(t *testing.T) {
 			args[i] = strings.NewReplacer("_", "", "ETAG", etag).Replace(arg)
 		}
 		got := plantstore(t, v, append([]string{"plants"}, args...)...)
-		stderr, ok := strings.CutPrefix(got.stderr, "plantstore plants "+args[0]+": ")
+		_, stderr, ok := strings.Cut(got.stderr, ": ") // of the command, whose name may be an alias
 		if got.code != test.code || !matches(got.stdout, test.stdout) || !matches(stderr, test.stderr) ||
 			ok != (test.stderr != "") || strings.Count(got.stderr, "\n") > 1 {
 			t.Errorf("plants %q: exit %d\n%s%s\nwant exit %d\n%s%s",
@@ -235,7 +245,7 @@ func TestIfMatch(t *testing.T) {
 func TestUnknownOutcome(t *testing.T) {
 	unknown := client.ErrUnknown.Error() + ": "
 	const again = "run the same command again, which is safe"
-	const check = "check with plants get before running it again"
+	const check, stopped = "check with plants get before running it again", "; stopped at id 7"
 	busy := func(w http.ResponseWriter) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		io.WriteString(w, `{"error":50301,"message":"busy"}`)
@@ -249,6 +259,7 @@ func TestUnknownOutcome(t *testing.T) {
 		{"create --id 7 --name Fern", 4, "50301: busy (tried 4 times); ", again},
 		{"replace 7 --name Fern", 1, "EOF; ", check},
 		{"remove 7", 1, "EOF; ", check},
+		{"remove 7 8", 1, "EOF; ", check + stopped},
 	} {
 		s := script(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 			if n == 1 {
@@ -263,7 +274,39 @@ func TestUnknownOutcome(t *testing.T) {
 			t.Errorf("plants %s: %d requests, %+v", test.args, len(s.requests()), got)
 		}
 		s = script(t, func(_ int, w http.ResponseWriter, _ *http.Request) { busy(w) })
-		s.plants(t, args...).want(t, test.args, 1, "", "plantstore plants "+args[0]+": 50301: busy (tried 4 times)\n")
+		s.plants(t, args...).want(t, test.args, 1, "", "plantstore plants "+args[0]+": 50301: busy (tried 4 times)"+
+			test.advice[len(strings.TrimSuffix(test.advice, stopped)):]+"\n")
+	}
+}
+
+// A wait for a rate limit is announced once, also if several requests of an import wait. With --json nothing is.
+func TestRateLimit(t *testing.T) {
+	const announced = "Over the rate limit: waiting 1 s.\n"
+	file := tempFile(t, "{\"id\":1,\"name\":\"x\"}\n{\"id\":2,\"name\":\"x\"}\n{\"id\":3,\"name\":\"x\"}\n")
+	for _, test := range []struct {
+		args, stderr string
+		refused      int // at once
+	}{
+		{"create --id 1 --name x", announced, 1}, {"create --id 1 --name x --json", "", 1},
+		{"import " + file, announced + "plants of " + file + ": 3 in the store, 0 skipped, 0 not imported; ", 3},
+	} {
+		var together sync.WaitGroup
+		together.Add(test.refused)
+		s := script(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+			if n <= test.refused {
+				together.Done()
+				together.Wait()
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusTooManyRequests)
+				io.WriteString(w, `{"error":42901,"message":"slower"}`)
+				return
+			}
+			io.WriteString(w, `{"name":"x"}`)
+		})
+		got := s.plants(t, strings.Fields(test.args)...)
+		if got.code != 0 || !matches(got.stderr, test.stderr) || len(s.requests()) != 2*test.refused {
+			t.Errorf("plants %s: %d requests, %+v", test.args, len(s.requests()), got)
+		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 
 const defaultCache = "plantstore-acme"
 
-// tlsFlags are the flags of serve for HTTPS.
 type tlsFlags struct {
 	cert, key               string
 	domains                 []string

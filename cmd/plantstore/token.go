@@ -19,11 +19,11 @@ import (
 
 func tokenCommands(env environment) *cobra.Command {
 	return group("token", `
-Issue, list, change, rotate, revoke and show tokens. All but show work directly on the database.`, `
+Issue, list, change, rotate, revoke, prune and show tokens. All but show work directly on the database.`, `
   plantstore token issue --name laptop
   plantstore token list`,
 		tokenIssueCommand(env), tokenListCommand(env), tokenShowCommand(env), tokenUpdateCommand(env),
-		tokenRotateCommand(env), tokenRevokeCommand(env))
+		tokenRotateCommand(env), tokenRevokeCommand(env), tokenPruneCommand(env))
 }
 
 func tokenIssueCommand(env environment) *cobra.Command {
@@ -31,7 +31,7 @@ func tokenIssueCommand(env environment) *cobra.Command {
 Issue a token and print it. It cannot be shown again.`, `
   plantstore token issue --name laptop
   plantstore token issue --name ci --store staging --scopes plants:read --expires 90d --rate 10/s`)
-	db := f.database()
+	db, asJSON := f.database(), f.json()
 	name := f.String("name", "", "`name` of the token, for token list and token revoke")
 	storeName := f.String("store", token.DefaultStore, "the one `store` that the token gives access to")
 	scopes := f.String("scopes", strings.Join(token.AllScopes.Names(), ","), "its `scopes`, separated by commas")
@@ -53,10 +53,16 @@ Issue a token and print it. It cannot be shown again.`, `
 		t.Rate = allowed
 		err = env.withStorage(ctx, *db, creates, func(st storage.Storage) error { return st.AddToken(ctx, t) })
 		if errors.Is(err, token.ErrNameTaken) {
-			return fmt.Errorf("%w: %q; choose another name; the name of a revoked token can't be used again", err, *name)
+			return fmt.Errorf("%w: %q; choose another name, or see plantstore token prune", err, *name)
 		}
 		if err != nil {
 			return err
+		}
+		if *asJSON {
+			return env.printJSON(struct {
+				client.Token
+				Credential string `json:"token"`
+			}{forClient(t), credential})
 		}
 		_, err = fmt.Fprintln(env.stdout, credential)
 		return err
@@ -133,12 +139,16 @@ func printTokensJSON(env environment, all []token.Token) error {
 	}
 	rows := make([]row, len(all))
 	for i, t := range all {
-		rows[i] = row{client.Token{
-			Name: t.Name, Store: t.Store, Scopes: t.Scopes.Names(), Expires: t.Expires,
-			Rate: t.Rate.String(), Burst: t.Rate.Burst,
-		}, t.Created, t.LastUsed, t.Revoked, t.Tail}
+		rows[i] = row{forClient(t), t.Created, t.LastUsed, t.Revoked, t.Tail}
 	}
 	return env.printJSON(rows)
+}
+
+func forClient(t token.Token) client.Token {
+	return client.Token{
+		Name: t.Name, Store: t.Store, Scopes: t.Scopes.Names(), Expires: t.Expires,
+		Rate: t.Rate.String(), Burst: t.Rate.Burst,
+	}
 }
 
 func tokenShowCommand(env environment) *cobra.Command {
@@ -184,6 +194,38 @@ printed.`, `
 				fmt.Fprintf(env.stderr, "%s, which token rotate has replaced, is still valid until %s UTC.\n", t.Name,
 					timestamp(t.Expires))
 			}
+		}
+		return err
+	})
+}
+
+func tokenPruneCommand(env environment) *cobra.Command {
+	f := env.command("prune --before TIME", `
+Remove tokens that were revoked or expired before a time. Their names can be used again.`, `
+  plantstore token prune --before 2026-01-01
+  plantstore token prune --before 30d`)
+	db := f.database()
+	before := f.String("before", "", "`time`: a past date such as 2026-01-01 in UTC, a time such\n"+
+		"as 2026-01-01T12:00:00Z, or an age such as 30d")
+	return f.runs(func(ctx context.Context) error {
+		now := time.Now()
+		at, err := time.Parse(time.DateOnly, *before)
+		if err != nil {
+			at, err = time.Parse(time.RFC3339, *before)
+		}
+		if age, ageErr := parseLifetime("before", *before, 0); ageErr == nil {
+			at, err = now.Add(-age), nil
+		}
+		if err != nil || at.After(now) {
+			return usagef("--before is %q: use a past date such as 2026-01-01, or an age such as 30d", *before)
+		}
+		var n int
+		err = env.withStorage(ctx, *db, writes, func(st storage.Storage) (err error) {
+			n, err = st.PruneTokens(ctx, "", at)
+			return err
+		})
+		if err == nil {
+			_, err = fmt.Fprintln(env.stdout, "tokens removed:", n)
 		}
 		return err
 	})

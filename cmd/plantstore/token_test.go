@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"plantstore/internal/rate"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/sqlite"
@@ -61,7 +63,96 @@ func TestTokenIssue(t *testing.T) {
 	}
 	plantstore(t, nil, "token", "issue", "--db", db, "--name", "first").want(t, "a name that exists", 4, "",
 		"plantstore token issue: "+token.ErrNameTaken.Error()+": \"first\"; "+
-			"choose another name; the name of a revoked token can't be used again\n")
+			"choose another name, or see plantstore token prune\n")
+}
+
+func TestTokenIssueJSON(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "plants.db")
+	got := plantstore(t, nil, "token", "issue", "--db", db, "--name", "ci", "--scopes", "plants:read", "--expires", "90d",
+		"--rate", "5/s", "--json")
+	want := regexp.MustCompile(`^{
+  "name": "ci",
+  "store": "main",
+  "scopes": \[
+    "plants:read"
+  \],
+  "expires": "20[^"]*Z?",
+  "rate": "5/s",
+  "burst": 5,
+  "token": "(plant_[0-9A-Za-z]{36})"
+}\n$`)
+	m := want.FindStringSubmatch(got.stdout)
+	if got.code != 0 || got.stderr != "" || m == nil || tokensOf(t, db)[0].Hash != token.HashOf(m[1]) {
+		t.Errorf("token issue --json: %+v", got)
+	}
+	got = plantstore(t, nil, "token", "issue", "--db", db, "--name", "plain", "--json")
+	if got.code != 0 || strings.Contains(got.stdout, "expires") || strings.Contains(got.stdout, "rate") {
+		t.Errorf("token issue --json of a token without expiry and rate: %+v", got)
+	}
+	toFullDisk(t, nil, "token", "issue", "--db", db, "--name", "lost", "--json")
+}
+
+// Only tokens that ended before the time are removed, and a time in the future, before which valid tokens will
+// expire, is refused. A name that is free can be issued again.
+func TestTokenPrune(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "plants.db")
+	issue(t, db, "--name", "ci")
+	issue(t, db, "--name", "kept", "--expires", "1d")
+	plantstore(t, nil, "token", "revoke", "--db", db, "ci")
+	st, err := sqlite.Open(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	old, _ := token.New("old", "main", token.Read, past, past)
+	if err := errors.Join(st.AddToken(t.Context(), old), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	wrong := func(text string) string {
+		return "plantstore token prune: --before is \"" + text +
+			"\": use a past date such as 2026-01-01, or an age such as 30d\n"
+	}
+	for _, test := range []struct {
+		before, stdout, stderr string
+	}{
+		{"", "", wrong("")}, {"yesterday", "", wrong("yesterday")}, {"-1h", "", wrong("-1h")},
+		{"2999-01-01", "", wrong("2999-01-01")},
+		{"2026-01-02", "tokens removed: 0\n", ""}, {"2026-01-02T04:04:06+01:00", "tokens removed: 1\n", ""},
+		{"1h", "tokens removed: 0\n", ""}, {"0s", "tokens removed: 1\n", ""},
+	} {
+		got := plantstore(t, nil, "token", "prune", "--db", db, "--before", test.before)
+		got.want(t, "--before "+test.before, map[bool]int{false: 2}[test.stderr == ""], test.stdout, test.stderr)
+	}
+	issue(t, db, "--name", "ci")
+	if all := tokensOf(t, db); len(all) != 2 || all[0].Name != "kept" || all[1].Name != "ci" {
+		t.Errorf("the tokens are %v", all)
+	}
+}
+
+// Every command that has --db refuses a database in memory, and creates no file of that name.
+func TestInMemory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	n := 0
+	refused := func(v variables, args ...string) {
+		got := plantstore(t, v, args...)
+		n++
+		if got.code != 2 || !strings.Contains(got.stderr, "is :memory:, which keeps no plant; use plantstore sandbox") {
+			t.Errorf("%v %q: %+v", v, args, got)
+		}
+	}
+	eachCommand(func(cmd *cobra.Command) {
+		if cmd.Flags().Lookup("db") == nil {
+			return
+		}
+		example, _, _ := strings.Cut(cmd.Example, "\n")
+		refused(nil, append(strings.Fields(example)[1:], "--db", ":memory:")...)
+	})
+	refused(variables{"PLANTSTORE_DB": ":memory:"}, "token", "list")
+	refused(nil, "copy", "--from", ":memory:", "--to", "x")
+	refused(nil, "copy", "--from", "x", "--to", ":memory:")
+	if files, err := os.ReadDir("."); len(files) > 0 || n < 15 {
+		t.Errorf("%d commands; files: %v, %v", n, files, err)
+	}
 }
 
 // Invalid flags are reported in one line each, and neither a token nor a database is created.
@@ -178,7 +269,8 @@ func TestTokenRevoke(t *testing.T) {
 // A mistyped --db is an error for a command that needs existing tokens, and creates no database.
 func TestMistypedDatabase(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "typo.db")
-	for _, args := range [][]string{{"list"}, {"update", "ci", "--rate", "1/s"}, {"rotate", "ci"}, {"revoke", "ci"}} {
+	for _, args := range [][]string{{"list"}, {"update", "ci", "--rate", "1/s"}, {"rotate", "ci"}, {"revoke", "ci"},
+		{"prune", "--before", "1d"}} {
 		command := "token " + args[0]
 		got := plantstore(t, variables{"PLANTSTORE_DB": db}, append([]string{"token"}, args...)...)
 		got.want(t, command, 1, "", "plantstore "+command+": --db must be an existing database: stat "+db+
@@ -203,12 +295,16 @@ type failingStore struct {
 	closed        int
 }
 
-func (s *failingStore) AddToken(context.Context, token.Token) error { return s.err }
+func (s *failingStore) Sandboxes(context.Context) ([]storage.Sandbox, error) { return nil, s.err }
+func (s *failingStore) AddToken(context.Context, token.Token) error          { return s.err }
 func (s *failingStore) Tokens(context.Context) ([]token.Token, error) {
 	return []token.Token{{Name: "ci"}}, s.err
 }
 func (s *failingStore) ChangeToken(context.Context, token.Token, token.Token, *token.Token) error {
 	return s.err
+}
+func (s *failingStore) PruneTokens(context.Context, string, time.Time) (int, error) {
+	return 0, s.err
 }
 func (s *failingStore) Migrated() (from, to int)                             { return 3, 3 }
 func (s *failingStore) RevokeToken(context.Context, string, time.Time) error { return s.err }
@@ -222,6 +318,7 @@ func TestTokenCommandsFail(t *testing.T) {
 	broken := errors.New("cannot close")
 	for _, args := range [][]string{
 		{"issue", "--name", "ci"}, {"list"}, {"update", "ci", "--rate", "1/s"}, {"rotate", "ci"}, {"revoke", "ci"},
+		{"prune", "--before", "1d"},
 	} {
 		name := "token " + args[0]
 		args = append([]string{"token", args[0], "--db", db}, args[1:]...)
