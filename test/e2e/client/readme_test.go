@@ -2,11 +2,11 @@ package client
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -44,35 +44,25 @@ func runREADME(t *testing.T, s *testkit.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n## Six requests\n")
+	_, section, _ := strings.Cut(string(page), "\n## First requests\n")
 	section, _, ok := strings.Cut(section, "\n### From Go\n")
 	blocks := regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(section, -1)
-	if !ok || len(blocks) != 7 {
+	if !ok || len(blocks) != 4 {
 		t.Fatalf("README.md has %d blocks of requests", len(blocks))
 	}
-	var script, want strings.Builder
+	var all strings.Builder
 	for _, m := range blocks {
-		for line := range strings.Lines(m[1]) {
-			if command, ok := strings.CutPrefix(line, "$ "); ok {
-				script.WriteString(command)
-			} else {
-				want.WriteString(line)
-			}
-		}
+		all.WriteString(m[1])
 	}
-	here := strings.NewReplacer("plant_…", s.Token, "http://127.0.0.1:8080", s.URL, "bin/plantstore", testkit.Binary)
+	here := strings.NewReplacer("plant_…", s.Token, "http://127.0.0.1:8080", s.URL)
 	start := here.Replace(testkit.CodeBlock(t, "README.md", "## Start", "console"))
 	if got, want := s.Stdout.String(), strings.TrimPrefix(start, "$ make run\n"); !strings.HasPrefix(got, want) {
 		t.Errorf("serve prints %q, want %q", got, want)
 	}
-	cmd := exec.Command("bash", "-ec", here.Replace(script.String()))
-	db := s.Cmd.Args[slices.Index(s.Cmd.Args, "--db")+1]
-	cmd.Env = append(os.Environ(), "PLANTSTORE_URL="+s.URL, "PLANTSTORE_DB="+db)
-	out, err := cmd.CombinedOutput()
-	seconds := regexp.MustCompile(`retry in \d+ s`) // fewer on a slow machine
-	got := seconds.ReplaceAllString(string(out), "retry in 30 s")
-	if err != nil || got != want.String() {
-		t.Errorf("%v\n%s\nwant\n%s", err, got, want.String())
+	commands, want := session(all.String())
+	out, err := exec.Command("bash", "-ec", here.Replace(commands)).CombinedOutput()
+	if err != nil || string(out) != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
 	}
 	env := []string{"PLANTSTORE_URL=" + s.URL, "PLANTSTORE_TOKEN=" + s.Token}
 	const tree, none = "ID  NAME          TAG\n2   Ficus lyrata  tree\n", "ID  NAME  TAG\n"
@@ -84,31 +74,36 @@ func runREADME(t *testing.T, s *testkit.Server) {
 	}
 }
 
-// The commands of the playground serve a public address, issue a token for readers, and reset their store.
+// The command of the playground serves a public address, and gives each reader a sandbox. An address is counted as the
+// proxy names it.
 func TestPlayground(t *testing.T) {
 	t.Parallel()
-	const doc = "docs/playground.md"
-	db := filepath.Join(t.TempDir(), "plants.db")
-	commands := func(heading, url string) string {
-		return script(t, doc, heading, "plantstore ", testkit.Binary+" ", "https://plants.example", url)
-	}
-	cmd := exec.Command("sh", "-ec", "exec "+strings.TrimSpace(commands("## Start the service", "https://plants.example")))
-	cmd.Env = append(os.Environ(), "PLANTSTORE_DB="+db, "PLANTSTORE_LISTEN=127.0.0.1:0", "PLANTSTORE_OPS_LISTEN=")
+	command := script(t, "docs/playground.md", "## Start the service", "plantstore serve", testkit.Binary+" serve")
+	cmd := exec.Command("sh", "-ec", "exec "+strings.TrimSpace(command))
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "PLANTSTORE_LISTEN=127.0.0.1:0", "PLANTSTORE_OPS_LISTEN=")
 	s := testkit.Launch(t, cmd)
 	s.WaitServing()
 	_, rest, _ := strings.Cut(s.Stderr.String(), `"listening":"`)
 	address, _, _ := strings.Cut(rest, `"`)
 	s.URL = "http://" + address
-	reader, _ := shell(t, commands("## Issue a token for readers", s.URL), "PLANTSTORE_DB="+db)
-	as := []string{"Authorization: Bearer " + strings.TrimSpace(reader), "Origin: https://docs.example"}
-	s.Do(t, "POST", "/plants", `{"id":2,"name":"Fern"}`, append(as, testkit.ContentJSON)...)
-	shell(t, commands("## Reset the store", s.URL), "PLANTSTORE_DB="+db)
-	a := s.Do(t, "GET", "/plants", "", as...)
-	testkit.WantResponse(t, "list", a, 200, `[{"id":1,"name":"Monstera deliciosa","tag":"climber"}]`)
-	if got := a.Header.Get("Access-Control-Allow-Origin"); got != "https://docs.example" {
-		t.Errorf("a page of the documentation may not use the API: %q", got)
+	reader := func(n int) testkit.Response {
+		return s.Do(t, "POST", "/sandboxes", "", "Authorization", "Origin: https://docs.example",
+			fmt.Sprintf("X-Forwarded-For: 192.0.2.%d", n))
 	}
-	testkit.WantError(t, "remove", s.Do(t, "DELETE", "/plants/1", "", as...), 40301)
+	a := reader(1)
+	s.Token = testkit.TokenPattern.FindString(a.Body)
+	testkit.WantResponse(t, "remove", s.Do(t, "DELETE", "/plants/1", ""), 204, "")
+	if got := a.Header.Get("Access-Control-Allow-Origin"); a.Status != 201 || got != "https://docs.example" {
+		t.Errorf("a page of the documentation gets %d %s and may not use the API: %q", a.Status, a.Body, got)
+	}
+	for n := 1; a.Status == 201 && n < 100; n++ {
+		a = reader(1)
+	}
+	testkit.WantError(t, "one sandbox more", a, 42904)
+	if a := reader(2); a.Status != 201 {
+		t.Errorf("another reader gets %d %s", a.Status, a.Body)
+	}
 }
 
 // The README's program builds in a module of its own next to the checkout, and runs.

@@ -16,10 +16,10 @@ import (
 // makeOlder gives a database the schema of version 2, and returns what it contains.
 func makeOlder(t *testing.T, db string) (read func() string) {
 	t.Helper()
-	const drop = "ALTER TABLE tokens DROP COLUMN last_used"
+	const drop = "ALTER TABLE tokens DROP COLUMN last_used; DROP TABLE sandboxes"
 	if strings.HasPrefix(db, "postgres") {
 		query := func(sql string) [][]string { return pgtest.Shared(t).Query(t, pgtest.Name(db), sql) }
-		query(drop + "; DELETE FROM plantstore_schema WHERE version = 3")
+		query(drop + "; DELETE FROM plantstore_schema WHERE version > 2")
 		return func() (text string) {
 			for _, row := range query("SELECT t::text FROM tokens t UNION ALL SELECT v::text FROM plantstore_schema v") {
 				text += row[0]
@@ -69,7 +69,7 @@ func TestOlderSchema(t *testing.T) {
 					command = append(command, "--db", db)
 				}
 				out, errs, code := testkit.Run(t, nil, command...)
-				if refused := code == 1 && strings.Contains(errs, "2 and this program needs version 3; make a backup, and run "+
+				if refused := code == 1 && strings.Contains(errs, "2 and this program needs version 4; make a backup, and run "+
 					"plantstore db migrate --db with this "); refused == accepted || (code == 0) != accepted {
 					t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
 				}
@@ -78,13 +78,13 @@ func TestOlderSchema(t *testing.T) {
 				}
 			}
 			for _, want := range []string{
-				"The schema was migrated from version 2 to 3.\n", "The schema has version 3: nothing to do.\n",
+				"The schema was migrated from version 2 to 4.\n", "The schema has version 4: nothing to do.\n",
 			} {
 				if out, errs, code := testkit.Run(t, nil, "db", "migrate", "--db", db); code != 0 || out != want {
 					t.Errorf("db migrate: exit %d, %s%s, want %s", code, out, errs, want)
 				}
 			}
-			const record = `"msg":"the schema of the database was migrated","from":2,"to":3`
+			const record = `"msg":"the schema of the database was migrated","from":2,"to":4`
 			if s := testkit.StartFixed(t, db); strings.Contains(s.Stderr.String(), "migrated") {
 				t.Errorf("a start without a migration logs %s", s.Stderr)
 			} else {

@@ -1,0 +1,225 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"plantstore/client"
+	"plantstore/test/testkit"
+)
+
+// Faults after a commit that a client must survive: it has stored the plant, and does not know it.
+var lost = []string{`{"code":503,"when":"after"}`, `{"drop":true,"when":"after"}`}
+
+// A client that repeats a create stores exactly one plant. One that does not fails, although the plant is stored.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	testkit.OnEachEngine(t, func(t *testing.T, s *testkit.Server) {
+		for _, fault := range lost {
+			b := newBox(t, s, `{"seed":"empty"}`)
+			rule := `[{"method":"POST","path":"/plants","times":1,` + fault[1:] + `]`
+			if a := send(t, b.Target, "PUT", "/faults", rule); a.Status != 200 {
+				t.Fatalf("PUT /faults %s: %d %s", rule, a.Status, a.Body)
+			}
+			c, err := client.New(b.URL, b.Token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fern := client.Plant{Name: "Fern"}
+			if got, err := c.Create(t.Context(), client.NewPlant{ID: 1, Plant: fern}); err != nil || got.Name != "Fern" {
+				t.Errorf("%s: the client returns %v, %v", fault, got, err)
+			}
+			if got := journal(t, b); len(got) != 2 || got[1].Fault == "" || got[0].Fault != "" || got[0].Status != 200 {
+				t.Errorf("%s: the journal has %+v", fault, got)
+			}
+			send(t, b.Target, "PUT", "/faults", rule)
+			if a, err := b.Send("POST", "/plants", `{"id":2,"name":"Fern"}`); err == nil && a.Number() != 50302 {
+				t.Errorf("%s: a client that sends once gets %d %s", fault, a.Status, a.Body)
+			}
+			const want = `[{"id":1,"name":"Fern"},{"id":2,"name":"Fern"}]`
+			testkit.WantResponse(t, fault, send(t, b.Target, "GET", "/plants", ""), 200, want)
+		}
+	}, "--sandbox")
+}
+
+// entry is a part of an entry of a journal.
+type entry struct {
+	Number       int
+	Method, Path string
+	Status       int
+	Fault        string
+}
+
+// journal returns the journal of a sandbox, newest first.
+func journal(t *testing.T, b box) (all []entry) {
+	t.Helper()
+	a := send(t, b.Target, "GET", "/requests?limit=200", "")
+	if err := json.Unmarshal([]byte(a.Body), &all); err != nil || a.Status != 200 {
+		t.Fatalf("GET /requests: %d %s", a.Status, a.Body)
+	}
+	return all
+}
+
+// Journals have wrong paths and methods and what was injected, and no credential.
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	testkit.OnEachEngine(t, func(t *testing.T, s *testkit.Server) {
+		b := newBox(t, s, "")
+		for _, r := range []struct {
+			method, path, body, prefer string
+			status                     int
+		}{
+			{"POST", "/plants", `{"id":99,"name":"` + b.Token + `"}`, "code=503; when=after", 503},
+			{"POST", "/plants", `{"id":1,"name":"Fern"}`, "drop", 0},
+			{"GET", "/plants/1", "", "truncate", 200},
+			{"GET", "/plants?tag=" + b.Token, "", "code=404", 404},
+			{"GET", "/plants/x" + b.Token, "", "code=x", 400},
+			{"GET", "/plantz/" + b.Token, "", "", 404},
+			{"PATCH", "/plants", `{"token":"` + b.Token + `"}`, "", 405},
+			{"POST", "/faults/1", "", "", 404},
+		} {
+			c := &conn{url: s.URL}
+			a, _ := c.send(b.Token, r.method, r.path, r.body, "Prefer: "+r.prefer, "X-Api-Key: secret", "Cookie: secret")
+			want := r.status
+			if r.prefer == "truncate" { // Its status was sent, but not all of its body.
+				want = 0
+			}
+			got := journal(t, b)[0]
+			wantFault, path := r.prefer, strings.Split(strings.ReplaceAll(r.path, b.Token, "plant_…"), "?")[0]
+			if r.prefer == "code=x" {
+				wantFault = ""
+			}
+			if got.Number = 0; got != (entry{0, r.method, path, r.status, wantFault}) || a.Status != want {
+				t.Errorf("%s %s with %q: %d %s, the journal has %+v", r.method, r.path, r.prefer, a.Status, a.Body, got)
+			}
+		}
+		all := send(t, b.Target, "GET", "/requests", "").Body
+		if strings.Contains(all, b.Token) || strings.Contains(all, "secret") || strings.Count(all, "Bearer …") != 8 {
+			t.Errorf("the journal is not masked: %s", all)
+		}
+	}, "--sandbox")
+}
+
+// The token of an operator has no faults and no journal.
+func TestOrdinaryToken(t *testing.T) {
+	t.Parallel()
+	testkit.OnEachEngine(t, func(t *testing.T, s *testkit.Server) {
+		for _, operation := range []string{"DELETE /sandbox", "POST /sandbox/reset", "GET /faults", "PUT /faults",
+			"DELETE /faults", "GET /requests", "DELETE /requests"} {
+			method, path, _ := strings.Cut(operation, " ")
+			testkit.WantError(t, operation, send(t, s.Target(), method, path, "[]"), 40302)
+		}
+		for i, prefer := range []string{"code=503", "drop", "truncate", "delay=30000", "code=503; when=after", "code=x"} {
+			a := send(t, s.Target(), "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"x"}`, i), "Prefer: "+prefer)
+			if a.Status != 200 || a.Body != `{"name":"x"}` || a.Header.Get("Preference-Applied") != "" {
+				t.Errorf("Prefer: %s: %d %s, %v", prefer, a.Status, a.Body, a.Header)
+			}
+		}
+	}, "--sandbox")
+}
+
+// Without --sandbox, its paths do not exist, and the description has nothing of it.
+func TestWithoutSandbox(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"))
+	for _, operation := range []string{"POST /sandboxes", "DELETE /sandbox", "POST /sandbox/reset", "GET /faults",
+		"PUT /faults", "DELETE /faults", "GET /requests", "DELETE /requests"} {
+		method, path, _ := strings.Cut(operation, " ")
+		testkit.WantError(t, operation, send(t, s.Target(), method, path, "[]"), 40402)
+	}
+	a := send(t, s.Target(), "POST", "/plants", `{"id":1,"name":"x"}`, "Prefer: code=503")
+	testkit.WantResponse(t, "a create with a fault", a, 200, `{"name":"x"}`)
+	text := send(t, s.Target(), "GET", "/openapi.json", "").Body
+	found := regexp.MustCompile(`(?i)sandbox|/faults|/requests|4003[4-8]|40302|4290[45]|50201|50401|50307|truncate`).
+		FindAllString(text, -1)
+	if len(text) < 1000 || len(found) > 0 {
+		t.Errorf("/openapi.json has %d bytes and %q", len(text), found)
+	}
+}
+
+// hold sends creates that are delayed for 30 seconds, and returns their responses once they have ended.
+func hold(t *testing.T, b box, n int) chan testkit.Response {
+	responses := make(chan testkit.Response, n)
+	for i := range n {
+		go func() {
+			c, a := &conn{url: b.URL}, testkit.Response{Status: 503}
+			for a.Status == 503 { // There is no free connection.
+				a, _ = c.send(b.Token, "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":"x"}`, i), "Prefer: delay=30000",
+					"Connection: close")
+			}
+			responses <- a
+		}()
+	}
+	return responses
+}
+
+// A sandbox has four delayed requests at most. They end early when the service stops, and store their plants.
+func TestDelays(t *testing.T) {
+	t.Parallel()
+	testkit.OnEachEngine(t, func(t *testing.T, s *testkit.Server) {
+		b := newBox(t, s, `{"seed":"empty"}`)
+		responses := hold(t, b, 5)
+		testkit.WantError(t, "the fifth delayed request", <-responses, 42905)
+		s.Signal(syscall.SIGTERM)
+		for range 4 {
+			testkit.WantResponse(t, "a delayed request", <-responses, 200, `{"name":"x"}`)
+		}
+		if code := s.WaitExit(); code != 0 {
+			t.Errorf("exit %d, want 0", code)
+		}
+	}, "--sandbox")
+}
+
+// Delayed requests hold no connection that another client needs.
+func TestDelayedConnections(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--sandbox", "--max-conns", "5")
+	one, two := newBox(t, s, ""), newBox(t, s, "")
+	first, second := hold(t, one, 4), hold(t, two, 4)
+	testkit.WaitFor(t, "a client on a new connection", func() bool {
+		a, err := (&conn{url: s.URL}).send(s.Token, "POST", "/plants", `{"id":1,"name":"x"}`)
+		return err == nil && a.Status == 200
+	})
+	var a testkit.Response
+	select {
+	case a = <-first:
+	case a = <-second:
+	}
+	if a.Status != 0 {
+		t.Errorf("a delayed request gets %d %s, want its connection closed for another", a.Status, a.Body)
+	}
+}
+
+// Injected failures are no failures of the service.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), "--sandbox")
+	b := newBox(t, s, "")
+	send(t, b.Target, "POST", "/plants", `{"id":100,"name":"x"}`)
+	for _, prefer := range []string{"code=503", "code=500", "code=503; when=after", "code=429", "delay=1"} {
+		send(t, b.Target, "POST", "/plants", `{"id":100,"name":"x"}`, "Prefer: "+prefer)
+	}
+	var got []string
+	testkit.WaitFor(t, "all requests to be counted", func() bool {
+		_, text := s.Health(t, "/metrics")
+		got = regexp.MustCompile(`(?m)^http_server_request_duration_seconds_count\{.*"POST".*$`).FindAllString(text, -1)
+		got = slices.DeleteFunc(got, func(series string) bool { return strings.HasSuffix(series, " 0") })
+		return len(got) > 5
+	})
+	series := func(errorType, status, route string, n int) string {
+		return fmt.Sprintf(`http_server_request_duration_seconds_count{error_type=%q,http_request_method="POST",`+
+			`http_response_status_code=%q,http_route=%q} %d`, errorType, status, route, n)
+	}
+	want := []string{series("", "200", "/plants", 1), series("", "201", "/sandboxes", 1),
+		series("injected", "200", "injected", 1), series("injected", "429", "injected", 1),
+		series("injected", "500", "injected", 1), series("injected", "503", "injected", 2)}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("metrics of creates:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
