@@ -95,7 +95,7 @@ staticcheck:
 vulncheck: ## look for known vulnerabilities of dependencies, from vuln.go.dev
 	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
 
-generate: ## regenerate docs/errors.md, the error table in api/openapi.yaml, api/openapi.json and the tables of flags
+generate: ## regenerate docs/errors.md, the error table in api/openapi.yaml, the other descriptions and the tables of flags
 	go test -pgo=off ./api -run TestGenerated -update
 	go test -pgo=off ./cmd/plantstore -run TestFlagReference -update
 
@@ -162,8 +162,8 @@ litestream: ## follow the database of a service under load with Litestream, kill
 slow: needs ## connect slow clients and wait until the server disconnects them, about 2 minutes
 	go test ./test/e2e/overload -count=1 -v -run 'TestSlowClients$$' -slow 100s
 
-hostile: ## attack the service with up to 5,000 connections while other clients use it, about 7 minutes, on an idle machine
-	go test ./test/e2e/overload -count=1 -v -run 'TestStarvation$$' -hostile 15s
+hostile: ## attack the service with up to 5,000 connections while other clients use it, about 9 minutes, on an idle machine
+	go test ./test/e2e/overload -count=1 -v -run 'TestStarvation$$|TestHostileSandboxes$$|TestExpiryGoodput$$' -hostile 15s
 
 overload: ## flood a service limited to 256 MiB for 30 s, on an idle machine
 	PLANTSTORE_TEST_OVERLOAD=30s CI=true go test ./test/e2e/overload -count=1 -v -run 'TestOverloadGoodput$$'
