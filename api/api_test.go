@@ -61,7 +61,7 @@ func TestGenerated(t *testing.T) {
 
 const errorsPage = `# Errors
 
-Every response other than 200 that has a body is an Error:
+Every response other than 200 and 201 that has a body is an Error:
 
     {"error": 40013, "message": "id must be an integer from …, but is the string \"1\""}
 
