@@ -23,7 +23,7 @@ const (
 	maxTimes = 1_000_000
 )
 
-// rule is a fault of the next requests that match. In a Prefer header, it is the fault of one request.
+// rule is a fault, and the requests that get it. In a Prefer header, it is the fault of one request.
 type rule struct {
 	Method   string `json:"method,omitzero"` // "" is any
 	Path     string `json:"path,omitzero"`   // as in the description; "" is any
@@ -38,10 +38,10 @@ type rule struct {
 	fault httpapi.Fault
 }
 
-// afterNumbers are what a fault after a change may respond with: every other Error says that nothing was stored.
+// afterNumbers are the error codes of a fault after a change, by code: a real failure with another one stores nothing.
 var afterNumbers = map[int]int{500: 50001, 50001: 50001, 503: 50302, 50302: 50302}
 
-// members are those of a JSON object.
+// members are the members of a JSON object, by name.
 type members = map[string]jsontext.Value
 
 // decodeRule returns a rule, or what is wrong with it.
@@ -71,10 +71,9 @@ func decodeRule(m members) (r *rule, problem string) {
 	case len(text) == 0:
 		return nil, "code, delay, drop or truncate is required"
 	case isCode && known == nil:
-		return nil, fmt.Sprintf("code must be the status of an error, or an error code, but is %d", r.Code)
+		return nil, fmt.Sprintf("code must be a status or an error code of this API, such as 503 or 42901, but is %d", r.Code)
 	case isCode && injected == nil:
-		return nil, fmt.Sprintf("code with when=after must be 500 or 503, because other errors say that nothing was stored, "+
-			"but is %d", r.Code)
+		return nil, fmt.Sprintf("code with when=after must be 500 or 503, but is %d", r.Code)
 	case isCode && r.Drop, isCode && r.Truncate, r.Drop && r.Truncate:
 		return nil, "code, drop and truncate exclude each other; send one of them"
 	}

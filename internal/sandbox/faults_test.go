@@ -116,9 +116,10 @@ func TestFaultIsRefused(t *testing.T) {
 	s := start(t, Config{Max: 10})
 	defer s.close(t)
 	b := s.sandbox(t, "")
-	const onlyAfter = "code with when=after must be 500 or 503, because other errors say that nothing was stored, but is "
+	const noError = "code must be a status or an error code of this API, such as 503 or 42901, but is "
+	const onlyAfter = "code with when=after must be 500 or 503, but is "
 	for prefer, problem := range map[string]string{
-		"code=200":                     "code must be the status of an error, or an error code, but is 200",
+		"code=200":                     noError + "200",
 		"code=x":                       "code must be an integer from 1 to 2147483647",
 		"code":                         "code must be an integer from 1 to 2147483647",
 		"delay=-1":                     "delay must be an integer from 0 to 30000",
