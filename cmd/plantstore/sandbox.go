@@ -23,13 +23,13 @@ import (
 
 func sandboxCommand(env environment) *cobra.Command {
 	f := env.command("sandbox [flags] [-- COMMAND ...]", `
-Serve a sandbox from a temporary database. Its address and token are printed. POST /sandboxes creates
-more sandboxes. Ctrl-C stops the service and removes the database.
+Serve a sandbox from a temporary database. The address and the token are printed. Ctrl-C stops the
+service and removes the database. POST /sandboxes creates more sandboxes.
 
-With a command, the service stops when the command ends. The environment of the command has
-PLANTSTORE_URL, PLANTSTORE_TOKEN and what --env sets, and no other variable PLANTSTORE_... The exit
-code is that of the command; 128 plus the number of the signal that ended it; 127 if it was not found;
-or 126 if it can't be started.
+With a command, nothing is printed, and the service stops when the command ends. The environment of
+the command has PLANTSTORE_URL, PLANTSTORE_TOKEN and what --env sets, and no other variable
+PLANTSTORE_... The exit code is that of the command, 128 plus the number of the signal that ended it,
+127 if it was not found, or 126 if it can't be started.
 
 The variables of serve have no effect.`, `
   plantstore sandbox

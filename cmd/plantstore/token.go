@@ -19,7 +19,8 @@ import (
 
 func tokenCommands(env environment) *cobra.Command {
 	return group("token", `
-Issue, list, change, rotate, revoke, prune and show tokens. All but show work directly on the database.`, `
+Issue, list, change, rotate, revoke, prune and show tokens. All but show work directly on the
+database.`, `
   plantstore token issue --name laptop
   plantstore token list`,
 		tokenIssueCommand(env), tokenListCommand(env), tokenShowCommand(env), tokenUpdateCommand(env),
