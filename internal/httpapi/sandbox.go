@@ -74,7 +74,7 @@ type Entry struct {
 	Fault     string      `json:"fault,omitzero"` // its Text
 }
 
-// KeptBody is how much of a body a sandbox records: 8 KiB, and some more in which a cut credential is recognised.
+// KeptBody is how much of a body a sandbox records: 8 KiB, and a little more to recognize a credential that is cut.
 const KeptBody = 8<<10 + 64
 
 // The errors of sandboxes.

@@ -16,16 +16,16 @@ import (
 const (
 	maxPlants   = 1000      // in a sandbox
 	maxBytes    = 1 << 20   // of the names and tags in a sandbox
-	maxAllBytes = 512 << 20 // of those in all sandboxes
-	minFree     = 1 << 30   // bytes on the disk, without which there are no new sandboxes
+	maxAllBytes = 512 << 20 // of the names and tags in all sandboxes
+	minFree     = 1 << 30   // free bytes on the disk that a new sandbox needs
 
 	maxAddresses = 10_000 // whose new sandboxes are counted
-	maxAdding    = 256    // new sandboxes that wait
+	maxAdding    = 256    // waiting requests for new sandboxes
 	maxAddingOf  = 32     // of these, from one address
-	maxChanging  = 64     // resets and removes that wait, one of each sandbox
+	maxChanging  = 64     // waiting resets and removes, one of each sandbox
 	changeRest   = 2      // the pause after a change, in durations of that change
 
-	unusedAfter = 5 * time.Minute // a sandbox that was used only before makes space for another
+	unusedAfter = 5 * time.Minute // a sandbox that was not used after this may be replaced
 )
 
 // change runs a change of sandboxes, one at a time.
@@ -41,8 +41,8 @@ func (s *Sandboxes) change(waiting *share.Waiters[string], owner string, do func
 	return do()
 }
 
-// makeSpace returns an error if there can be no more sandboxes. If there are too many, it ends the oldest one that was
-// not used after its first minutes.
+// makeSpace returns an error if there is no space for another sandbox. If there are too many, it ends the oldest one
+// that was not used after its first minutes.
 func (s *Sandboxes) makeSpace(ctx context.Context) error {
 	if free := s.storage.Stats().Free; free >= 0 && free < minFree {
 		return httpapi.ErrNoSandbox

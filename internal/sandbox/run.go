@@ -11,12 +11,12 @@ import (
 const (
 	clearStep = 200             // plants that one write removes
 	clearRest = 15              // the pause after a write, in durations of that write
-	grace     = time.Minute     // after the end of a sandbox, in which a request in flight may still store a plant
+	grace     = time.Minute     // after the end of a sandbox: a request in flight may still store a plant
 	stopTime  = 5 * time.Second // for the changes of sandboxes when the service stops
 
 	every     = time.Second      // sandboxes are read again
-	everyIdle = 10 * time.Second // where none can be created
-	writeUses = 5                // uses are written after so many reads
+	everyIdle = 10 * time.Second // in a process that creates none
+	writeUses = 5                // reads after which uses are written
 )
 
 // Run removes sandboxes that have expired, in small steps, and keeps what this process knows of the others up to date,

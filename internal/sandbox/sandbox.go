@@ -1,5 +1,5 @@
-// Package sandbox gives each visitor or test job a store of its own for a bounded time. In it, a client can ask for
-// faults, and read the requests that it has sent.
+// Package sandbox gives each visitor or test job a store of its own for a limited time. Its client can inject faults,
+// and list the requests that it has sent.
 //
 // A sandbox is a row of storage.Sandboxes, and its plants are in the database like all others. Its rules and its
 // journal are in the memory of the process that received them.
@@ -28,7 +28,7 @@ import (
 // Config is what an operator sets.
 type Config struct {
 	Max  int        // sandboxes in all
-	Rate rate.Limit // of new sandboxes from one address; zero is no limit, also of those that wait
+	Rate rate.Limit // of new sandboxes from one address; zero is no limit, also of waiting requests
 }
 
 // limit is the rate of the token of a sandbox.
@@ -48,9 +48,9 @@ type Sandboxes struct {
 	storage Storage
 	process string
 	created *rate.Table[netip.Addr]
-	adding  share.Waiters[string] // new sandboxes that wait, by address
-	waiting share.Waiters[string] // other changes that wait, by store
-	slot    chan struct{}         // one change at a time: creates of plants are written between them
+	adding  share.Waiters[string] // waiting requests for new sandboxes, by address
+	waiting share.Waiters[string] // waiting resets and removes, by store
+	slot    chan struct{}         // held by the one change that runs
 
 	mu      sync.Mutex
 	boxes   map[string]*box // by store
@@ -62,11 +62,11 @@ type Sandboxes struct {
 type box struct {
 	storage.Sandbox                   // as it is stored; zero until it was read
 	used            time.Time         // its last use by this process
-	plants, bytes   int64             // what this process has added since it wrote them
+	plants, bytes   int64             // added by this process since it last wrote them
 	rules           []*rule           // in the order of the client
 	journal         []json.RawMessage // the oldest first, as they are sent
 	journalBytes    int64             // of journal
-	numbered        int64             // the number of the last entry: they have no gaps
+	numbered        int64             // the number of the last entry; numbers have no gaps
 }
 
 // New returns the sandboxes of a database. Run keeps them up to date.

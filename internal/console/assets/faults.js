@@ -31,7 +31,7 @@ export function Faults() {
   const [failure, setFailure] = useState(null);
   const [busy, setBusy] = useState(false);
   const last = useRef(Promise.resolve());
-  // apply makes one change after the other, since each replaces all rules.
+  // apply makes one change at a time, because each replaces all rules.
   const apply = (change) => {
     last.current = last.current.then(async () => {
       setBusy(true);
@@ -43,7 +43,7 @@ export function Faults() {
   };
   return html`<section class="card list" aria-labelledby="faults-title">
     <div class="tools"><div class="heading"><h2 id="faults-title">Faults</h2>
-      <p class="note">For every request to <code class="mono">/plants</code> with the token of this sandbox, the tab Plants included.</p></div></div>
+      <p class="note">They affect every request for plants with the token of this sandbox, also in the tab Plants.</p></div></div>
     <div id="faults-error" role="alert">${failure && html`<${FailureView} failure=${failure} />`}</div>
     <ul class="faults" aria-busy=${busy ? 'true' : null}>${FAULTS.map(([name, title, note, rule]) => html`<${Fault} key=${name} ...${{ name, title, note, rule, all, apply }} />`)}</ul>
     <h3 id="rules-title">Rules</h3>

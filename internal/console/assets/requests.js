@@ -15,8 +15,8 @@ const load = async (limit, before) => {
   return (await sandboxed('GET', `requests?${query}`)).map((entry) => ({ ...entry, number: Number(entry.number) }));
 };
 
-// newer returns the entries with those since the newest one added. A journal that has
-// other entries than before was emptied.
+// newer returns the entries, with newer ones before them. Where the journal was
+// emptied, it returns only its entries.
 async function newer(entries) {
   let recent = await load(FEW);
   const newest = entries[0]?.number ?? 0;

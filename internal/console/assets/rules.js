@@ -6,7 +6,7 @@ import { send, session } from './session.js';
 // A rule is as in PUT /faults, with numbers; left is how often it still applies.
 export const rules = observable([]);
 
-// several is whether different processes have responded: each has rules and a journal
+// several is true if different processes have responded. Each has rules and a journal
 // of its own.
 export const several = observable(false);
 let process = '';
@@ -36,8 +36,8 @@ export async function loadRules() {
   if (JSON.stringify(now) !== JSON.stringify(rules.get())) rules.set(now);
 }
 
-// change replaces the rules by change(rules), with those of now. What is left of each
-// stays, and those that are used up go.
+// changeRules replaces the current rules with change(rules). Each keeps the number of
+// times that are left; rules that are used up are removed.
 export async function changeRules(change) {
   const now = active((await sandboxed('GET', 'faults')).map(read)).map(({ left, ...rule }) => ({ ...rule, times: left }));
   rules.set((await sandboxed('PUT', 'faults', JSON.stringify(change(now)))).map(read));

@@ -1,5 +1,5 @@
-// The console of a sandbox: the time left is in the header; here are the tabs, the
-// rules for faults, and what ends or resets the sandbox.
+// The console of a sandbox: its tabs, and the buttons that reset and remove it. The
+// header has the time left.
 
 import { html, useEffect, useRef } from './preact.js';
 import { announce, ask } from './notice.js';

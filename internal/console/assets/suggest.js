@@ -7,15 +7,15 @@ import { plantCount } from './count.js';
 const MOST = 2n ** 63n - 1n;
 const WINDOW = 100; // ids that one request shows
 
-// freeId returns an id that no plant has, from an id on, or from the number of plants
-// on; null if the token does not allow to look for one. The loaded page is used where
-// it covers the id, unless it is known to be outdated.
+// freeId returns the first free id that it finds from an id on, or from the number of
+// plants on; null if the token can't read plants. It uses the loaded page where that
+// has the id, unless the page is known to be outdated.
 export async function freeId(from = start(), outdated = false) {
   if (!may('read')) return null;
   let id = from > MOST ? 1n : from;
   if (!outdated) while (isLoaded(id) === true) id++;
   if (!outdated && (isLoaded(id) === false || isSlow())) return String(id);
-  // Where many ids in a row are taken, it skips ever more of them.
+  // Where many ids in a row are in use, it skips more and more of them.
   for (let skip = 0n; id <= MOST; skip = 2n * skip + 1n, id += skip) {
     const { data } = await send('GET', `plants?limit=${WINDOW}&after=${id - 1n}`);
     for (const plant of data) if (plant.id === String(id)) id++;

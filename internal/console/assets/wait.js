@@ -1,4 +1,4 @@
-// Waiting: for the time in Retry-After, and for a number of requests in flight.
+// Waits for the time in Retry-After, and limits the requests in flight.
 
 import { useEffect, useState } from './preact.js';
 import { Failure } from './api.js';
@@ -16,9 +16,8 @@ export function useCountdown(failure) {
   return seconds;
 }
 
-// usePolling calls work now and then every so many milliseconds, while the page is
-// visible. It is started anew when one of the inputs changes. A failure of work is left
-// to work.
+// usePolling calls work now, and `every` milliseconds after each call has ended, while
+// the page is visible. It starts again when an input changes. It ignores failures.
 export function usePolling(work, every, inputs = []) {
   useEffect(() => {
     let stopped = false;
