@@ -24,9 +24,9 @@ import (
 )
 
 var update = flag.Bool("update", false,
-	"write the generated parts: the catalogue in openapi.yaml and docs/errors.md, and the other descriptions")
+	"write the generated parts: the errors in openapi.yaml, which are those of docs/errors.md, and the other descriptions")
 
-// The catalogue in the documents is that of the code, and the other descriptions follow from the hand-written files.
+// The errors in the documents are those of the code, and the other descriptions follow from the hand-written files.
 func TestGenerated(t *testing.T) {
 	description := read(t, "openapi.yaml")
 	head, rest, ok := strings.Cut(description, "    |---|---|---|\n")
@@ -37,51 +37,36 @@ func TestGenerated(t *testing.T) {
 	if !ok {
 		t.Fatal("openapi.yaml has no servers")
 	}
-	rows := func(indent string, sandbox ...bool) string {
-		var b strings.Builder
-		for _, f := range httpapi.Catalogue() {
-			if slices.Contains(sandbox, f.Sandbox()) {
-				fmt.Fprintf(&b, "%s| %d | %s | %s |\n", indent, f.Number, f.Meaning, f.Remedy)
-			}
-		}
-		return b.String()
+	describe := func(rows []string) string {
+		return head + "    |---|---|---|\n    " + strings.Join(rows, "\n    ") + "\nservers:\n" + tail
 	}
-	describe := func(rows string) string { return head + "    |---|---|---|\n" + rows + "servers:\n" + tail }
-	plain := describe(rows("    ", false))
+	rows, ofSandboxes, _ := strings.Cut(read(t, "../docs/errors.md"), "Only a server with `serve --sandbox` returns these:")
+	plain := describe(errorRows(rows))
 	check(t, "openapi.yaml", plain)
 	check(t, "openapi.json", toJSON(t, plain))
-	sandbox := withSandboxes(t, describe(rows("    ", false, true)), read(t, "sandbox.yaml"))
+	all := slices.Sorted(slices.Values(slices.Concat(errorRows(rows), errorRows(ofSandboxes))))
+	sandbox := withSandboxes(t, describe(all), read(t, "sandbox.yaml"))
 	check(t, "openapi.sandbox.yaml", sandbox)
 	check(t, "openapi.sandbox.json", toJSON(t, sandbox))
-	check(t, "../docs/errors.md", errorsPage+rows("", false)+sandboxErrors+rows("", true))
 	if strings.Contains(strings.ToLower(plain), "sandbox") {
 		t.Error("openapi.yaml describes sandboxes")
 	}
+	for i, f := range httpapi.Catalogue() {
+		want := fmt.Sprintf("| %d | %s | ", f.Number, f.Meaning)
+		if i >= len(all) || !strings.HasPrefix(all[i], want) || len(all[i]) < len(want)+len("x. |") {
+			t.Fatalf("docs/errors.md has no row %s… |", want)
+		}
+	}
+	if got, want := len(all), len(httpapi.Catalogue()); got != want {
+		t.Errorf("docs/errors.md has %d errors, the service %d", got, want)
+	}
 }
 
-const errorsPage = `# Errors
-
-Every response other than 200 and 201 that has a body is an Error:
-
-    {"error": 40013, "message": "id must be an integer from …, but is the string \"1\""}
-
-` + "`error`" + ` is the error code: the HTTP status × 100 + n. Its meaning never changes, so a program can
-switch on it. ` + "`message`" + ` is one sentence for a person: which field or header is wrong, what was
-expected and what was sent. Its wording may change.
-
-429 and 503 have ` + "`Retry-After`" + `. A create can be repeated after any response, or none: the same id
-with the same name and tag returns 200 again and stores nothing.
-
-| error | meaning | what to do |
-|---|---|---|
-`
-
-const sandboxErrors = `
-Only a server with ` + "`serve --sandbox`" + ` returns these:
-
-| error | meaning | what to do |
-|---|---|---|
-`
+// errorRows returns the rows of a table of errors.
+func errorRows(page string) []string {
+	isNoRow := func(line string) bool { return !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| error") }
+	return slices.DeleteFunc(strings.Split(page, "\n"), isNoRow)
+}
 
 func check(t *testing.T, path, want string) {
 	t.Helper()
