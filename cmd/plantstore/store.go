@@ -16,8 +16,6 @@ import (
 	"plantstore/internal/token"
 )
 
-const clearStep = 200 // plants that are removed at once
-
 var errUnknownStore = errors.New("no such store")
 
 // store is a line of store list.
@@ -173,22 +171,12 @@ func (f *flags) onStore(do func(context.Context, storage.Storage, store) error) 
 	})
 }
 
-// clearStore removes the plants of a store. It pauses after each step for as long as the step took, so that others
-// can write.
 func (env environment) clearStore(ctx context.Context, st storage.Storage, s store) error {
 	var done atomic.Int64
 	defer env.showProgress("plants removed", &done)()
-	for {
-		start := time.Now()
-		n, err := storage.Clear(ctx, st, s.Name, clearStep)
-		if err != nil {
-			return fmt.Errorf("%w; run the same command again to continue", err)
-		}
-		if n == 0 {
-			_, err = fmt.Fprintln(env.stdout, "plants removed:", done.Load())
-			return err
-		}
-		done.Add(int64(n))
-		time.Sleep(time.Since(start))
+	if err := storage.Clear(ctx, st, s.Name, 1, &done); err != nil {
+		return fmt.Errorf("%w; run the same command again to continue", err)
 	}
+	_, err := fmt.Fprintln(env.stdout, "plants removed:", done.Load())
+	return err
 }

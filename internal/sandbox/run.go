@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	clearStep = 200             // plants that one write removes
 	clearRest = 15              // the pause after a write, in durations of that write
 	grace     = time.Minute     // after the end of a sandbox: a request in flight may still store a plant
 	stopTime  = 5 * time.Second // for the changes of sandboxes when the service stops
@@ -120,22 +119,14 @@ func (s *Sandboxes) writeChanges(ctx context.Context) error {
 
 // remove removes plants of an expired sandbox until a time, and the sandbox once it has none.
 func (s *Sandboxes) remove(ctx context.Context, row storage.Sandbox, until time.Time) error {
-	for time.Now().Before(until) {
-		started := time.Now()
-		n, err := storage.Clear(ctx, s.storage, row.Store, clearStep)
-		switch {
-		case err != nil:
-			return err
-		case n == 0 && time.Since(row.Expires) > grace:
-			return s.storage.ForgetSandbox(ctx, row.Store)
-		case n == 0:
-			return nil
-		}
-		select {
-		case <-time.After(clearRest * time.Since(started)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	limited, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	err := s.clear(limited, row.Store, clearRest)
+	switch {
+	case limited.Err() != nil:
+		return ctx.Err()
+	case err == nil && time.Since(row.Expires) > grace:
+		return s.storage.ForgetSandbox(ctx, row.Store)
 	}
-	return nil
+	return err
 }

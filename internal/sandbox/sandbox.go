@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/httpapi"
@@ -160,7 +161,7 @@ func (s *Sandboxes) Remove(c httpapi.Call) (any, error) {
 		if err := s.end(c, c.Token.Store); err != nil {
 			return err
 		}
-		s.clear(c, c.Token.Store) // Run clears what is left
+		s.clear(c, c.Token.Store, 0) // Run clears what is left
 		return nil
 	})
 }
@@ -171,7 +172,7 @@ func (s *Sandboxes) Reset(c httpapi.Call) (any, error) {
 		if err != nil {
 			return err
 		}
-		if err := cmp.Or(s.clear(c, row.Store), s.sow(c, row.Store, row.Seed)); err != nil {
+		if err := cmp.Or(s.clear(c, row.Store, 0), s.sow(c, row.Store, row.Seed)); err != nil {
 			return fmt.Errorf("%w: %v", storage.ErrUnknown, err) // some plants may be removed
 		}
 		plants, bytes := sizeOf(seeds[row.Seed])
@@ -193,12 +194,8 @@ func (s *Sandboxes) sow(ctx context.Context, store, seed string) error {
 	return err
 }
 
-func (s *Sandboxes) clear(ctx context.Context, store string) error {
-	for {
-		if n, err := storage.Clear(ctx, s.storage, store, clearStep); err != nil || n == 0 {
-			return err
-		}
-	}
+func (s *Sandboxes) clear(ctx context.Context, store string, rest time.Duration) error {
+	return storage.Clear(ctx, s.storage, store, rest, new(atomic.Int64))
 }
 
 // end makes a sandbox expire now. Run removes it.

@@ -2,23 +2,35 @@ package storage
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	"plantstore/internal/plant"
 )
 
-// Clear removes up to limit plants of a store in one batch. It returns how many it found; 0 means that the store is
-// empty. Other writes may wait for the batch, so a caller with many plants uses a small limit, and pauses after each.
-func Clear(ctx context.Context, from Plants, store string, limit int) (removed int, err error) {
-	page, err := from.List(ctx, store, nil, limit)
-	edits := make([]plant.Edit, len(page))
-	for i, p := range page {
-		edits[i].Key = plant.Key{Store: store, ID: p.ID}
+const clearStep = 200 // plants in a batch: other writes may wait for it
+
+// Clear removes the plants of a store in batches until ctx ends, and counts them in removed. After each batch, it pauses
+// for rest times as long as the batch took.
+func Clear(ctx context.Context, from Plants, store string, rest time.Duration, removed *atomic.Int64) error {
+	for {
+		started := time.Now()
+		page, err := from.List(ctx, store, nil, clearStep)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		edits := make([]plant.Edit, len(page))
+		for i, p := range page {
+			edits[i].Key = plant.Key{Store: store, ID: p.ID}
+		}
+		if _, err := from.EditBatch(ctx, edits); err != nil {
+			return err
+		}
+		removed.Add(int64(len(page)))
+		select {
+		case <-time.After(rest * time.Since(started)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	if err == nil && len(edits) > 0 {
-		_, err = from.EditBatch(ctx, edits)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return len(edits), nil
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"plantstore/internal/plant"
@@ -155,25 +156,26 @@ func testConcurrentEdits(t *testing.T, open Open) {
 	}
 }
 
-// testClear removes the plants of one store in steps, also when another process removes a whole step first.
+// testClear removes the plants of one store in steps, also when another process removes them meanwhile.
 func testClear(t *testing.T, open Open) {
 	s, there := opened(t, open), opened(t, open)
 	kept := Record("main-2", 1, "Ivy", "-")
 	all := []plant.Record{kept, Record("main", math.MinInt64, "a", "-"), Record("main", math.MaxInt64, "b", "")}
-	for id := range int64(50) {
+	for id := range int64(448) {
 		all = append(all, Record("main", id, "Fern", "shade"))
 	}
 	create(t, s, all...)
-	clear := func(from storage.Plants, want int) {
+	clear := func(from storage.Plants, want int64) {
 		t.Helper()
-		if n, err := storage.Clear(t.Context(), from, "main", 20); n != want || err != nil {
-			t.Errorf("Clear() = %d, %v, want %d", n, err, want)
+		var removed atomic.Int64
+		if err := storage.Clear(t.Context(), from, "main", 1, &removed); removed.Load() != want || err != nil {
+			t.Errorf("Clear() = %v after %d, want %d", err, removed.Load(), want)
 		}
 	}
-	clear(s, 20)
-	clear(&raced{s, func() { clear(there, 20) }}, 20) // the plants that another process has removed meanwhile count
-	clear(s, 12)
+	clear(&raced{s, func() { clear(there, 450) }}, 200) // the plants that another process has removed meanwhile count
 	clear(s, 0)
+	create(t, s, all[1:]...)
+	clear(s, 450)
 	if n, err := s.Count(t.Context(), "main"); n != 0 || err != nil {
 		t.Errorf("Count() of a cleared store = %d, %v", n, err)
 	}
