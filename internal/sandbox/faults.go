@@ -35,6 +35,7 @@ type rule struct {
 	Times    int    `json:"times,omitzero"` // 0: until it is removed
 	Left     *int   `json:"left,omitzero"`  // of Times
 
+	text  []string // of the preferences with the same fault
 	fault httpapi.Fault
 }
 
@@ -47,18 +48,9 @@ type members = map[string]jsontext.Value
 // decodeRule returns a rule, or what is wrong with it.
 func decodeRule(m members) (r *rule, problem string) {
 	r = new(rule)
-	var text []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if problem = r.set(name, m[name]); problem != "" {
 			return nil, name + " " + problem
-		}
-		switch {
-		case name == "drop" || name == "truncate":
-			text = append(text, name)
-		case name == "code":
-			text = append(text, fmt.Sprintf("code=%d", r.Code))
-		case name == "delay":
-			text = append(text, fmt.Sprintf("delay=%d", *r.Delay))
 		}
 	}
 	after, isCode := r.When == "after", m["code"] != nil
@@ -68,7 +60,7 @@ func decodeRule(m members) (r *rule, problem string) {
 		injected = httpapi.ErrorOf(afterNumbers[r.Code])
 	}
 	switch {
-	case len(text) == 0:
+	case len(r.text) == 0:
 		return nil, "code, delay, drop or truncate is required"
 	case isCode && known == nil:
 		return nil, fmt.Sprintf("code must be a status or an error code of this API, such as 503 or 42901, but is %d", r.Code)
@@ -78,7 +70,7 @@ func decodeRule(m members) (r *rule, problem string) {
 		return nil, "code, drop and truncate exclude each other; send one of them"
 	}
 	r.fault = httpapi.Fault{Err: injected, Drop: r.Drop, Truncate: r.Truncate, After: after}
-	r.fault.Text = strings.Join(text, ", ")
+	r.fault.Text = strings.Join(r.text, ", ")
 	if r.Delay != nil {
 		r.fault.Delay = time.Duration(*r.Delay) * time.Millisecond
 	}
@@ -99,9 +91,11 @@ func (r *rule) set(name string, v jsontext.Value) (problem string) {
 		r.When, problem = word(v, "before", "after")
 	case "code":
 		r.Code, problem = integer(v, 1, math.MaxInt32)
+		r.text = append(r.text, fmt.Sprintf("code=%d", r.Code))
 	case "delay":
 		r.Delay = new(int)
 		*r.Delay, problem = integer(v, 0, maxDelay)
+		r.text = append(r.text, fmt.Sprintf("delay=%d", *r.Delay))
 	case "times":
 		r.Times, problem = integer(v, 1, maxTimes)
 		r.Left = new(r.Times)
@@ -110,6 +104,7 @@ func (r *rule) set(name string, v jsontext.Value) (problem string) {
 			return "must be true"
 		}
 		r.Drop, r.Truncate = r.Drop || name == "drop", r.Truncate || name == "truncate"
+		r.text = append(r.text, name)
 	default:
 		return "is unknown; use method, path, code, delay, drop, truncate, when or times"
 	}
