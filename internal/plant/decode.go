@@ -264,15 +264,11 @@ func describe(v jsontext.Value) string {
 	return string(v)
 }
 
-// excerpt returns the first characters of b, at most 32 bytes.
+// excerpt returns the first characters of b, which is UTF-8: at most 32 bytes.
 func excerpt(b []byte) string {
 	const most = 32
 	if len(b) <= most {
 		return string(b)
 	}
-	end := most
-	for end > 0 && !utf8.RuneStart(b[end]) {
-		end--
-	}
-	return string(b[:end]) + "…"
+	return strings.ToValidUTF8(string(b[:most]), "") + "…"
 }

@@ -51,18 +51,9 @@ func parseInt64(number []byte) (int64, Reason) {
 
 // parseExponent parses the digits after e. The result saturates beyond the length of any body.
 func parseExponent(text []byte) int64 {
-	if len(text) == 0 {
-		return 0
-	}
 	const most = 1 << 40
-	n, err := strconv.ParseInt(string(text), 10, 64)
-	switch {
-	case err == nil:
-		return max(-most, min(most, n))
-	case text[0] == '-':
-		return -most
-	}
-	return most
+	n, _ := strconv.ParseInt(string(text), 10, 64) // 0 for no digits, the nearest int64 for too many
+	return max(-most, min(most, n))
 }
 
 // ParseID parses an id in decimal, in the one form that strconv.FormatInt writes: no plus sign and no
