@@ -20,22 +20,20 @@ func hashInt64(n int64) int32 {
 func hashText(text string) int32 {
 	a := hashStart(len(text))
 	b, c := a, a
-	for ; len(text) >= 12; text = text[12:] {
-		a += load32(text)
-		b += load32(text[4:])
-		c += load32(text[8:])
+	var rest [12]byte
+	for ; len(text) >= len(rest); text = text[len(rest):] {
+		copy(rest[:], text)
+		a += binary.LittleEndian.Uint32(rest[:])
+		b += binary.LittleEndian.Uint32(rest[4:])
+		c += binary.LittleEndian.Uint32(rest[8:])
 		a, b, c = hashMix(a, b, c)
 	}
-	var rest [12]byte
+	rest = [12]byte{}
 	copy(rest[:], text)
 	a += binary.LittleEndian.Uint32(rest[:])
 	b += binary.LittleEndian.Uint32(rest[4:])
 	c += binary.LittleEndian.Uint32(rest[8:]) << 8 // the lowest byte is reserved for the length
 	return hashEnd(a, b, c)
-}
-
-func load32(s string) uint32 {
-	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
 func hashStart(length int) uint32 { return 0x9e3779b9 + uint32(length) + 3923095 }
