@@ -63,8 +63,7 @@ func (s state) since() time.Duration { return time.Duration(s >> kindBits) }
 // atomicState is a state that other goroutines read, and change to gone.
 type atomicState struct{ word atomic.Int64 }
 
-func (a *atomicState) Load() state   { return state(a.word.Load()) }
-func (a *atomicState) Store(s state) { a.word.Store(int64(s)) }
+func (a *atomicState) Load() state { return state(a.word.Load()) }
 
 func (a *atomicState) CompareAndSwap(before, after state) bool {
 	return a.word.CompareAndSwap(int64(before), int64(after))

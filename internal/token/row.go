@@ -51,8 +51,7 @@ func millis(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
 	}
-	n := t.UnixMilli()
-	return &n
+	return new(t.UnixMilli())
 }
 
 func fromMillis(n *int64) time.Time {

@@ -115,6 +115,5 @@ func orNil[T any](row *sqlite.Stmt, column int, get func(column int) T) *T {
 	if row.ColumnIsNull(column) {
 		return nil
 	}
-	value := get(column)
-	return &value
+	return new(get(column))
 }
