@@ -16,10 +16,7 @@ type Content struct {
 
 // Equal reports whether c and d are the same, character for character.
 func (c Content) Equal(d Content) bool {
-	if c.Name != d.Name || (c.Tag == nil) != (d.Tag == nil) {
-		return false
-	}
-	return c.Tag == nil || *c.Tag == *d.Tag
+	return c.Name == d.Name && (c.Tag == d.Tag || c.Tag != nil && d.Tag != nil && *c.Tag == *d.Tag)
 }
 
 // Size returns the length of the name and the tag in bytes.
@@ -64,13 +61,15 @@ type Edit struct {
 	Seen *Content // if not nil, only a plant that is equal to it is changed
 }
 
-// ByKey returns the indexes of edits in the order of their keys. Edits of the same plant keep their order.
-func ByKey(edits []Edit) []int {
-	order := make([]int, len(edits))
+// ByKey returns the indexes of records or edits in the order of their keys. Those of the same plant keep their order.
+func ByKey[T any](writes []T, key func(*T) Key) []int {
+	order := make([]int, len(writes))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Or(edits[i].Compare(edits[j].Key), cmp.Compare(i, j)) })
+	slices.SortFunc(order, func(i, j int) int {
+		return cmp.Or(key(&writes[i]).Compare(key(&writes[j])), cmp.Compare(i, j))
+	})
 	return order
 }
 

@@ -59,7 +59,8 @@ func TestOutcome(t *testing.T) {
 
 func TestByKey(t *testing.T) {
 	key := func(store string, id int64) plant.Edit { return plant.Edit{Key: plant.Key{Store: store, ID: id}} }
-	got := plant.ByKey([]plant.Edit{key("b", -1), key("a", 2), key("a", 1), key("a", 2), key("b", -2), key("a", 2)})
+	edits := []plant.Edit{key("b", -1), key("a", 2), key("a", 1), key("a", 2), key("b", -2), key("a", 2)}
+	got := plant.ByKey(edits, func(e *plant.Edit) plant.Key { return e.Key })
 	if want := []int{2, 1, 3, 5, 4, 0}; !slices.Equal(got, want) {
 		t.Errorf("ByKey() = %v, want %v", got, want)
 	}

@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,14 +26,8 @@ type key struct {
 
 func newBatch(records []plant.Record) *batch {
 	b := &batch{records: records, keyOf: make([]int, len(records))}
-	order := make([]int, len(records))
-	for i := range order {
-		order[i] = i
-	}
-	compare := func(i, j int) int { return records[i].Key().Compare(records[j].Key()) }
-	slices.SortFunc(order, func(i, j int) int { return cmp.Or(compare(i, j), cmp.Compare(i, j)) })
-	for n, i := range order {
-		if n == 0 || compare(i, order[n-1]) != 0 {
+	for _, i := range plant.ByKey(records, (*plant.Record).Key) {
+		if n := len(b.keys); n == 0 || b.keys[n-1].first.Key() != records[i].Key() {
 			b.keys = append(b.keys, key{first: &records[i]})
 		}
 		b.keyOf[i] = len(b.keys) - 1

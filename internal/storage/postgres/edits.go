@@ -14,7 +14,7 @@ func (s *Storage) EditBatch(_ context.Context, edits []plant.Edit) ([]plant.Outc
 	if len(edits) == 0 {
 		return nil, nil
 	}
-	order := plant.ByKey(edits)
+	order := plant.ByKey(edits, func(e *plant.Edit) plant.Key { return e.Key })
 	outcomes := make([]plant.Outcome, len(edits))
 	err := s.write(s.otherSlots, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
 		return sendEdits(ctx, conn, edits, order, outcomes)

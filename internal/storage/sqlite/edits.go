@@ -16,7 +16,7 @@ const (
 func (s *Storage) EditBatch(_ context.Context, edits []plant.Edit) ([]plant.Outcome, error) {
 	outcomes := make([]plant.Outcome, len(edits))
 	err := s.writer.tx(func() (err error) {
-		for _, i := range plant.ByKey(edits) { // see insertAll
+		for _, i := range plant.ByKey(edits, func(e *plant.Edit) plant.Key { return e.Key }) { // see insertAll
 			if outcomes[i], err = s.writer.edit(&edits[i]); err != nil {
 				return err
 			}
