@@ -148,19 +148,11 @@ func headerValue(line []byte, name string) (value []byte, ok bool) {
 	return bytes.Trim(line[len(name)+1:], " \t"), true
 }
 
-// decimal parses digits that fit in an int64, without a sign, and without leading zeros, which some parsers read as
+// decimal parses at most 18 digits, without a sign, and without leading zeros, which some parsers read as
 // octal.
 func decimal(text []byte) (n int64, ok bool) {
-	if len(text) == 0 || len(text) > 18 || len(text) > 1 && text[0] == '0' {
-		return 0, false
-	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + int64(c-'0')
-	}
-	return n, true
+	parsed, err := strconv.ParseUint(string(text), 10, 63)
+	return int64(parsed), err == nil && len(text) <= 18 && (text[0] != '0' || len(text) == 1)
 }
 
 // parseChunkSize parses the line before a chunk: hexadecimal digits that fit in an int64, and extensions.
