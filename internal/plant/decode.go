@@ -204,8 +204,8 @@ func diagnose(body []byte, err error) error {
 	if bytes.HasPrefix(body, []byte("\xef\xbb\xbf")) {
 		return &Invalid{ByteOrderMark, "", "starts with a byte order mark; send it without one"}
 	}
-	if !utf8.Valid(body) {
-		return &Invalid{InvalidUTF8, "", fmt.Sprintf("must be UTF-8, but is not at byte %d", firstInvalid(body))}
+	if at := bytes.IndexByte(bytes.ToValidUTF8(body, []byte{0xff}), 0xff); at >= 0 { // the byte is in no UTF-8
+		return &Invalid{InvalidUTF8, "", fmt.Sprintf("must be UTF-8, but is not at byte %d", at)}
 	}
 	syntactic, ok := errors.AsType[*jsontext.SyntacticError](err)
 	if !ok { // the input ended before the value did
@@ -236,17 +236,6 @@ func diagnose(body []byte, err error) error {
 
 func incomplete(pointer string, body []byte) error {
 	return &Invalid{Syntax, pointer, fmt.Sprintf("is not complete JSON: the input ends at byte %d", len(body))}
-}
-
-func firstInvalid(body []byte) int {
-	for i := 0; i < len(body); {
-		r, n := utf8.DecodeRune(body[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return len(body)
 }
 
 // describe returns the kind of a value and, where it has no members, the value itself.
