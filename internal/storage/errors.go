@@ -29,20 +29,11 @@ var (
 // A text may be nil.
 func CheckText(texts ...*string) error {
 	for _, text := range texts {
-		if text != nil && !isValid(*text) {
+		if text != nil && (!utf8.ValidString(*text) || strings.Contains(*text, "\x00")) {
 			return fmt.Errorf("%w; restore a backup: a stored text is not UTF-8 or contains U+0000", ErrDamaged)
 		}
 	}
 	return nil
-}
-
-func isValid(text string) bool {
-	for i := range len(text) { // nearly all text is short and ASCII, for which utf8.ValidString is slower
-		if text[i] == 0 || text[i] >= utf8.RuneSelf {
-			return utf8.ValidString(text[i:]) && strings.IndexByte(text[i:], 0) < 0
-		}
-	}
-	return true
 }
 
 // Damage keeps the first ErrDamaged of a database until the process ends. A later success does not show that the damage
