@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/big"
 	"strings"
 	"time"
 
@@ -144,18 +145,14 @@ const (
 // Generate returns a new credential: a prefix that secret scanners recognise, 30 random base62 characters
 // (178 bits) and a checksum that detects typos without a lookup.
 func Generate() string {
-	secret := make([]byte, 0, secretLen)
-	for random := make([]byte, 2*secretLen); len(secret) < secretLen; {
-		rand.Read(random)
-		for _, b := range random {
-			// 248 is the largest multiple of 62 in a byte: beyond it some characters would be more likely.
-			if b < 248 && len(secret) < secretLen {
-				secret = append(secret, base62[b%62])
-			}
-		}
-	}
-	return prefix + string(secret) + string(checksum(string(secret)))
+	n, _ := rand.Int(rand.Reader, secrets) // rand.Reader never fails
+	digits := n.Text(62)
+	secret := strings.Repeat("0", secretLen-len(digits)) + digits
+	return prefix + secret + string(checksum(secret))
 }
+
+// secrets is how many secrets there are.
+var secrets = new(big.Int).Exp(big.NewInt(62), big.NewInt(secretLen), nil)
 
 // wellFormed reports whether a credential has the form and the checksum of a generated one.
 func wellFormed(credential string) bool {
