@@ -12,13 +12,9 @@ var files embed.FS
 // sampleURL is the server in the files, which the real one replaces.
 const sampleURL = "http://127.0.0.1:8080"
 
-// YAML returns the description of a server with or without sandboxes, with base as its server.
-func YAML(base string, sandbox bool) []byte { return read("yaml", base, sandbox) }
-
-// JSON returns the same description in JSON.
-func JSON(base string, sandbox bool) []byte { return read("json", base, sandbox) }
-
-func read(format, base string, sandbox bool) []byte {
+// Description returns the description of a server with or without sandboxes, with base as its server. The format is
+// json or yaml.
+func Description(format, base string, sandbox bool) []byte {
 	name := "openapi." + format
 	if sandbox {
 		name = "openapi.sandbox." + format

@@ -212,7 +212,8 @@ func writeScalar(t *testing.T, b *bytes.Buffer, text string) {
 func TestServedDescriptionNamesTheServer(t *testing.T) {
 	const base = "https://plants.example/v"
 	for _, sandbox := range []bool{false, true} {
-		for name, text := range map[string][]byte{"JSON": api.JSON(base, sandbox), "YAML": api.YAML(base, sandbox)} {
+		for _, name := range []string{"json", "yaml"} {
+			text := api.Description(name, base, sandbox)
 			if !bytes.Contains(text, []byte(base)) || bytes.Contains(text, []byte("127.0.0.1")) ||
 				bytes.Contains(text, []byte("/sandboxes")) != sandbox {
 				t.Errorf("the %s description with sandboxes: %t is not that of the server %s", name, sandbox, base)

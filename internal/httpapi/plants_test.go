@@ -207,7 +207,7 @@ func wantEdits(t *testing.T, s *fakeStorage, headers []string, number int, messa
 
 // describedTags returns the pattern of If-Match and If-None-Match in the published description.
 func describedTags(t *testing.T) *regexp.Regexp {
-	_, rest, _ := strings.Cut(string(api.YAML("", false)), "EntityTags:")
+	_, rest, _ := strings.Cut(string(api.Description("yaml", "", false)), "EntityTags:")
 	_, rest, ok := strings.Cut(rest, "pattern: '")
 	pattern, _, closed := strings.Cut(rest, "'\n")
 	if !ok || !closed {

@@ -149,8 +149,8 @@ func (s *service) start(ctx context.Context) error {
 		Prefix:          base.Path,
 		Queue:           s.creates.Queue(),
 		MaxMemory:       bodies,
-		DescriptionJSON: api.JSON(s.address, s.cfg.Sandbox.Max > 0),
-		DescriptionYAML: api.YAML(s.address, s.cfg.Sandbox.Max > 0),
+		DescriptionJSON: api.Description("json", s.address, s.cfg.Sandbox.Max > 0),
+		DescriptionYAML: api.Description("yaml", s.address, s.cfg.Sandbox.Max > 0),
 		Pages:           s.pages(base.Path),
 		Stopping:        ctx.Done(),
 	}

@@ -39,7 +39,7 @@ var (
 )
 
 func operations(sandbox bool) routers.Router {
-	document, err := openapi3.NewLoader().LoadFromData(api.JSON("http://plants.example", sandbox))
+	document, err := openapi3.NewLoader().LoadFromData(api.Description("json", "http://plants.example", sandbox))
 	if err != nil {
 		panic(err)
 	}

@@ -197,7 +197,7 @@ func TestDescriptionIsExact(t *testing.T) {
 // newPlantSchema returns the schema of a create in the description, for a validator with exact numbers.
 func newPlantSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(api.JSON("http://plants.example", false)))
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(api.Description("json", "http://plants.example", false)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func TestErrorExamples(t *testing.T) {
 // errorExamples returns the bodies that the description has as examples of errors, by number.
 func errorExamples(t *testing.T) map[int]string {
 	t.Helper()
-	document, err := openapi3.NewLoader().LoadFromData(api.JSON("http://plants.example", true)) // has all
+	document, err := openapi3.NewLoader().LoadFromData(api.Description("json", "http://plants.example", true)) // has all
 	if err != nil {
 		t.Fatal(err)
 	}
