@@ -39,14 +39,9 @@ func (s *Sandboxes) Record(store string, r *http.Request, e httpapi.Entry) {
 	e.Time, e.ID, e.Method = e.Time.UTC().Truncate(time.Millisecond), mask.Hide(e.ID), mask.Hide(r.Method)
 	e.Path, e.Query, e.Headers = maskText(r.URL.EscapedPath()), maskText(r.URL.RawQuery), maskHeaders(r)
 	e.Truncated, e.Body = len(e.Body) > maxBody, mask.Hide(e.Body)
-	if e.Body = e.Body[:min(maxBody, len(e.Body))]; e.Truncated {
+	if e.Body = e.Body[:min(maxBody, len(e.Body))]; e.Truncated { // the cut may have split a credential or a character
 		e.Body = cutCredential.ReplaceAllString(e.Body, "…")
-	}
-	for n := range min(utf8.UTFMax, len(e.Body)) { // the cut may have split a character
-		if whole := e.Body[:len(e.Body)-n]; utf8.ValidString(whole) && e.Truncated {
-			e.Body = whole
-			break
-		}
+		e.Body = strings.TrimRightFunc(e.Body, func(r rune) bool { return r == utf8.RuneError })
 	}
 	if !utf8.ValidString(e.Body) {
 		e.Body, e.Encoding = base64.StdEncoding.EncodeToString([]byte(e.Body)), "base64"
