@@ -111,6 +111,7 @@ type API struct {
 	waiting     share.Waiters[token.Hash] // searches and counts, in flight or not
 	statusRates *rate.Table[token.Hash]   // requests of GET /token
 	delayed     share.Waiters[token.Hash] // requests of sandboxes
+	process     string                    // random: this process alone has the faults and journals of its requests
 	maxExamined int                       // plants that a search examines before its page ends
 }
 
@@ -177,6 +178,7 @@ func New(cfg Config, deps Dependencies) *API {
 		waiting:     share.Waiters[token.Hash]{PerOwner: maxWaitingOf, Total: maxWaiting},
 		statusRates: rate.NewTable[token.Hash](maxLimited, time.Now),
 		delayed:     share.Waiters[token.Hash]{PerOwner: maxDelayedOf, Total: maxDelayed},
+		process:     NewRequestID(),
 		maxExamined: maxExamined,
 	}
 	methods := map[string][]string{}

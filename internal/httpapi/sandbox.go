@@ -34,8 +34,6 @@ type Sandbox interface {
 	// Record adds a request to the journal of its sandbox. The entry has its id, the time, the first KeptBody bytes of the
 	// body, and how the request ended.
 	Record(store string, r *http.Request, e Entry)
-	// Process identifies this process, which alone has the faults and the journal of its requests.
-	Process() string
 }
 
 // Call is a request for an operation of a sandbox.
@@ -106,7 +104,7 @@ func (a *API) sandboxed(status int, do func(Sandbox, Call) (any, error)) handler
 		case !x.token.Sandbox:
 			return errNotSandbox
 		default:
-			x.Header().Set("Sandbox-Process", a.deps.Sandbox.Process())
+			x.Header().Set("Sandbox-Process", a.process)
 			x.Header().Add("Access-Control-Expose-Headers", "Sandbox-Process")
 		}
 		if r := x.request; r.Method == http.MethodPut || r.ContentLength != 0 || len(r.Header["Content-Type"]) > 0 {

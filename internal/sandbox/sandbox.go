@@ -47,7 +47,6 @@ type Storage interface {
 type Sandboxes struct {
 	cfg     Config
 	storage Storage
-	process string
 	created *rate.Table[netip.Addr]
 	adding  share.Waiters[string] // waiting requests for new sandboxes, by address
 	waiting share.Waiters[string] // waiting resets and removes, by store
@@ -73,15 +72,12 @@ type box struct {
 // New returns the sandboxes of a database. Run keeps them up to date.
 func New(cfg Config, st Storage) *Sandboxes {
 	return &Sandboxes{
-		cfg: cfg, storage: st, process: strings.ToLower(rand.Text()[:8]),
+		cfg: cfg, storage: st, slot: make(chan struct{}, 1), boxes: map[string]*box{},
 		created: rate.NewTable[netip.Addr](maxAddresses, time.Now),
 		adding:  share.Waiters[string]{PerOwner: maxAddingOf, Total: maxAdding},
 		waiting: share.Waiters[string]{PerOwner: 1, Total: maxChanging},
-		slot:    make(chan struct{}, 1), boxes: map[string]*box{},
 	}
 }
-
-func (s *Sandboxes) Process() string { return s.process }
 
 // TokenByHash implements token.Lookup. It is called about once a second for each token in use.
 func (s *Sandboxes) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
