@@ -228,11 +228,9 @@ func (d distribution) change(
 	return err
 }
 
-const duplicateTable = "42P07"
-
 // explainDistribute explains the error of a worker that has a table of the same name already.
 func explainDistribute(err error) error {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == duplicateTable {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == postgres.DuplicateTable {
 		return fmt.Errorf("%s (%s); drop the table there: serve was started on that worker before the tables "+
 			"were distributed, or it is one of another program", e.Message, e.Where)
 	}

@@ -94,14 +94,12 @@ func (n *node) run(ctx context.Context, conn *pgx.Conn, query string) (text stri
 		return text, nil
 	}
 	if n.reason = text; err != nil {
-		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == queryCanceled {
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == postgres.QueryCanceled {
 			n.reason, err = fmt.Sprintf("no response within %v", queryTimeout), nil
 		}
 	}
 	return "", err
 }
-
-const queryCanceled = "57014"
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 

@@ -22,9 +22,9 @@ const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	undefinedTable       = "42P01"
-	duplicateTable       = "42P07"
+	DuplicateTable       = "42P07"
 	diskFull             = "53100"
-	queryCanceled        = "57014"
+	QueryCanceled        = "57014"
 	dataCorrupted        = "XX001"
 	indexCorrupted       = "XX002"
 )
@@ -97,7 +97,7 @@ func mayBeStored(err error, cluster Cluster) bool {
 	switch {
 	case !ok:
 		return !pgconn.SafeToRetry(err)
-	case e.SeverityUnlocalized != "ERROR" || e.Code == queryCanceled:
+	case e.SeverityUnlocalized != "ERROR" || e.Code == QueryCanceled:
 		return true
 	}
 	return cluster != nil && !cluster.ProvesRollback(e.Code)

@@ -41,7 +41,7 @@ var translations = []struct {
 	{"full disk", serverError("ERROR", diskFull), storage.ErrFull, "m (SQLSTATE 53100)", false},
 	{"connections", serverError("FATAL", "53300"), storage.ErrUnavailable, "no more connections", true},
 	{"lock", serverError("ERROR", "55P03"), storage.ErrUnavailable, "held a lock", false},
-	{"cancelled", serverError("ERROR", queryCanceled), storage.ErrUnavailable, "m (SQLSTATE 57014)", true},
+	{"cancelled", serverError("ERROR", QueryCanceled), storage.ErrUnavailable, "m (SQLSTATE 57014)", true},
 	{"shutdown", serverError("FATAL", "57P01"), storage.ErrUnavailable, "m (SQLSTATE 57P01)", true},
 	{"starting", serverError("FATAL", "57P03"), storage.ErrUnavailable, "starting or stopping", true},
 	{"panic", serverError("PANIC", "XX000"), storage.ErrUnavailable, "m (SQLSTATE XX000)", true},

@@ -122,7 +122,7 @@ func apply(ctx context.Context, tx pgx.Tx, step string, version int) (err error)
 			break
 		}
 	}
-	if hasCode(err, duplicateTable) {
+	if hasCode(err, DuplicateTable) {
 		return errors.New("it contains tables of another program; use another database")
 	}
 	if err == nil {
