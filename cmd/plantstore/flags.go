@@ -32,7 +32,9 @@ type flags struct {
 	env      environment
 	argument string // name of the argument, or ""
 	set      func(argument string) error
-	command  *[]string // what follows "--", if that may be a command
+
+	takesCommand bool     // a command and its arguments may follow "--"
+	command      []string // that followed
 }
 
 // command starts the declaration of a command, which runs completes.
@@ -49,11 +51,11 @@ func (f *flags) runs(run func(context.Context) error) *cobra.Command {
 		if err := f.env.readVariables(f.FlagSet); err != nil {
 			return err
 		}
-		if f.command != nil {
+		if f.takesCommand {
 			if afterDash := cmd.ArgsLenAtDash() == 0; afterDash != (len(args) > 0) {
 				return usagef("expected a command after --; see %s --help", cmd.CommandPath())
 			}
-			*f.command, args = args, nil
+			f.command, args = args, nil
 		}
 		isList := strings.HasSuffix(f.argument, "...")
 		if n := len(args); (n > 0) != (f.argument != "") || n > 1 && !isList {
@@ -77,12 +79,6 @@ func (f *flags) takesText(name string) *string {
 	text := new(string)
 	f.takes(name, func(value string) error { *text = value; return nil })
 	return text
-}
-
-// takesCommand declares that a command and its arguments may follow "--".
-func (f *flags) takesCommand() *[]string {
-	f.command = new([]string)
-	return f.command
 }
 
 func (f *flags) json() *bool { return f.Bool("json", false, "print JSON, and errors as JSON") }

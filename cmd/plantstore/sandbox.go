@@ -38,10 +38,11 @@ The variables of serve have no effect.`, `
 	listen := f.String("listen", "127.0.0.1:0", "`address` of the service; port 0 is any free port")
 	seed := f.String("seed", "garden", "`plants` of the sandbox: garden (12 plants) or empty")
 	variables := f.StringArray("env", nil, "variable `NAME=VALUE` of the command, with {url} and {token}")
-	asJSON, command := f.json(), f.takesCommand()
+	asJSON := f.json()
+	f.takesCommand = true
 	return f.runs(func(ctx context.Context) error {
 		for _, v := range *variables {
-			if strings.Index(v, "=") < 1 || len(*command) == 0 {
+			if strings.Index(v, "=") < 1 || len(f.command) == 0 {
 				return usagef("--env is %q: use NAME=VALUE, and a command after --", v)
 			}
 		}
@@ -53,8 +54,8 @@ The variables of serve have no effect.`, `
 			switch {
 			case err != nil:
 				return fmt.Errorf("create a sandbox: %w", err)
-			case len(*command) > 0:
-				return env.runCommand(*command, *variables, url, s.Token, signals)
+			case len(f.command) > 0:
+				return env.runCommand(f.command, *variables, url, s.Token, signals)
 			case *asJSON:
 				_, err = fmt.Fprintf(env.stdout, "{\"url\":%q,\"token\":%q}\n", url, s.Token)
 			default:
