@@ -126,11 +126,8 @@ func (s *Sandboxes) Requests(c httpapi.Call) (any, error) {
 		if len(values) == 0 {
 			continue
 		}
-		n, err := strconv.ParseUint(values[0], 10, 63)
-		if errors.Is(err, strconv.ErrRange) {
-			n, err = math.MaxInt64, nil
-		}
-		if err != nil || n < 1 || len(values) > 1 {
+		n, err := strconv.ParseUint(values[0], 10, 63) // the largest number if it is larger
+		if err != nil && !errors.Is(err, strconv.ErrRange) || n < 1 || len(values) > 1 {
 			return nil, httpapi.Invalid(httpapi.ErrJournalQuery, "%s must be one integer of at least 1", name)
 		}
 		*to = int64(n)
