@@ -41,7 +41,10 @@ func (s *Sandboxes) Record(store string, r *http.Request, e httpapi.Entry) {
 	e.Truncated, e.Body = len(e.Body) > maxBody, mask.Hide(e.Body)
 	if e.Body = e.Body[:min(maxBody, len(e.Body))]; e.Truncated { // the cut may have split a credential or a character
 		e.Body = cutCredential.ReplaceAllString(e.Body, "…")
-		e.Body = strings.TrimRightFunc(e.Body, func(r rune) bool { return r == utf8.RuneError })
+		whole := strings.TrimRightFunc(e.Body, func(r rune) bool { return r == utf8.RuneError })
+		if len(e.Body)-len(whole) < utf8.UTFMax { // otherwise it is not text
+			e.Body = whole
+		}
 	}
 	if !utf8.ValidString(e.Body) {
 		e.Body, e.Encoding = base64.StdEncoding.EncodeToString([]byte(e.Body)), "base64"

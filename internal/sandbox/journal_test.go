@@ -115,6 +115,7 @@ func TestJournalBodies(t *testing.T) {
 		{strings.Repeat("a", maxBody-1) + "ä", strings.Repeat("a", maxBody-1), false, true},
 		{strings.Repeat("a", maxBody-20) + token.Generate(), strings.Repeat("a", maxBody-20) + "plant_…", false, true},
 		{strings.Repeat("a", maxBody-9) + "plant_abcdef", strings.Repeat("a", maxBody-9) + "…", false, true},
+		{strings.Repeat("\xff", maxBody+1), strings.Repeat("\xff", maxBody), true, true},
 		{"\xff" + strings.Repeat("a", 60_000), "\xff" + strings.Repeat("a", maxBody-1), true, true},
 	} {
 		w := b.do("POST", "/plants", test.sent)
