@@ -24,7 +24,7 @@ import (
 )
 
 var update = flag.Bool("update", false,
-	"write the generated parts: the errors in openapi.yaml, which are those of docs/errors.md, and the other descriptions")
+	"write the generated parts: the errors of docs/errors.md in openapi.yaml, and the other descriptions")
 
 // The errors in the documents are those of the code, and the other descriptions follow from the hand-written files.
 func TestGenerated(t *testing.T) {
@@ -40,7 +40,7 @@ func TestGenerated(t *testing.T) {
 	describe := func(rows []string) string {
 		return head + "    |---|---|---|\n    " + strings.Join(rows, "\n    ") + "\nservers:\n" + tail
 	}
-	rows, ofSandboxes, _ := strings.Cut(read(t, "../docs/errors.md"), "Only a server with `serve --sandbox` returns these:")
+	rows, ofSandboxes, _ := strings.Cut(read(t, "../docs/errors.md"), "Only a server with `serve --sandbox` returns")
 	plain := describe(errorRows(rows))
 	check(t, "openapi.yaml", plain)
 	check(t, "openapi.json", toJSON(t, plain))

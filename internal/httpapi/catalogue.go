@@ -118,8 +118,8 @@ var failures = []struct {
 	{token.ErrLookups, Failure{42903,
 		"Too many tokens are being looked up, and this one is not cached; the request was not executed."}},
 	{ErrSandboxRate, Failure{42904, "The address has created too many sandboxes."}},
-	{errDelays, Failure{42905,
-		"Too many requests are delayed in the sandbox, or in all sandboxes; the request was not executed."}},
+	{ErrWaiting, Failure{42905,
+		"Too many requests wait in the sandbox, or in all sandboxes; the request was not executed."}},
 	{errHeaderTooLarge, Failure{43101, "The request line and headers are too large."}},
 
 	{errInternal, Failure{50001, "The service failed."}},

@@ -76,6 +76,8 @@ func (a *API) adapt(route Route) http.Handler {
 		complete := err == nil
 		if err != nil && x.status == 0 {
 			f, complete = x.writeFailure(err)
+		} else if err != nil { // the response was cut off
+			f, _ = classify(err)
 		}
 		a.finish(x, route, f, err)
 		x.memory.Release()

@@ -72,8 +72,8 @@ type Entry struct {
 	Fault     string      `json:"fault,omitzero"` // its Text
 }
 
-// KeptBody is how much of a body a sandbox records: 8 KiB, and a little more to recognize a credential that is cut.
-const KeptBody = 8<<10 + 64
+// KeptBody is how much of a body a sandbox receives: 8 KiB, and a byte that shows whether there is more.
+const KeptBody = 8<<10 + 1
 
 // The errors of sandboxes.
 var (
@@ -83,9 +83,9 @@ var (
 	ErrRules        = errors.New("the rules are invalid")
 	ErrJournalQuery = errors.New("limit and before must be integers of at least 1")
 	ErrSandboxRate  = errors.New("the address has created too many sandboxes")
+	ErrWaiting      = errors.New("too many requests of sandboxes wait")
 	ErrNoSandbox    = errors.New("there are too many sandboxes, or too little space for them; retry later")
 	errNotSandbox   = errors.New("the operation needs the token of a sandbox: create one with POST /sandboxes")
-	errDelays       = errors.New("too many requests are delayed")
 	errGateway      = errors.New("a gateway received no valid response")
 	errGatewayTime  = errors.New("a gateway received no response in time")
 	errDropped      = fmt.Errorf("a fault of the sandbox closed the connection: %w", context.Canceled)
@@ -197,7 +197,7 @@ func (a *API) handleInSandbox(x *exchange, route Route) error {
 	if f.Delay > 0 {
 		leave, ok := a.delayed.Enter(x.token.Hash)
 		if !ok {
-			return &rate.Exceeded{Why: errDelays, Wait: time.Second}
+			return &rate.Exceeded{Why: ErrWaiting, Wait: time.Second}
 		}
 		defer leave()
 	}
@@ -260,7 +260,7 @@ func (a *API) respondWithFault(x *exchange, handle handler, f *Fault) error {
 		x.WriteHeader(held.status)
 		x.Write(held.body[:len(held.body)/2])
 		http.NewResponseController(w).Flush()
-		return errDropped // the response is incomplete
+		return errors.Join(errDropped, err) // the response is incomplete
 	case err != nil:
 		return err
 	}

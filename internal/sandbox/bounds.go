@@ -8,6 +8,7 @@ import (
 
 	"plantstore/internal/httpapi"
 	"plantstore/internal/plant"
+	"plantstore/internal/rate"
 	"plantstore/internal/share"
 	"plantstore/internal/storage"
 	"plantstore/internal/token"
@@ -32,7 +33,7 @@ const (
 func (s *Sandboxes) change(waiting *share.Waiters[string], owner string, do func() error) error {
 	leave, ok := waiting.Enter(owner)
 	if !ok {
-		return httpapi.Invalid(storage.ErrBusy, "too many sandboxes are being changed; retry later")
+		return &rate.Exceeded{Why: httpapi.ErrWaiting, Wait: time.Second}
 	}
 	defer leave()
 	s.slot <- struct{}{}
@@ -44,7 +45,7 @@ func (s *Sandboxes) change(waiting *share.Waiters[string], owner string, do func
 // makeSpace returns an error if there is no space for another sandbox. If there are too many, it ends the oldest one
 // that was not used after its first minutes.
 func (s *Sandboxes) makeSpace(ctx context.Context) error {
-	if free := s.storage.Stats().Free; free >= 0 && free < minFree {
+	if free := s.storage.Stats().Free; s.cfg.Rate.Count > 0 && free >= 0 && free < minFree {
 		return httpapi.ErrNoSandbox
 	}
 	s.mu.Lock()

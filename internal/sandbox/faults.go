@@ -142,17 +142,17 @@ func parsePrefer(headers []string) (*rule, error) {
 		for i, part := range parameter.FindAllString(preference, -1) {
 			name, value, _ := strings.Cut(part, "=")
 			name, value = strings.ToLower(strings.TrimSpace(name)), strings.Trim(strings.TrimSpace(value), `"`)
-			isFault := slices.Contains([]string{"code", "delay", "drop", "truncate"}, name)
-			if i == 0 && (m[name] != nil || !isFault && name != "when") {
+			isKnown := slices.Contains([]string{"code", "delay", "drop", "truncate", "when"}, name)
+			if i == 0 && (m[name] != nil || !isKnown) {
 				break // with its parameters
 			}
-			if m[name] != nil || i > 0 && name != "when" {
+			if m[name] != nil || !isKnown {
 				continue
 			}
 			switch {
 			case value == "":
 				value = "true"
-			case !digits.MatchString(value):
+			case value != "true" && !digits.MatchString(value):
 				value = strconv.Quote(value)
 			}
 			m[name] = jsontext.Value(value)

@@ -40,9 +40,9 @@ func TestFaults(t *testing.T) {
 		{"code=503;when=after", 50302, true, "code=503; when=after", `{"code":503,"when":"after"}`},
 		{"code=503, when=after", 50302, true, "code=503; when=after", `{"code":50302,"when":"after"}`},
 		{"drop", notHandled, false, "drop", `{"drop":true}`},
-		{"drop; when=after", notHandled, true, "drop; when=after", `{"drop":true,"when":"after"}`},
+		{"drop=true; when=after", notHandled, true, "drop; when=after", `{"drop":true,"when":"after"}`},
 		{"delay=0", 200, true, "delay=0", `{"delay":0}`},
-		{"delay=1, code=503", 50301, false, "code=503, delay=1", `{"delay":1,"code":503}`},
+		{"code=503; delay=1; other=2; when=before", 50301, false, "code=503, delay=1", `{"delay":1,"code":503}`},
 		{"delay=1, drop; when=after", notHandled, true, "delay=1, drop; when=after",
 			`{"delay":1,"drop":true,"when":"after"}`},
 		{`respond-async, wait="a, code=400", x; code=400, code=503, code=500`, 50301, false, "code=503", `{"code":503}`},
@@ -84,25 +84,31 @@ func TestTruncate(t *testing.T) {
 	s := start(t, Config{Max: 10})
 	defer s.close(t)
 	b := s.sandbox(t, "")
+	const busy = `{"error":50301,"message":"too many writes are waiting"}`
 	for _, test := range []struct {
 		method, path, body, prefer string
 		status                     int
+		number                     int32
 		half                       string
 	}{
-		{"GET", "/plants/1", "", "truncate", 200, `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`},
-		{"GET", "/plants/99", "", "truncate", 404, `{"error":40401,"message":"plant 99 does not exist"}`},
-		{"POST", "/plants", newPlant(100, "x"), "truncate; when=after", 200, `{"name":"x"}`},
-		{"POST", "/plants", newPlant(101, "x"), "truncate", 503, `{"error":50301,"message":"too many writes are waiting"}`},
-		{"POST", "/plants", "{", "truncate; when=after", 400, ``},
-		{"DELETE", "/plants/2", "", "truncate; when=after", 0, ""},
-		{"HEAD", "/plants/1", "", "truncate", 0, ""},
-		{"DELETE", "/plants/3", "", "truncate", 503, `{"error":50301,"message":"too many writes are waiting"}`},
+		{"GET", "/plants/1", "", "truncate", 200, 0, `{"id":1,"name":"Monstera deliciosa","tag":"climber"}`},
+		{"GET", "/plants/99", "", "truncate", 404, 40401, `{"error":40401,"message":"plant 99 does not exist"}`},
+		{"POST", "/plants", newPlant(100, "x"), "truncate; when=after", 200, 0, `{"name":"x"}`},
+		{"POST", "/plants", newPlant(101, "x"), "truncate", 503, 50301, busy},
+		{"POST", "/plants", "{", "truncate; when=after", 400, 40002, ``},
+		{"DELETE", "/plants/2", "", "truncate; when=after", 0, 0, ""},
+		{"HEAD", "/plants/1", "", "truncate", 0, 0, ""},
+		{"DELETE", "/plants/3", "", "truncate", 503, 50301, busy},
 	} {
 		w := b.do(test.method, test.path, test.body, "Prefer", test.prefer)
 		got := w.Body.String()
 		if length := w.Header().Get("Content-Length"); w.Code != test.status || test.half != "" &&
 			(got != test.half[:len(test.half)/2] || length != fmt.Sprint(len(test.half))) {
 			t.Errorf("%s %s with %s: %d %s of %s bytes", test.method, test.path, test.prefer, w.Code, got, length)
+		}
+		if e := b.requests(t, "?limit=1")[0]; e.Status != test.status || e.Error != test.number {
+			t.Errorf("%s %s with %s: status %d and error %d are recorded", test.method, test.path, test.prefer, e.Status,
+				e.Error)
 		}
 	}
 	for id, stored := range map[int64]bool{100: true, 101: false, 2: false, 3: true} {
@@ -126,6 +132,7 @@ func TestFaultIsRefused(t *testing.T) {
 		"delay=30001":                  "delay must be an integer from 0 to 30000",
 		"delay=1.5":                    "delay must be an integer from 0 to 30000",
 		"drop=1":                       "drop must be true",
+		"code=503; delay=x":            "delay must be an integer from 0 to 30000",
 		"truncate=no":                  "truncate must be true",
 		"drop; when=later":             "when must be before or after",
 		"when=later":                   "when must be before or after",

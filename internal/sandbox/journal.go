@@ -4,9 +4,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,6 +23,7 @@ const (
 	maxJournal      = 256 << 10 // bytes of a journal
 	maxJournals     = 64 << 20  // bytes of all journals
 	maxBody         = 8 << 10   // bytes of a body in an entry
+	maxText         = 8 << 10   // bytes of the method, path, query and headers in an entry
 	entryOverhead   = 64        // bytes of memory besides the text
 	defaultRequests = 100
 )
@@ -32,20 +33,21 @@ func sizeInMemory(text json.RawMessage) int64 { return int64(len(text)) + entryO
 // mask hides credentials by their form. It knows no secret, so what it hides says nothing about one.
 var mask token.Mask
 
-// cutCredential matches what may be the beginning of a credential at the end of a body that was cut.
+// cutCredential matches what may be the beginning of a credential at the end of a text that was cut.
 var cutCredential = regexp.MustCompile(`(plant_[0-9A-Za-z]*|eyJ[\w.-]*)$`)
 
 func (s *Sandboxes) Record(store string, r *http.Request, e httpapi.Entry) {
-	e.Time, e.ID, e.Method = e.Time.UTC().Truncate(time.Millisecond), mask.Hide(e.ID), mask.Hide(r.Method)
-	e.Path, e.Query, e.Headers = maskText(r.URL.EscapedPath()), maskText(r.URL.RawQuery), maskHeaders(r)
-	e.Truncated, e.Body = len(e.Body) > maxBody, mask.Hide(e.Body)
-	if e.Body = e.Body[:min(maxBody, len(e.Body))]; e.Truncated { // the cut may have split a credential or a character
-		e.Body = cutCredential.ReplaceAllString(e.Body, "…")
+	left := maxText
+	e.Time, e.ID, e.Method = e.Time.UTC().Truncate(time.Millisecond), mask.Hide(e.ID), maskText(r.Method, &left)
+	e.Path, e.Query = maskText(r.URL.EscapedPath(), &left), maskText(r.URL.RawQuery, &left)
+	e.Headers = maskHeaders(r, &left)
+	if e.Body, e.Truncated = shorten(e.Body, maxBody); e.Truncated {
 		whole := strings.TrimRightFunc(e.Body, func(r rune) bool { return r == utf8.RuneError })
 		if len(e.Body)-len(whole) < utf8.UTFMax { // otherwise it is not text
 			e.Body = whole
 		}
 	}
+	e.Truncated = e.Truncated || left == 0
 	if !utf8.ValidString(e.Body) {
 		e.Body, e.Encoding = base64.StdEncoding.EncodeToString([]byte(e.Body)), "base64"
 	}
@@ -93,31 +95,44 @@ func (s *Sandboxes) shrink() {
 	s.truncate(largest, len(largest.journal)/2)
 }
 
-// maskText masks text that may be a part of a URL. It stays as it was sent, unless it has an escaped credential.
-func maskText(sent string) string {
-	if text, err := url.QueryUnescape(sent); err == nil && mask.Hide(text) != text {
-		return mask.Hide(text)
+// shorten returns the first bytes of a text, with credentials masked, and reports whether there are more.
+func shorten(text string, most int) (first string, more bool) {
+	if len(text) <= most {
+		return mask.Hide(text), false
 	}
-	return mask.Hide(sent)
+	first = mask.Hide(text[:most])
+	tail := max(0, len(first)-32) // a longer credential is masked already
+	return first[:tail] + cutCredential.ReplaceAllString(first[tail:], "…"), true
 }
 
-func maskHeaders(r *http.Request) http.Header {
-	all := http.Header{"Host": {maskText(r.Host)}}
-	for name, values := range r.Header {
-		lower, hidden := strings.ToLower(name), slices.Clone(values)
+// maskText masks text that may be a part of a URL, and shortens it to the bytes that are left of maxText.
+func maskText(text string, left *int) string {
+	plain := strings.ReplaceAll(strings.ReplaceAll(text, "plant%5F", "plant_"), "plant%5f", "plant_")
+	first, _ := shorten(plain, *left)
+	*left = max(0, *left-len(text)-1) // so that many empty values are bounded too
+	return first
+}
+
+// maskHeaders returns the headers in the order of their names, until nothing is left of maxText.
+func maskHeaders(r *http.Request, left *int) http.Header {
+	all := http.Header{"Host": {maskText(r.Host, left)}}
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		lower, key := strings.ToLower(name), maskText(name, left)
 		isSecret := slices.Contains([]string{"authorization", "cookie", "proxy-authorization"}, lower) ||
 			strings.HasSuffix(lower, "-key") || strings.HasSuffix(lower, "-token")
-		for i, value := range values {
-			hidden[i] = maskText(value)
-			if isSecret {
-				hidden[i] = "…"
+		for _, value := range r.Header[name] {
+			if *left == 0 {
+				return all
 			}
+			text := maskText(value, left)
 			if scheme, _, ok := strings.Cut(value, " "); ok && isSecret && (strings.EqualFold(scheme, "Bearer") ||
 				strings.EqualFold(scheme, "Basic")) {
-				hidden[i] = scheme + " …"
+				text = scheme + " …"
+			} else if isSecret {
+				text = "…"
 			}
+			all[key] = append(all[key], text)
 		}
-		all[mask.Hide(name)] = hidden
 	}
 	return all
 }

@@ -113,7 +113,7 @@ func TestJournalBodies(t *testing.T) {
 		{strings.Repeat("a", maxBody), strings.Repeat("a", maxBody), false, false},
 		{strings.Repeat("a", maxBody+1), strings.Repeat("a", maxBody), false, true},
 		{strings.Repeat("a", maxBody-1) + "ä", strings.Repeat("a", maxBody-1), false, true},
-		{strings.Repeat("a", maxBody-20) + token.Generate(), strings.Repeat("a", maxBody-20) + "plant_…", false, true},
+		{strings.Repeat("a", maxBody-20) + token.Generate(), strings.Repeat("a", maxBody-20) + "…", false, true},
 		{strings.Repeat("a", maxBody-9) + "plant_abcdef", strings.Repeat("a", maxBody-9) + "…", false, true},
 		{strings.Repeat("\xff", maxBody+1), strings.Repeat("\xff", maxBody), true, true},
 		{"\xff" + strings.Repeat("a", 60_000), "\xff" + strings.Repeat("a", maxBody-1), true, true},
@@ -133,6 +133,19 @@ func TestJournalBodies(t *testing.T) {
 			t.Errorf("%.20q of %d bytes: %d bytes are recorded, encoding %q, truncated %v", test.sent, len(test.sent), len(body),
 				e.Encoding, e.Truncated)
 		}
+	}
+	// What JSON writes as six bytes does not fill the journal, and neither do headers.
+	before := len(b.requests(t, ""))
+	large := strings.Repeat("\xff", 30_000)
+	b.do("POST", "/plants", strings.Repeat("\x01", maxBody+1), "A", "a", "X-Large", large, "Z", "z")
+	b.do("GET", "/plants/"+strings.Repeat("1", 30_000), "", "X-"+strings.Repeat("n", 30_000), "a")
+	all := b.requests(t, "")
+	if h := all[1].Headers; len(all) != before+2 || !all[1].Truncated || h.Get("A") != "a" || h["Z"] != nil ||
+		len(h.Get("X-Large")) < maxText {
+		t.Errorf("%d entries, %d before; the large one has the headers %.200q", len(all), before, h)
+	}
+	if e := all[0]; !e.Truncated || len(e.Path) < maxText-10 || len(e.Headers) != 1 {
+		t.Errorf("the path has %d bytes, the headers are %.200q", len(e.Path), e.Headers)
 	}
 	// A large body still reaches the handler whole.
 	name := strings.Repeat("x", 60_000)

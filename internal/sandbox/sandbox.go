@@ -29,7 +29,7 @@ import (
 // Config is what an operator sets.
 type Config struct {
 	Max  int        // sandboxes in all
-	Rate rate.Limit // of new sandboxes from one address; zero is no limit, also of waiting requests
+	Rate rate.Limit // of new sandboxes from one address; zero: no bound of an address or of the disk
 }
 
 // limit is the rate of the token of a sandbox.

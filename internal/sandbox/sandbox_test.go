@@ -172,7 +172,7 @@ func (s *service) createOne(ctx context.Context, r plant.Record) (plant.Outcome,
 
 // Only what is in memory counts here: the bounds of all sandboxes are too large for a test.
 func TestBoundsOfAll(t *testing.T) {
-	s := start(t, Config{Max: 10})
+	s := start(t, Config{Max: 10, Rate: rate.Limit{Count: 60, Per: time.Minute, Burst: 60}})
 	defer s.close(t)
 	b := s.sandbox(t, "")
 	s.bytes = maxAllBytes
@@ -188,6 +188,24 @@ func TestBoundsOfAll(t *testing.T) {
 	want(t, "on a full disk", s.send("POST", "/sandboxes", ""), 50307)
 	s.disk.free = -1
 	want(t, "where the free space is unknown", s.send("POST", "/sandboxes", ""), 201)
+	s.disk.free, s.cfg.Rate = 0, rate.Limit{}
+	want(t, "on the disk of a server for one user", s.send("POST", "/sandboxes", ""), 201)
+}
+
+// One reset of a sandbox waits at a time. A second one is the client's fault, not the service's.
+func TestResetsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Max: 10})
+		defer s.close(t)
+		b := s.sandbox(t, "")
+		s.slot <- struct{}{}
+		first := make(chan *httptest.ResponseRecorder)
+		go func() { first <- b.do("POST", "/sandbox/reset", "") }()
+		synctest.Wait()
+		want(t, "a second reset", b.do("POST", "/sandbox/reset", ""), 42905)
+		<-s.slot
+		want(t, "the first reset", <-first, 204)
+	})
 }
 
 // A sandbox that was used only in its first minutes makes space for another, the oldest first.
