@@ -31,7 +31,7 @@ func fixedToken(cfg Config) (*token.Token, error) {
 	return fixed, nil
 }
 
-// welcome prints the addresses. On a database without tokens it issues a first one, which is shown only here. Without
+// welcome prints the addresses. On an empty database it issues a first token, which is shown only here. Without
 // cfg.Out it does nothing.
 func welcome(ctx context.Context, cfg Config, st storage.Storage, base *url.URL, hasFixed bool) error {
 	if cfg.Out == nil {
@@ -42,10 +42,15 @@ func welcome(ctx context.Context, cfg Config, st storage.Storage, base *url.URL,
 		return nil
 	}
 	all, err := st.Tokens(ctx)
+	isEmpty := len(all) == 0
+	if isEmpty && err == nil { // or its tokens were pruned
+		stores, storesErr := st.Stores(ctx)
+		isEmpty, err = len(stores) == 0, storesErr
+	}
 	if err != nil {
 		return err
 	}
-	if len(all) > 0 {
+	if !isEmpty {
 		fmt.Fprint(cfg.Out, "Another token: plantstore token issue --name NAME, with the same --db\n")
 		return nil
 	}

@@ -14,8 +14,10 @@ import (
 	"testing"
 
 	"plantstore/internal/listen"
+	"plantstore/internal/plant"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/sqlite"
+	"plantstore/internal/storage/storagetest"
 	"plantstore/internal/token"
 )
 
@@ -130,6 +132,13 @@ func TestWelcome(t *testing.T) {
 	if !strings.Contains(first, "\n\n  "+credential+"\n\n") ||
 		!strings.Contains(first, "curl -i http://plants.example/plants ") {
 		t.Errorf("printed %q", first)
+	}
+	pruned := openStorage(t)
+	if _, err := pruned.CreateBatch(t.Context(), []plant.Record{storagetest.Record("main", 1, "Fern", "-")}); err != nil {
+		t.Fatal(err)
+	}
+	if text := print(pruned, false); !strings.HasPrefix(text, "Another token: plantstore token issue") {
+		t.Errorf("with plants, and without tokens: %q", text)
 	}
 	second := print(st, false)
 	if !strings.HasPrefix(second, "Another token: plantstore token issue") || strings.Contains(second, credential) {
