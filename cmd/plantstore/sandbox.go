@@ -98,7 +98,8 @@ func (env environment) serveWhile(ctx context.Context, listen string, do func(ur
 	return failed
 }
 
-// runCommand runs a command and returns its exit code as an exitError. A terminal sends its signals to the command too.
+// runCommand runs a command and returns its exit code as an exitError. A terminal sends SIGINT and SIGQUIT
+// to the command too.
 func (env environment) runCommand(args, variables []string, url, token string, signals <-chan os.Signal) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, env.stdout, env.stderr
@@ -114,11 +115,13 @@ func (env environment) runCommand(args, variables []string, url, token string, s
 	terminal, noTerminal := os.Open("/dev/tty")
 	terminal.Close()
 	go func() {
+		hasOwn := noTerminal == nil
 		for s := range signals {
-			isFromTerminal := s == syscall.SIGINT || s == syscall.SIGHUP || s == syscall.SIGQUIT
-			if noTerminal != nil || !isFromTerminal {
-				cmd.Process.Signal(s)
+			if hasOwn && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
+				hasOwn = false // a second one is passed on: kill may have sent both
+				continue
 			}
+			cmd.Process.Signal(s)
 		}
 	}()
 	cmd.Wait()

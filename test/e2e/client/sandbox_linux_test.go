@@ -37,6 +37,30 @@ func TestSandboxAtTerminal(t *testing.T) {
 	}
 }
 
+// The kernel sends SIGHUP to the leader of a session only, and kill sends SIGINT to one process.
+func TestSandboxPassesSignalsAtTerminal(t *testing.T) {
+	t.Parallel()
+	for name, sent := range map[string][]syscall.Signal{"HUP": {syscall.SIGHUP}, "INT": {syscall.SIGINT, syscall.SIGINT}} {
+		_, terminal := openTerminal(t)
+		cmd := sandboxCmd(t, "--", "sh", "-c", "trap 'exit 7' "+name+"; echo up; while :; do sleep 0.01; done")
+		stdout := new(testkit.Output)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, stdout, stdout
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		testkit.WaitFor(t, "the command", func() bool { return stdout.String() == "up\n" })
+		for _, s := range sent {
+			cmd.Process.Signal(s)
+			time.Sleep(100 * time.Millisecond) // two of the same signal at once would be one
+		}
+		cmd.Wait()
+		if cmd.ProcessState.ExitCode() != 7 {
+			t.Errorf("%s: %v, %s", name, cmd.ProcessState, stdout)
+		}
+	}
+}
+
 func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
