@@ -10,8 +10,8 @@ import (
 
 const clearStep = 200 // plants in a batch: other writes may wait for it
 
-// Clear removes the plants of a store in batches until ctx ends, and counts them in removed. After each batch, it pauses
-// for rest times as long as the batch took.
+// Clear removes the plants of a store in batches until ctx ends, and counts them in removed. After each batch, it
+// pauses for rest times as long as the batch took.
 func Clear(ctx context.Context, from Plants, store string, rest time.Duration, removed *atomic.Int64) error {
 	for {
 		started := time.Now()
