@@ -77,7 +77,7 @@ func (a *API) adapt(route Route) http.Handler {
 		if err != nil && x.status == 0 {
 			f, complete = x.writeFailure(err)
 		} else if err != nil { // the response was cut off
-			f, _ = classify(err)
+			f, _ = classify(cmp.Or(x.cause, err))
 		}
 		a.finish(x, route, f, err)
 		x.memory.Release()

@@ -32,7 +32,9 @@ const (
 // change runs a change of sandboxes, one at a time.
 func (s *Sandboxes) change(waiting *share.Waiters[string], owner string, do func() error) error {
 	leave, ok := waiting.Enter(owner)
-	if !ok {
+	if !ok && waiting == &s.adding {
+		return httpapi.Invalid(storage.ErrBusy, "too many sandboxes are being created; retry later")
+	} else if !ok {
 		return &rate.Exceeded{Why: httpapi.ErrWaiting, Wait: time.Second}
 	}
 	defer leave()

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -110,6 +111,11 @@ func TestTruncate(t *testing.T) {
 			t.Errorf("%s %s with %s: status %d and error %d are recorded", test.method, test.path, test.prefer, e.Status,
 				e.Error)
 		}
+	}
+	s.disk.list = func() error { return errors.New("an error without a number") }
+	w := b.do("GET", "/plants", "", "Prefer", "truncate")
+	if e := b.requests(t, "?limit=1")[0]; w.Code != 500 || e.Error != 50001 {
+		t.Errorf("after a failure of the service: status %d, and error %d is recorded", w.Code, e.Error)
 	}
 	for id, stored := range map[int64]bool{100: true, 101: false, 2: false, 3: true} {
 		if b.stored(t, id) != stored {

@@ -23,6 +23,14 @@ import (
 type disk struct {
 	*sqlite.Storage
 	free int64
+	list func() error // fails lists, if it is set
+}
+
+func (d *disk) List(ctx context.Context, store string, after *int64, limit int) ([]plant.Plant, error) {
+	if d.list != nil {
+		return nil, d.list()
+	}
+	return d.Storage.List(ctx, store, after, limit)
 }
 
 func (d *disk) Stats() storage.Stats { return storage.Stats{Engine: "sqlite", Free: d.free} }
@@ -50,7 +58,7 @@ func start(t *testing.T, cfg Config) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serve(cfg, &disk{file, 2 * minFree})
+	return serve(cfg, &disk{Storage: file, free: 2 * minFree})
 }
 
 // serve is another process on the same database.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -37,17 +38,17 @@ var mask token.Mask
 var cutCredential = regexp.MustCompile(`(plant_[0-9A-Za-z]*|eyJ[\w.-]*)$`)
 
 func (s *Sandboxes) Record(store string, r *http.Request, e httpapi.Entry) {
-	left := maxText
-	e.Time, e.ID, e.Method = e.Time.UTC().Truncate(time.Millisecond), mask.Hide(e.ID), maskText(r.Method, &left)
-	e.Path, e.Query = maskText(r.URL.EscapedPath(), &left), maskText(r.URL.RawQuery, &left)
-	e.Headers = maskHeaders(r, &left)
-	if e.Body, e.Truncated = shorten(e.Body, maxBody); e.Truncated {
-		whole := strings.TrimRightFunc(e.Body, func(r rune) bool { return r == utf8.RuneError })
-		if len(e.Body)-len(whole) < utf8.UTFMax { // otherwise it is not text
+	m := masker{left: maxText}
+	e.Time, e.ID, e.Method = e.Time.UTC().Truncate(time.Millisecond), mask.Hide(e.ID), m.text(r.Method)
+	e.Path, e.Query, e.Headers = m.text(r.URL.EscapedPath()), m.text(r.URL.RawQuery), m.headers(r)
+	e.Body, e.Truncated = shorten(e.Body, maxBody)
+	for n := range min(utf8.UTFMax, len(e.Body)) { // the cut may have split a character
+		if whole := e.Body[:len(e.Body)-n]; e.Truncated && utf8.ValidString(whole) {
 			e.Body = whole
+			break
 		}
 	}
-	e.Truncated = e.Truncated || left == 0
+	e.Truncated = e.Truncated || m.more
 	if !utf8.ValidString(e.Body) {
 		e.Body, e.Encoding = base64.StdEncoding.EncodeToString([]byte(e.Body)), "base64"
 	}
@@ -105,26 +106,35 @@ func shorten(text string, most int) (first string, more bool) {
 	return first[:tail] + cutCredential.ReplaceAllString(first[tail:], "…"), true
 }
 
-// maskText masks text that may be a part of a URL, and shortens it to the bytes that are left of maxText.
-func maskText(text string, left *int) string {
-	plain := strings.ReplaceAll(strings.ReplaceAll(text, "plant%5F", "plant_"), "plant%5f", "plant_")
-	first, _ := shorten(plain, *left)
-	*left = max(0, *left-len(text)-1) // so that many empty values are bounded too
+// masker masks the texts of an entry, and shortens them to maxText together.
+type masker struct {
+	left int
+	more bool // there was more
+}
+
+// text masks text that may be a part of a URL. It stays as it was sent, unless it has an escaped credential.
+func (m *masker) text(sent string) string {
+	if plain, err := url.QueryUnescape(sent); err == nil && plain != sent && mask.Hide(plain) != plain {
+		sent = plain
+	}
+	first, more := shorten(sent, m.left)
+	m.left, m.more = max(0, m.left-len(sent)-1), m.more || more // empty values are bounded too
 	return first
 }
 
-// maskHeaders returns the headers in the order of their names, until nothing is left of maxText.
-func maskHeaders(r *http.Request, left *int) http.Header {
-	all := http.Header{"Host": {maskText(r.Host, left)}}
+// headers returns the headers in the order of their names, until nothing is left.
+func (m *masker) headers(r *http.Request) http.Header {
+	all := http.Header{"Host": {m.text(r.Host)}}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		lower, key := strings.ToLower(name), maskText(name, left)
+		lower, key := strings.ToLower(name), m.text(name)
 		isSecret := slices.Contains([]string{"authorization", "cookie", "proxy-authorization"}, lower) ||
 			strings.HasSuffix(lower, "-key") || strings.HasSuffix(lower, "-token")
 		for _, value := range r.Header[name] {
-			if *left == 0 {
+			if m.left == 0 {
+				m.more = true
 				return all
 			}
-			text := maskText(value, left)
+			text := m.text(value)
 			if scheme, _, ok := strings.Cut(value, " "); ok && isSecret && (strings.EqualFold(scheme, "Bearer") ||
 				strings.EqualFold(scheme, "Basic")) {
 				text = scheme + " …"

@@ -82,19 +82,20 @@ func TestJournalMasks(t *testing.T) {
 	secret := token.Generate()
 	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl"
 	escaped := strings.ReplaceAll(secret, "_", "%5F")
-	b.do("POST", "/nowhere/"+escaped+"?a="+secret+"&b="+escaped+"&c="+jwt, "x"+secret+" "+jwt,
+	b.do("POST", "/nowhere/"+escaped+"?a="+secret+"&b="+escaped+"&c="+jwt+
+		"&d="+strings.ReplaceAll(jwt, ".", "%2E"), "x"+secret+" "+jwt,
 		"Cookie", "session=hidden", "Proxy-Authorization", "Basic hidden", "X-Api-Key", "hidden",
 		"X-Csrf-Token", "hidden thing", "X-"+secret, "1",
 		"X-Other", "a "+secret, "Referer", "http://x/?"+escaped, "X-Request-Id", secret)
 	e := b.requests(t, "")[0]
 	text, _ := json.Marshal(e)
-	for _, leak := range []string{secret, secret[6:], jwt, "hidden", b.Token} {
+	for _, leak := range []string{secret, secret[6:], jwt, "c2lnbmF0dXJl", "hidden", b.Token} {
 		if strings.Contains(string(text), leak) {
 			t.Errorf("the journal has %s: %s", leak, text)
 		}
 	}
 	h := e.Headers
-	if e.Path != "/nowhere/plant_…" || e.Query != "a=plant_…&b=plant_…&c=eyJ…" || e.Body != "xplant_… eyJ…" ||
+	if e.Path != "/nowhere/plant_…" || e.Query != "a=plant_…&b=plant_…&c=eyJ…&d=eyJ…" || e.Body != "xplant_… eyJ…" ||
 		h.Get("X-Other") != "a plant_…" || h.Get("Cookie") != "…" || h.Get("Proxy-Authorization") != "Basic …" ||
 		h.Get("X-Api-Key") != "…" || h.Get("X-Csrf-Token") != "…" {
 		t.Errorf("the entry is %s", text)
@@ -115,6 +116,7 @@ func TestJournalBodies(t *testing.T) {
 		{strings.Repeat("a", maxBody-1) + "ä", strings.Repeat("a", maxBody-1), false, true},
 		{strings.Repeat("a", maxBody-20) + token.Generate(), strings.Repeat("a", maxBody-20) + "…", false, true},
 		{strings.Repeat("a", maxBody-9) + "plant_abcdef", strings.Repeat("a", maxBody-9) + "…", false, true},
+		{strings.Repeat("a", maxBody-7) + "\ufffd\ufffdä", strings.Repeat("a", maxBody-7) + "\ufffd\ufffd", false, true},
 		{strings.Repeat("\xff", maxBody+1), strings.Repeat("\xff", maxBody), true, true},
 		{"\xff" + strings.Repeat("a", 60_000), "\xff" + strings.Repeat("a", maxBody-1), true, true},
 	} {

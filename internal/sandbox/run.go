@@ -123,10 +123,10 @@ func (s *Sandboxes) remove(ctx context.Context, row storage.Sandbox, until time.
 	defer cancel()
 	err := s.clear(limited, row.Store, clearRest)
 	switch {
-	case limited.Err() != nil:
-		return ctx.Err()
 	case err == nil && time.Since(row.Expires) > grace:
 		return s.storage.ForgetSandbox(ctx, row.Store)
+	case err != nil && err == limited.Err(): // the rest is removed later
+		return ctx.Err()
 	}
 	return err
 }

@@ -192,6 +192,22 @@ func TestBoundsOfAll(t *testing.T) {
 	want(t, "on the disk of a server for one user", s.send("POST", "/sandboxes", ""), 201)
 }
 
+// The time for a step may end before the database fails: the failure is reported all the same.
+func TestRemoveReportsFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, Config{Max: 10})
+		defer s.close(t)
+		row := storage.Sandbox{Store: s.sandbox(t, "").Store, Expires: time.Now()}
+		s.disk.list = func() error { time.Sleep(2 * time.Second); return storage.ErrUnavailable }
+		if err := s.remove(t.Context(), row, time.Now().Add(time.Second)); err != storage.ErrUnavailable {
+			t.Errorf("remove() = %v, want %v", err, storage.ErrUnavailable)
+		}
+		if err := s.remove(t.Context(), row, time.Now()); err != nil {
+			t.Errorf("remove() without time = %v", err)
+		}
+	})
+}
+
 // One reset of a sandbox waits at a time. A second one is the client's fault, not the service's.
 func TestResetsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 
 const clearStep = 200 // plants in a batch: other writes may wait for it
 
-// Clear removes the plants of a store in batches until ctx ends, and counts them in removed. After each batch, it
-// pauses for rest times as long as the batch took.
+// Clear removes the plants of a store in batches, and counts them in removed. It ends between two batches when ctx
+// does. After each batch, it pauses for rest times as long as the batch took.
 func Clear(ctx context.Context, from Plants, store string, rest time.Duration, removed *atomic.Int64) error {
-	for {
+	for ctx.Err() == nil {
 		started := time.Now()
-		page, err := from.List(ctx, store, nil, clearStep)
+		page, err := from.List(context.WithoutCancel(ctx), store, nil, clearStep)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -30,7 +30,7 @@ func Clear(ctx context.Context, from Plants, store string, rest time.Duration, r
 		select {
 		case <-time.After(rest * time.Since(started)):
 		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
+	return ctx.Err()
 }

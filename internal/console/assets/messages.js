@@ -23,7 +23,7 @@ const sentences = {
   42901: 'This token has used up its requests for now.',
   42902: 'Too many invalid tokens were sent from your network. Wait before you try again.',
   42904: 'Too many sandboxes were created from your network. Wait before you create another one.',
-  42905: 'Too many requests of this sandbox are delayed at the same time.',
+  42905: 'Too many requests of this sandbox wait at the same time.',
   50001: 'The service failed. If it happens again, tell the operator.',
   50301: 'The service is busy. Nothing was stored.',
   50302: 'It is unknown whether the change was stored. Refresh to check.',
