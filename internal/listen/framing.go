@@ -151,8 +151,11 @@ func headerValue(line []byte, name string) (value []byte, ok bool) {
 // decimal parses at most 18 digits, without a sign, and without leading zeros, which some parsers read as
 // octal.
 func decimal(text []byte) (n int64, ok bool) {
+	if len(text) > 18 || len(text) > 1 && text[0] == '0' {
+		return 0, false
+	}
 	parsed, err := strconv.ParseUint(string(text), 10, 63)
-	return int64(parsed), err == nil && len(text) <= 18 && (text[0] != '0' || len(text) == 1)
+	return int64(parsed), err == nil
 }
 
 // parseChunkSize parses the line before a chunk: hexadecimal digits that fit in an int64, and extensions.

@@ -204,7 +204,8 @@ func diagnose(body []byte, err error) error {
 	if bytes.HasPrefix(body, []byte("\xef\xbb\xbf")) {
 		return &Invalid{ByteOrderMark, "", "starts with a byte order mark; send it without one"}
 	}
-	if at := bytes.IndexByte(bytes.ToValidUTF8(body, []byte{0xff}), 0xff); at >= 0 { // the byte is in no UTF-8
+	if !utf8.Valid(body) {
+		at := bytes.IndexByte(bytes.ToValidUTF8(body, []byte{0xff}), 0xff) // the byte is in no UTF-8
 		return &Invalid{InvalidUTF8, "", fmt.Sprintf("must be UTF-8, but is not at byte %d", at)}
 	}
 	syntactic, ok := errors.AsType[*jsontext.SyntacticError](err)

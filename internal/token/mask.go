@@ -34,7 +34,8 @@ func hide(text, prefix, characters string, least int) string {
 			return b.String()
 		}
 		b.WriteString(prefix)
-		if text = strings.TrimLeft(rest, characters); len(rest)-len(text) >= least {
+		text = strings.TrimLeftFunc(rest, func(r rune) bool { return strings.ContainsRune(characters, r) })
+		if len(rest)-len(text) >= least {
 			b.WriteString("…")
 		} else {
 			text = rest
