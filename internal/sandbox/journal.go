@@ -25,11 +25,8 @@ const (
 	maxJournals     = 64 << 20  // bytes of all journals
 	maxBody         = 8 << 10   // bytes of a body in an entry
 	maxText         = 8 << 10   // bytes of the method, path, query and headers in an entry
-	entryOverhead   = 64        // bytes of memory besides the text
 	defaultRequests = 100
 )
-
-func sizeInMemory(text json.RawMessage) int64 { return int64(len(text)) + entryOverhead }
 
 // mask hides credentials by their form. It knows no secret, so what it hides says nothing about one.
 var mask token.Mask
@@ -66,8 +63,8 @@ func (s *Sandboxes) Record(store string, r *http.Request, e httpapi.Entry) {
 		return // it has no value that JSON can't have
 	}
 	b.journal = append(b.journal, text)
-	b.journalBytes += sizeInMemory(text)
-	s.journal += sizeInMemory(text)
+	b.journalBytes += int64(len(text))
+	s.journal += int64(len(text))
 	for len(b.journal) > maxEntries || b.journalBytes > maxJournal {
 		s.truncate(b, len(b.journal)-1)
 	}
@@ -79,8 +76,8 @@ func (s *Sandboxes) Record(store string, r *http.Request, e httpapi.Entry) {
 // truncate leaves the n newest entries of a journal. The caller holds mu.
 func (s *Sandboxes) truncate(b *box, n int) {
 	for _, text := range b.journal[:len(b.journal)-n] {
-		b.journalBytes -= sizeInMemory(text)
-		s.journal -= sizeInMemory(text)
+		b.journalBytes -= int64(len(text))
+		s.journal -= int64(len(text))
 	}
 	b.journal = slices.Delete(b.journal, 0, len(b.journal)-n)
 }
