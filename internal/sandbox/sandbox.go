@@ -168,7 +168,10 @@ func (s *Sandboxes) Reset(c httpapi.Call) (any, error) {
 		if err != nil {
 			return err
 		}
-		if err := cmp.Or(s.clear(c, row.Store, 0), s.sow(c, row.Store, row.Seed)); err != nil {
+		if err = s.clear(c, row.Store, 0); err == nil {
+			err = s.sow(c, row.Store, row.Seed)
+		}
+		if err != nil {
 			return fmt.Errorf("%w: %v", storage.ErrUnknown, err) // some plants may be removed
 		}
 		plants, bytes := sizeOf(seeds[row.Seed])
