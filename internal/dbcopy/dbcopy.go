@@ -138,7 +138,7 @@ func (c *copier) copyPlants(ctx context.Context, names []string) error {
 func (c *copier) byShard(name string, page []plant.Plant) map[int][]plant.Record {
 	batches := map[int][]plant.Record{}
 	for _, p := range page {
-		r := plant.Record{Store: name, Plant: p, Copied: true}
+		r := plant.Record{Store: name, Plant: p}
 		_, shard := c.to.Shard(r.Key())
 		batches[shard] = append(batches[shard], r)
 	}

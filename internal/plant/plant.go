@@ -48,7 +48,7 @@ func (k Key) Compare(other Key) int {
 type Record struct {
 	Store string
 	Plant
-	Copied bool // from another database, where it was created
+	Event string // id of the event if the plant is created; "" for none: see storage.Webhooks
 }
 
 // Key returns the key of the plant.

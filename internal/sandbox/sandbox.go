@@ -187,7 +187,7 @@ func (s *Sandboxes) Reset(c httpapi.Call) (any, error) {
 func (s *Sandboxes) sow(ctx context.Context, store, seed string) error {
 	var all []plant.Record
 	for _, p := range seeds[seed] {
-		all = append(all, plant.Record{Store: store, Plant: p, Copied: true})
+		all = append(all, plant.Record{Store: store, Plant: p})
 	}
 	_, err := s.storage.CreateBatch(ctx, all)
 	return err

@@ -17,6 +17,7 @@ type Storage interface {
 	Plants
 	Tokens
 	Sandboxes
+	Webhooks
 
 	// Check returns nil if a create would be accepted now, and otherwise an error that gives an
 	// operator the reason.
@@ -56,7 +57,7 @@ type Plants interface {
 	// the same as stored, or taken. A plant that is taken never fails the others, and plants of a
 	// batch with the same key get the outcomes that they would get in batches of their own.
 	//
-	// It returns only after every plant whose outcome is Created would survive power loss.
+	// It returns only after every plant whose outcome is Created, and its deliveries, would survive power loss.
 	// A non-nil error means that none was stored, unless it is ErrUnknown: then the outcome is
 	// unknown and the caller MUST NOT report success. A plant that this call stored may be
 	// reported Same if the engine had to send it twice. The end of ctx does not stop a batch.

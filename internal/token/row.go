@@ -27,8 +27,8 @@ type Row struct {
 func (t Token) Row() Row {
 	return Row{
 		Name: t.Name, Hash: t.Hash[:], Store: t.Store, Scopes: t.Scopes.String(), Tail: t.Tail,
-		Created: t.Created.UnixMilli(), Expires: millis(t.Expires), Revoked: millis(t.Revoked),
-		Rate: orNull(t.Rate.String()), Burst: orNull(t.Rate.Burst), LastUsed: millis(t.LastUsed),
+		Created: t.Created.UnixMilli(), Expires: Millis(t.Expires), Revoked: Millis(t.Revoked),
+		Rate: orNull(t.Rate.String()), Burst: orNull(t.Rate.Burst), LastUsed: Millis(t.LastUsed),
 	}
 }
 
@@ -36,8 +36,8 @@ func (t Token) Row() Row {
 func (r Row) Token() (Token, error) {
 	t := Token{
 		Name: r.Name, Store: r.Store, Scopes: StoredScopes(r.Scopes), Tail: r.Tail,
-		Created: time.UnixMilli(r.Created).UTC(), Expires: fromMillis(r.Expires), Revoked: fromMillis(r.Revoked),
-		LastUsed: fromMillis(r.LastUsed),
+		Created: time.UnixMilli(r.Created).UTC(), Expires: FromMillis(r.Expires), Revoked: FromMillis(r.Revoked),
+		LastUsed: FromMillis(r.LastUsed),
 	}
 	copy(t.Hash[:], r.Hash)
 	var err error
@@ -47,14 +47,14 @@ func (r Row) Token() (Token, error) {
 	return t, nil
 }
 
-func millis(t time.Time) *int64 {
+func Millis(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
 	}
 	return new(t.UnixMilli())
 }
 
-func fromMillis(n *int64) time.Time {
+func FromMillis(n *int64) time.Time {
 	if n == nil {
 		return time.Time{}
 	}

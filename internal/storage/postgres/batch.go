@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -96,9 +97,20 @@ func (b *batch) create(ctx context.Context, conn *pgx.Conn) (stored bool, err er
 
 // insert stores the first plants of keys, or none. If it fails, stored reports whether they may be stored all the same.
 func insert(ctx context.Context, conn *pgx.Conn, keys []*key) (stored bool, err error) {
-	rows, stored, err := commitOne(ctx, conn, func(p *pipeline) error { return p.addInsert(ctx, keys) })
-	if err == nil && rows != int64(len(keys)) {
-		err = fmt.Errorf("the server stored %d of %d plants", rows, len(keys))
+	withEvents := slices.ContainsFunc(keys, func(k *key) bool { return k.first.Event != "" })
+	p, err := newPipeline(ctx, conn, withEvents)
+	if err == nil {
+		err = p.addInsert(ctx, keys)
+	}
+	if err == nil && withEvents {
+		err = p.addEvents(ctx, keys)
+	}
+	if err != nil {
+		return false, err
+	}
+	rows, stored, err := p.commit(ctx)
+	if err == nil && rows[0] != int64(len(keys)) {
+		err = fmt.Errorf("the server stored %d of %d plants", rows[0], len(keys))
 	}
 	if err != nil {
 		return stored, err

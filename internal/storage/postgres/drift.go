@@ -12,9 +12,11 @@ import (
 	"plantstore/internal/storage"
 )
 
-// Tables are the tables of a database besides sandboxes, which a cluster does not have. In a cluster, plants is
-// distributed, and the others are copied to every node.
+// Tables are the tables of a cluster too: plants is distributed, and the others are copied to every node.
 var Tables = []string{"plants", "tokens", "plantstore_schema"}
+
+// singleTables are used on a single server only. In a cluster, one node alone has them.
+var singleTables = []string{"sandboxes", "webhooks", "events", "deliveries", "leases"}
 
 // SelectLines selects lines for storage.Drift about the relations in a WITH query named ours.
 //
@@ -32,15 +34,18 @@ const withTables = `
 
 // tableProblems returns what is unsafe about the tables of a database with the schema of this program.
 func tableProblems(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-	rows, err := conn.Query(ctx, fmt.Sprintf(withTables, SelectLines), append([]string{"sandboxes"}, Tables...))
+	rows, err := conn.Query(ctx, fmt.Sprintf(withTables, SelectLines), slices.Concat(Tables, singleTables))
 	if err != nil {
 		return nil, err
 	}
 	have, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	ofSandboxes := func(line string) bool { return strings.HasPrefix(line, "sandboxes: ") }
+	isSingle := func(line string) bool {
+		table, _, _ := strings.Cut(line, ": ")
+		return slices.Contains(singleTables, table)
+	}
 	want := strings.Split(strings.TrimSpace(wantLines), "\n")
-	if !slices.ContainsFunc(have, ofSandboxes) { // on a worker of a cluster
-		want = slices.DeleteFunc(want, ofSandboxes)
+	if !slices.ContainsFunc(have, isSingle) { // on a worker of a cluster
+		want = slices.DeleteFunc(want, isSingle)
 	}
 	return storage.Drift(have, want), err
 }

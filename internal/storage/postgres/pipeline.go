@@ -112,14 +112,9 @@ func (e lostError) Unwrap() error     { return io.ErrUnexpectedEOF }
 
 // exec runs one statement as a transaction and returns the number of rows that it changed.
 func exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (rows int64, stored bool, err error) {
-	return commitOne(ctx, conn, func(p *pipeline) error { return p.add(ctx, sql, args...) })
-}
-
-// commitOne is exec for the statement that add adds.
-func commitOne(ctx context.Context, conn *pgx.Conn, add func(*pipeline) error) (rows int64, stored bool, err error) {
 	p, err := newPipeline(ctx, conn, false)
 	if err == nil {
-		err = add(p)
+		err = p.add(ctx, sql, args...)
 	}
 	if err != nil {
 		return 0, false, err

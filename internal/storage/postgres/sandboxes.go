@@ -23,7 +23,9 @@ const (
 	sandboxColumns = "SELECT store, hash, seed, created, expires, used, plants, bytes FROM sandboxes"
 	sandboxByHash  = sandboxColumns + " WHERE hash = $1"
 	allSandboxes   = sandboxColumns + " ORDER BY created, store"
-	forgetSandbox  = "DELETE FROM sandboxes WHERE store = $1"
+	forgetSandbox  = `
+		WITH hooks AS (UPDATE webhooks SET enabled = false, removed = $2 WHERE store = $1 AND removed IS NULL)
+		DELETE FROM sandboxes WHERE store = $1`
 )
 
 func (s *Storage) AddSandbox(_ context.Context, b storage.Sandbox) error {
@@ -42,7 +44,7 @@ func (s *Storage) ChangeSandboxes(_ context.Context, changes []storage.Sandbox) 
 }
 
 func (s *Storage) ForgetSandbox(_ context.Context, store string) error {
-	return s.changeToken(true, nil, forgetSandbox, store)
+	return s.changeToken(true, nil, forgetSandbox, store, time.Now().UnixMilli())
 }
 
 func (s *Storage) SandboxByHash(ctx context.Context, hash token.Hash) (storage.Sandbox, error) {

@@ -93,6 +93,8 @@ func bind(stmt *sqlite.Stmt, param int, value any) {
 	switch v := value.(type) {
 	case int64:
 		stmt.BindInt64(param, v)
+	case bool:
+		stmt.BindBool(param, v)
 	case string:
 		stmt.BindText(param, v)
 	case []byte:

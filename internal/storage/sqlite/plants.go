@@ -74,7 +74,7 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 			return errConflict
 		}
 	}
-	return nil
+	return w.addEvents(order...)
 }
 
 func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) error {
@@ -86,6 +86,9 @@ func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) err
 		}
 		if inserted == 1 {
 			outcomes[i] = plant.Created
+			if err := w.addEvents(p); err != nil {
+				return err
+			}
 			continue
 		}
 		stored, err := getFrom(w.conn, p.Store, p.ID)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -42,7 +43,9 @@ func (s *Storage) ChangeSandboxes(_ context.Context, changes []storage.Sandbox) 
 }
 
 func (s *Storage) ForgetSandbox(_ context.Context, store string) error {
-	return s.writer.tx(func() error { return exec(s.writer.conn, forgetSandbox, store) })
+	return s.writer.tx(func() error {
+		return cmp.Or(exec(s.writer.conn, forgetSandbox, store), exec(s.writer.conn, removeWebhooksOf, time.Now().UnixMilli(), store))
+	})
 }
 
 func (s *Storage) SandboxByHash(ctx context.Context, hash token.Hash) (storage.Sandbox, error) {
@@ -55,9 +58,8 @@ func (s *Storage) Sandboxes(ctx context.Context) ([]storage.Sandbox, error) {
 
 // sandboxOf reads a row of sandboxColumns.
 func sandboxOf(row *sqlite.Stmt) (storage.Sandbox, error) {
-	at := func(column int) time.Time { return time.UnixMilli(row.ColumnInt64(column)).UTC() }
 	b := storage.Sandbox{
-		Store: row.ColumnText(0), Seed: row.ColumnText(2), Created: at(3), Expires: at(4), Used: at(5),
+		Store: row.ColumnText(0), Seed: row.ColumnText(2), Created: milliseconds(row, 3), Expires: milliseconds(row, 4), Used: milliseconds(row, 5),
 		Plants: row.ColumnInt64(6), Bytes: row.ColumnInt64(7),
 	}
 	row.ColumnBytes(1, b.Hash[:])

@@ -64,6 +64,10 @@ func RunOn(t *testing.T, database func(*testing.T) (first, again string),
 		{"uses of tokens", testUses},
 		{"tokens are pruned", testPruneTokens},
 		{"sandboxes", testSandboxes},
+		{"webhooks", testWebhooks},
+		{"deliveries", testDeliveries},
+		{"deliveries are removed", testRemoveDeliveries},
+		{"lease", testLease},
 		{"the end of the context does not stop a batch", testContext},
 	}
 	for _, test := range tests {

@@ -69,7 +69,7 @@ func TestOlderSchema(t *testing.T) {
 					command = append(command, "--db", db)
 				}
 				out, errs, code := testkit.Run(t, nil, command...)
-				if refused := code == 1 && strings.Contains(errs, "2 and this program needs version 4; make a backup, and run "+
+				if refused := code == 1 && strings.Contains(errs, "2 and this program needs version 5; make a backup, and run "+
 					"plantstore db migrate --db with this "); refused == accepted || (code == 0) != accepted {
 					t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
 				}

@@ -1,0 +1,172 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"plantstore/internal/storage"
+	"plantstore/internal/token"
+)
+
+const (
+	addWebhook = `
+		INSERT INTO webhooks (id, store, enabled, removed, created, settings) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT DO NOTHING`
+	changeWebhook = `
+		UPDATE webhooks SET enabled = $1, removed = $2, settings = $3 WHERE id = $4 AND settings = $5 AND removed IS NULL`
+	allWebhooks = `
+		SELECT id, store, enabled, removed, created, settings,
+			(SELECT min(due) FROM deliveries WHERE webhook = id AND status = 'waiting'),
+			(SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'waiting'),
+			EXISTS (SELECT 1 FROM deliveries WHERE webhook = id AND status = 'replaying')
+		FROM webhooks ORDER BY created, id`
+
+	// The targets are locked by nothing, so an endpoint may be removed before its deliveries are visible: see ForgetAfter.
+	addEvents = `
+		WITH targets AS (
+			SELECT event, sent.store, plant, body, webhooks.id AS webhook
+			FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS sent (event, store, plant, body)
+			JOIN webhooks ON webhooks.store = sent.store AND enabled),
+		added AS (
+			INSERT INTO events (id, store, plant, body) SELECT DISTINCT event, store, plant, body FROM targets)
+		INSERT INTO deliveries (webhook, status, event, due, bytes, log)
+		SELECT webhook, 'waiting', event, $5::bigint, octet_length(body), '' FROM targets`
+
+	eventBody        = "SELECT body FROM events WHERE id = $1"
+	selectDeliveries = `
+		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
+		WHERE webhook = $1 AND status = $2 AND event >= $3 AND event < $4`
+	newestDeliveries = selectDeliveries + " ORDER BY event DESC LIMIT $5"
+	dueDeliveries    = selectDeliveries + " AND due <= $6 ORDER BY due LIMIT $5"
+	backlog          = `
+		SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM deliveries WHERE webhook = $1 AND status = 'waiting'`
+	changeDeliveries = `
+		UPDATE deliveries SET status = sent.status, due = sent.due, log = sent.log
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])
+			AS sent (webhook, event, before, status, due, log)
+		WHERE deliveries.webhook = sent.webhook AND deliveries.status = before AND deliveries.event = sent.event`
+
+	removeDeliveries = `
+		WITH gone AS (
+			DELETE FROM deliveries WHERE (webhook, status, event) IN (
+				(SELECT webhook, status, event FROM webhooks JOIN deliveries ON webhook = id
+					WHERE status IN ('delivered', 'failed') AND due <= $1 LIMIT $2)
+				UNION ALL
+				(SELECT webhook, status, event FROM webhooks JOIN deliveries ON webhook = id WHERE removed IS NOT NULL LIMIT $2))
+			RETURNING webhook, event),
+		events_gone AS (
+			DELETE FROM events WHERE id IN (SELECT event FROM gone) AND NOT EXISTS (
+				SELECT 1 FROM webhooks JOIN deliveries ON webhook = webhooks.id
+				WHERE webhooks.store = events.store AND event = events.id
+					AND status IN ('waiting', 'replaying', 'delivered', 'failed')
+					AND (webhook, event) NOT IN (SELECT webhook, event FROM gone))),
+		forgotten AS (
+			DELETE FROM webhooks WHERE removed <= $3 AND NOT EXISTS (SELECT 1 FROM deliveries WHERE webhook = webhooks.id))
+		SELECT 1 FROM gone`
+
+	lease = `
+		INSERT INTO leases (name, owner, until)
+		SELECT 'webhooks', $1, now + $2 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now) AS clock
+		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+		WHERE leases.owner = excluded.owner OR leases.until <= excluded.until - $2`
+)
+
+// addEvents adds the statement that stores the events and deliveries of plants, if they have events.
+func (p *pipeline) addEvents(ctx context.Context, keys []*key) error {
+	var events, stores, bodies []string
+	var ids []int64
+	for _, k := range keys {
+		if r := k.first; r.Event != "" {
+			events, stores = append(events, r.Event), append(stores, r.Store)
+			ids, bodies = append(ids, r.ID), append(bodies, string(r.AppendJSON(nil)))
+		}
+	}
+	return p.add(ctx, addEvents, events, stores, ids, bodies, time.Now().UnixMilli())
+}
+
+func (s *Storage) AddWebhook(_ context.Context, h storage.Webhook) error {
+	return s.changeToken(true, nil, addWebhook, h.ID, h.Store, h.Enabled, token.Millis(h.Removed), h.Created.UnixMilli(),
+		h.Settings)
+}
+
+// ChangeWebhook is not repeatable: after an attempt that succeeded, a second one would find other settings.
+func (s *Storage) ChangeWebhook(_ context.Context, before, after storage.Webhook) error {
+	return s.changeToken(false, storage.ErrNoWebhook, changeWebhook, after.Enabled, token.Millis(after.Removed),
+		after.Settings, before.ID, before.Settings)
+}
+
+func (s *Storage) Webhooks(ctx context.Context) ([]storage.Webhook, error) {
+	return collect(ctx, s, s.otherSlots, func(row pgx.CollectableRow) (h storage.Webhook, err error) {
+		var created int64
+		var removed, due *int64
+		var oldest *string
+		err = row.Scan(&h.ID, &h.Store, &h.Enabled, &removed, &created, &h.Settings, &due, &oldest, &h.Replaying)
+		h.Created, h.Removed, h.Due = time.UnixMilli(created).UTC(), token.FromMillis(removed), token.FromMillis(due)
+		if oldest != nil {
+			h.Oldest = *oldest
+		}
+		return h, err
+	}, allWebhooks)
+}
+
+func (s *Storage) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {
+	sql, args := newestDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, f.Limit}
+	if !f.Due.IsZero() {
+		sql, args = dueDeliveries, append(args, f.Due.UnixMilli())
+	}
+	return collect(ctx, s, s.otherSlots, func(row pgx.CollectableRow) (d storage.Delivery, err error) {
+		var due int64
+		err = row.Scan(&d.Webhook, &d.Event, &d.Plant, &d.Status, &due, &d.Log)
+		d.Due = time.UnixMilli(due).UTC()
+		return d, err
+	}, sql, args...)
+}
+
+func (s *Storage) Body(ctx context.Context, event string) (body string, err error) {
+	err = s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
+		return queryRow(ctx, conn, eventBody, event).Scan(&body)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = storage.ErrNoWebhook
+	}
+	return body, err
+}
+
+func (s *Storage) Backlog(ctx context.Context, webhook string) (deliveries, bytes int64, err error) {
+	err = s.read(ctx, s.otherSlots, countTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+		return queryRow(ctx, conn, backlog, webhook).Scan(&deliveries, &bytes)
+	})
+	return deliveries, bytes, err
+}
+
+func (s *Storage) ChangeDeliveries(_ context.Context, changes []storage.DeliveryChange) error {
+	var webhooks, events, before, status, logs []string
+	var due []int64
+	for _, c := range changes {
+		webhooks, events, before = append(webhooks, c.Webhook), append(events, c.Event), append(before, string(c.From))
+		status, due, logs = append(status, string(c.Status)), append(due, c.Due.UnixMilli()), append(logs, c.Log)
+	}
+	return s.changeToken(true, nil, changeDeliveries, webhooks, events, before, status, due, logs)
+}
+
+func (s *Storage) RemoveDeliveries(_ context.Context, now time.Time, limit int) (removed int, err error) {
+	err = s.write(s.otherSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+		rows, stored, err := exec(ctx, conn, removeDeliveries, now.UnixMilli(), limit,
+			now.Add(-storage.ForgetAfter).UnixMilli())
+		removed = int(rows)
+		return stored, err
+	})
+	return removed, err
+}
+
+func (s *Storage) Lease(_ context.Context, owner string, d time.Duration) (held bool, err error) {
+	err = s.write(s.otherSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+		rows, stored, err := exec(ctx, conn, lease, owner, d.Milliseconds())
+		held = rows == 1 && d > 0
+		return stored, err
+	})
+	return held, err
+}

@@ -1,0 +1,201 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/storage"
+	"plantstore/internal/token"
+)
+
+const (
+	addWebhook    = "INSERT INTO webhooks (id, store, enabled, removed, created, settings) VALUES (?, ?, ?, ?, ?, ?)"
+	changeWebhook = `
+		UPDATE webhooks SET enabled = ?, removed = ?, settings = ? WHERE id = ? AND settings = ? AND removed IS NULL`
+	allWebhooks = `
+		SELECT id, store, enabled, removed, created, settings,
+			(SELECT min(due) FROM deliveries WHERE webhook = id AND status = 'waiting'),
+			(SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'waiting'),
+			EXISTS (SELECT 1 FROM deliveries WHERE webhook = id AND status = 'replaying')
+		FROM webhooks ORDER BY created, id`
+	enabledWebhooks = "SELECT id FROM webhooks WHERE store = ? AND enabled"
+
+	addEvent    = "INSERT INTO events (id, store, plant, body) VALUES (?, ?, ?, ?)"
+	addDelivery = `
+		INSERT INTO deliveries (webhook, status, event, due, bytes, log) VALUES (?, 'waiting', ?, ?, ?, '')`
+	eventBody        = "SELECT body FROM events WHERE id = ?"
+	selectDeliveries = `
+		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
+		WHERE webhook = ? AND status = ? AND event >= ? AND event < ?`
+	newestDeliveries = selectDeliveries + " ORDER BY event DESC LIMIT ?"
+	dueDeliveries    = selectDeliveries + " AND due <= ? ORDER BY due LIMIT ?"
+	backlog          = `
+		SELECT count(*), coalesce(sum(bytes), 0) FROM deliveries WHERE webhook = ? AND status = 'waiting'`
+	changeDelivery = "UPDATE deliveries SET status = ?, due = ?, log = ? WHERE webhook = ? AND status = ? AND event = ?"
+
+	removeDeliveries = `
+		DELETE FROM deliveries WHERE (webhook, status, event) IN (
+			SELECT webhook, status, event FROM webhooks CROSS JOIN deliveries ON webhook = id
+				WHERE status IN ('delivered', 'failed') AND due <= ?
+			UNION ALL SELECT webhook, status, event FROM webhooks CROSS JOIN deliveries ON webhook = id WHERE removed IS NOT NULL
+			LIMIT ?)
+		RETURNING event`
+	removeEvent = `
+		DELETE FROM events WHERE id = ? AND NOT EXISTS (
+			SELECT 1 FROM webhooks JOIN deliveries ON webhook = webhooks.id
+			WHERE webhooks.store = events.store AND event = events.id
+				AND status IN ('waiting', 'replaying', 'delivered', 'failed'))`
+	forgetWebhooks = `
+		DELETE FROM webhooks WHERE removed <= ? AND NOT EXISTS (SELECT 1 FROM deliveries WHERE webhook = webhooks.id)`
+	removeWebhooksOf = "UPDATE webhooks SET enabled = 0, removed = ? WHERE store = ? AND removed IS NULL"
+
+	lease = `
+		INSERT INTO leases (name, owner, until) VALUES ('webhooks', ?, ?)
+		ON CONFLICT DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE owner = excluded.owner OR until <= ?`
+)
+
+// addEvents stores the events and deliveries of plants that the transaction has created.
+func (w *writer) addEvents(plants ...*plant.Record) error {
+	webhooks := map[string][]string{}
+	now := time.Now().UnixMilli()
+	for _, p := range plants {
+		if p.Event == "" {
+			continue
+		}
+		ids, ok := webhooks[p.Store]
+		if !ok {
+			for row, err := range query(w.conn, enabledWebhooks, p.Store) {
+				if err != nil {
+					return err
+				}
+				ids = append(ids, row.ColumnText(0))
+			}
+			webhooks[p.Store] = ids
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		body := string(p.AppendJSON(nil))
+		if err := exec(w.conn, addEvent, p.Event, p.Store, p.ID, body); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := exec(w.conn, addDelivery, id, p.Event, now, int64(len(body))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Storage) AddWebhook(_ context.Context, h storage.Webhook) error {
+	return s.writer.tx(func() error {
+		return exec(s.writer.conn, addWebhook, h.ID, h.Store, h.Enabled, token.Millis(h.Removed), h.Created.UnixMilli(),
+			h.Settings)
+	})
+}
+
+func (s *Storage) ChangeWebhook(_ context.Context, before, after storage.Webhook) error {
+	return s.writer.tx(func() error {
+		return s.writer.execOne(storage.ErrNoWebhook, changeWebhook, after.Enabled, token.Millis(after.Removed),
+			after.Settings, before.ID, before.Settings)
+	})
+}
+
+func (s *Storage) Webhooks(ctx context.Context) ([]storage.Webhook, error) {
+	return collect(ctx, s.readers, func(row *sqlite.Stmt) (storage.Webhook, error) {
+		h := storage.Webhook{
+			ID: row.ColumnText(0), Store: row.ColumnText(1), Enabled: row.ColumnBool(2), Removed: milliseconds(row, 3),
+			Created: milliseconds(row, 4), Settings: row.ColumnText(5),
+			Due: milliseconds(row, 6), Oldest: row.ColumnText(7), Replaying: row.ColumnBool(8),
+		}
+		return h, storage.CheckText(&h.ID, &h.Store, &h.Settings)
+	}, allWebhooks)
+}
+
+func (s *Storage) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {
+	sql, args := newestDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, int64(f.Limit)}
+	if !f.Due.IsZero() {
+		sql, args = dueDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, f.Due.UnixMilli(), int64(f.Limit)}
+	}
+	return collect(ctx, s.readers, func(row *sqlite.Stmt) (storage.Delivery, error) {
+		d := storage.Delivery{
+			Webhook: row.ColumnText(0), Event: row.ColumnText(1), Plant: row.ColumnInt64(2),
+			Status: storage.Status(row.ColumnText(3)), Due: milliseconds(row, 4), Log: row.ColumnText(5),
+		}
+		return d, storage.CheckText(&d.Event, &d.Log)
+	}, sql, args...)
+}
+
+func (s *Storage) Body(ctx context.Context, event string) (string, error) {
+	found, err := collect(ctx, s.readers, func(row *sqlite.Stmt) (string, error) {
+		body := row.ColumnText(0)
+		return body, storage.CheckText(&body)
+	}, eventBody, event)
+	if err == nil && len(found) == 0 {
+		err = storage.ErrNoWebhook
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+func (s *Storage) Backlog(ctx context.Context, webhook string) (deliveries, bytes int64, err error) {
+	_, err = collect(ctx, s.readers, func(row *sqlite.Stmt) (struct{}, error) {
+		deliveries, bytes = row.ColumnInt64(0), row.ColumnInt64(1)
+		return struct{}{}, nil
+	}, backlog, webhook)
+	return deliveries, bytes, err
+}
+
+func (s *Storage) ChangeDeliveries(_ context.Context, changes []storage.DeliveryChange) error {
+	return s.writer.tx(func() error {
+		for _, c := range changes {
+			err := exec(s.writer.conn, changeDelivery, string(c.Status), c.Due.UnixMilli(), c.Log, c.Webhook, string(c.From),
+				c.Event)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Storage) RemoveDeliveries(_ context.Context, now time.Time, limit int) (removed int, err error) {
+	err = s.writer.tx(func() error {
+		var events []string
+		for row, err := range query(s.writer.conn, removeDeliveries, now.UnixMilli(), int64(limit)) {
+			if err != nil {
+				return err
+			}
+			events = append(events, row.ColumnText(0))
+		}
+		for _, event := range events {
+			if err := exec(s.writer.conn, removeEvent, event); err != nil {
+				return err
+			}
+		}
+		removed = len(events)
+		return exec(s.writer.conn, forgetWebhooks, now.Add(-storage.ForgetAfter).UnixMilli())
+	})
+	return removed, err
+}
+
+func (s *Storage) Lease(_ context.Context, owner string, d time.Duration) (held bool, err error) {
+	err = s.writer.tx(func() error {
+		now := time.Now()
+		err := exec(s.writer.conn, lease, owner, now.Add(d).UnixMilli(), now.UnixMilli())
+		held = s.writer.conn.Changes() == 1 && d > 0
+		return err
+	})
+	return held, err
+}
+
+// milliseconds returns the time in a column, or the zero time for NULL.
+func milliseconds(row *sqlite.Stmt, column int) time.Time {
+	return token.FromMillis(orNil(row, column, row.ColumnInt64))
+}
