@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"plantstore/internal/backup"
 	"plantstore/internal/storage/sqlite"
+	"plantstore/internal/webhook"
 )
 
 func backupCommand(env environment) *cobra.Command {
@@ -69,13 +71,14 @@ func (env environment) printContents(
 			Seconds float64 `json:"seconds"`
 		}{contents, took.Seconds()})
 	}
-	fmt.Fprintf(env.stderr, "%s (plants: %d, tokens: %d) in %v.\n", sentence, contents.Plants, contents.Tokens, took)
+	fmt.Fprintf(env.stderr, "%s (plants: %d, tokens: %d, webhook endpoints: %d) in %v.\n", sentence, contents.Plants,
+		contents.Tokens, contents.Webhooks, took)
 	return nil
 }
 
 func restoreCommand(env environment) *cobra.Command {
 	f := env.command("restore FILE", `
-Verify a backup and write its database to a new file. An existing database is never replaced: stop
+Verify a backup and write its database to a new file. Webhook endpoints are disabled in it. An existing database is never replaced: stop
 the service, and move the file away together with the files whose names continue with -wal and -shm.`, `
   plantstore restore /backup/plants-monday.db --db plants.db`)
 	db := f.database()
@@ -91,7 +94,17 @@ the service, and move the file away together with the files whose names continue
 		ctx, stop := untilSignal(ctx)
 		defer stop()
 		start := time.Now()
-		contents, err := backup.Restore(ctx, *file, *db)
+		contents, err := backup.Restore(ctx, *file, *db, func(temporary string, c sqlite.Contents) (err error) {
+			if c.Webhooks == 0 {
+				return nil
+			}
+			st, err := sqlite.OpenCommand(ctx, temporary, true)
+			if err != nil {
+				return err
+			}
+			err = webhook.DisableAll(ctx, st, "the database was restored from a backup")
+			return errors.Join(err, st.Close())
+		})
 		return env.printContents(contents, err, start, *asJSON, "The database was restored")
 	})
 }

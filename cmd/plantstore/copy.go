@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/dbcopy"
+	"plantstore/internal/webhook"
 )
 
 func copyCommand(env environment) *cobra.Command {
@@ -86,7 +87,14 @@ func (env environment) copy(ctx context.Context, from, to string, unsafe bool) (
 	defer func() { err = errors.Join(err, target.Close()) }()
 	var done atomic.Int64
 	defer env.showProgress("plants copied or compared", &done)()
-	return dbcopy.Copy(ctx, source, target, &done)
+	if report, err = dbcopy.Copy(ctx, source, target, &done); err != nil || target.Stats().Nodes != nil {
+		return report, err
+	}
+	n, err := webhook.Copy(ctx, source, target, "the database is a copy")
+	if n > 0 && err == nil {
+		fmt.Fprintln(env.stderr, "webhook endpoints, which are disabled in the target:", n)
+	}
+	return report, err
 }
 
 // isSameDatabase reports whether two values of --db are the same text or name the same file.

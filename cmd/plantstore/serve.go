@@ -21,6 +21,7 @@ import (
 	"plantstore/internal/systemd"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token/oidc"
+	"plantstore/internal/webhook"
 )
 
 // fixedTokenVariable differs from PLANTSTORE_TOKEN of the client: otherwise, a read-only token that is exported in the
@@ -62,6 +63,7 @@ type serveOptions struct {
 	burst                 *int64
 	sandbox               bool
 	sandboxRate           string
+	targets, proxy        string
 	tokenFile             string
 	tls                   tlsFlags
 	oidc                  oidc.Config
@@ -133,6 +135,11 @@ func (o *serveOptions) declare(f *flags) {
 	f.BoolVar(&o.sandbox, "sandbox", false, "let anyone create a sandbox: a store of their own that expires")
 	f.IntVar(&o.Sandbox.Max, "max-sandboxes", 1000, "maximum `number` of sandboxes, with --sandbox")
 	f.StringVar(&o.sandboxRate, "sandbox-rate", "60/m", "`rate` of new sandboxes from one address, with --sandbox")
+	f.StringVar(&o.targets, "webhook-targets", "public",
+		"`addresses` that webhooks are sent to: public, private (also\nloopback and private networks) or networks, separated by "+
+			"commas")
+	f.StringVar(&o.proxy, "webhook-proxy", "",
+		"`URL` of a proxy for webhooks, which then decides\nwhat they may reach")
 	f.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with one fixed token,\ninstead of "+fixedTokenVariable)
 	f.variable("token-file", fixedTokenVariable+"_FILE")
 	o.tls.declare(f)
@@ -142,13 +149,15 @@ func (o *serveOptions) declare(f *flags) {
 
 func (o *serveOptions) config(env environment) (server.Config, error) {
 	cfg := o.Config
-	var errs [6]error
+	var errs [8]error
 	cfg.AccessLog, errs[0] = httpapi.ParseAccessLog(o.access)
 	cfg.Origins, errs[1] = httpapi.ParseOrigins(o.cors)
 	cfg.Proxies, errs[2] = httpapi.ParseProxies(o.proxies)
 	cfg.Rate, errs[3] = rate.Parse(*o.rate, *o.burst)
 	errs[4] = server.CheckBaseURL(cfg.BaseURL)
 	cfg.Sandbox.Rate, errs[5] = parseSandboxRate(o.sandboxRate)
+	cfg.Webhook.Targets, errs[6] = webhook.ParseTargets(o.targets)
+	cfg.Webhook.Proxy, errs[7] = webhook.ParseProxy(o.proxy)
 	if !o.sandbox {
 		cfg.Sandbox = sandbox.Config{}
 	}

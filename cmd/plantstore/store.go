@@ -111,7 +111,7 @@ tokens of the store stay valid.`, `
 func storeRemoveCommand(env environment) *cobra.Command {
 	f := env.command("remove NAME", `
 Remove a store. Its tokens are revoked, and two seconds later, when every process refuses them, its
-plants and tokens are removed. Tokens of an identity provider stay valid.`, `
+plants, tokens and webhook endpoints are removed. Tokens of an identity provider stay valid.`, `
   plantstore store remove staging --yes`)
 	yes := f.Bool("yes", false, "remove a store that has plants or valid tokens")
 	return f.onStore(func(ctx context.Context, st storage.Storage, s store) error {
@@ -134,6 +134,9 @@ plants and tokens are removed. Tokens of an identity provider stay valid.`, `
 			}
 		}
 		if err == nil {
+			err = removeWebhooks(ctx, st, s.Name)
+		}
+		if err == nil {
 			time.Sleep(wait) // until every process refuses the tokens
 			err = env.clearStore(ctx, st, s)
 		}
@@ -146,6 +149,19 @@ plants and tokens are removed. Tokens of an identity provider stay valid.`, `
 		}
 		return err
 	})
+}
+
+// removeWebhooks removes the webhook endpoints of a store.
+func removeWebhooks(ctx context.Context, st storage.Storage, store string) error {
+	all, err := st.Webhooks(ctx, store)
+	for _, h := range all {
+		removed := h
+		removed.Enabled, removed.Removed = false, time.Now()
+		if h.Removed.IsZero() {
+			err = cmp.Or(err, st.ChangeWebhook(ctx, h, removed))
+		}
+	}
+	return err
 }
 
 // onStore returns the command, which calls do with the store that its argument names.

@@ -35,7 +35,7 @@ Issue a token and print it. It cannot be shown again.`, `
 	db, asJSON := f.database(), f.json()
 	name := f.String("name", "", "`name` of the token, for token list and token revoke")
 	storeName := f.String("store", token.DefaultStore, "the one `store` that the token gives access to")
-	scopes := f.String("scopes", strings.Join(token.AllScopes.Names(), ","), "its `scopes`, separated by commas")
+	scopes := f.String("scopes", strings.Join(token.PlantScopes.Names(), ","), "its `scopes`, separated by commas")
 	limit, burst := f.rate("rate", "burst", "of the token", "--default-rate of serve")
 	expires := f.String("expires", "", "`lifetime`, such as 90d or 12h (default: no expiry)")
 	return f.runs(func(ctx context.Context) error {

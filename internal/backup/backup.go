@@ -60,10 +60,15 @@ func Verify(ctx context.Context, path string) (contents sqlite.Contents, err err
 	return contents, err
 }
 
-// Restore writes the database of a backup to a new file and verifies it. Unless it returns nil, there is no new file.
-func Restore(ctx context.Context, path, to string) (contents sqlite.Contents, err error) {
+// Restore writes the database of a backup to a new file, verifies it, and calls prepare with its temporary name. Unless
+// it returns nil, there is no new file.
+func Restore(
+	ctx context.Context, path, to string, prepare func(temporary string, c sqlite.Contents) error,
+) (contents sqlite.Contents, err error) {
 	err = create(ctx, to, func(w io.Writer) error { return read(path, w) }, func(temporary string) error {
-		contents, err = sqlite.Verify(ctx, temporary)
+		if contents, err = sqlite.Verify(ctx, temporary); err == nil {
+			err = prepare(temporary, contents)
+		}
 		return err
 	})
 	if err != nil {

@@ -126,7 +126,7 @@ func TestWriteFails(t *testing.T) {
 	if _, err := Write(ctx, db, to); !errors.Is(err, interrupted) {
 		t.Errorf("Write() = %v, want that it was interrupted", err)
 	}
-	if _, err := Restore(ctx, path, to); !errors.Is(err, interrupted) {
+	if _, err := Restore(ctx, path, to, unprepared); !errors.Is(err, interrupted) {
 		t.Errorf("Restore() = %v, want that it was interrupted", err)
 	}
 	wantFiles(t, filepath.Dir(to))
@@ -137,7 +137,7 @@ func TestReplacesNothing(t *testing.T) {
 	db, path := backUp(t, 1)
 	_, err := Write(t.Context(), db, path)
 	wantError(t, err, "back up to "+path+": the file exists; name another one")
-	_, err = Restore(t.Context(), path, db)
+	_, err = Restore(t.Context(), path, db, unprepared)
 	wantError(t, err, "restore to "+db+": the file exists; name another one")
 	to := filepath.Join(t.TempDir(), "file")
 	err = create(t.Context(), to, func(io.Writer) error { return os.WriteFile(to, []byte("mine"), 0o600) },
@@ -148,3 +148,5 @@ func TestReplacesNothing(t *testing.T) {
 	}
 	wantFiles(t, filepath.Dir(to), "file")
 }
+
+func unprepared(string, sqlite.Contents) error { return nil }

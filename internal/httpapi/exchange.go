@@ -98,7 +98,7 @@ func (a *API) finish(x *exchange, route Route, f Failure, err error) {
 	if a.deps.Observe != nil {
 		a.deps.Observe(Request{x.ctx, route.Path, x.request.Method, x.status, f.Number, took, x.injected()})
 	}
-	if x.inSandbox() && !route.Sandbox && !route.unmetered {
+	if x.inSandbox() && !route.Sandbox && !route.unmetered && route.Scope != token.Webhooks {
 		a.record(x, f)
 	}
 	if !x.quiet {
@@ -126,7 +126,7 @@ func (a *API) call(x *exchange, route Route) (err error) {
 	if err := x.parseQuery(route); err != nil {
 		return err
 	}
-	if x.inSandbox() && route.Scope&token.AllScopes != 0 {
+	if x.inSandbox() && route.Scope&token.PlantScopes != 0 {
 		return a.handleInSandbox(x, route)
 	}
 	return route.handle(x)
@@ -173,8 +173,9 @@ func (x *exchange) parseQuery(route Route) (err error) {
 		case len(all) == 0: // the client may have no token, so its text is not repeated
 			return failf(errParameter, "the operation has no query parameters; omit the query string")
 		case !slices.Contains(all, name):
-			return failf(errParameter, "the query parameter %.32q is unknown; use %s or %s", name,
-				strings.Join(all[:len(all)-1], ", "), all[len(all)-1])
+			last := len(all) - 1
+			known := strings.TrimPrefix(strings.Join(all[:last], ", ")+" or "+all[last], " or ")
+			return failf(errParameter, "the query parameter %.32q is unknown; use %s", name, known)
 		}
 	}
 	return nil

@@ -72,6 +72,7 @@ type Dependencies struct {
 	Pages                            map[string]http.Handler // pages for browsers, by mux pattern
 
 	Sandbox  Sandbox         // nil for no sandboxes
+	Webhooks Webhooks        // nil on a cluster
 	Stopping <-chan struct{} // closed when requests that are delayed on purpose must end; may be nil
 }
 
@@ -144,6 +145,22 @@ func (a *API) routes() []Route {
 		{Method: "GET", Path: "/token", Scope: AnyScope, handle: a.getToken, unmetered: true},
 		{Method: "GET", Path: "/openapi.json", handle: static("application/json", a.deps.DescriptionJSON)},
 		{Method: "GET", Path: "/openapi.yaml", handle: static("application/yaml", a.deps.DescriptionYAML)},
+
+		{Method: "POST", Path: "/webhooks", Scope: token.Webhooks, handle: a.hooked(http.StatusCreated, Webhooks.Add)},
+		{Method: "GET", Path: "/webhooks", Scope: token.Webhooks, handle: a.hooked(200, Webhooks.List)},
+		{Method: "GET", Path: "/webhooks/{id}", Scope: token.Webhooks, handle: a.hooked(200, Webhooks.Get)},
+		{Method: "PUT", Path: "/webhooks/{id}", Scope: token.Webhooks, handle: a.hooked(200, Webhooks.Change)},
+		{Method: "DELETE", Path: "/webhooks/{id}", Scope: token.Webhooks, handle: a.hooked(0, Webhooks.Remove)},
+		{Method: "POST", Path: "/webhooks/{id}/rotate", Scope: token.Webhooks, handle: a.hooked(200, Webhooks.Rotate)},
+		{Method: "GET", Path: "/webhooks/{id}/deliveries", Scope: token.Webhooks, handle: a.hooked(200, Webhooks.Deliveries),
+			parameters: []string{"status", "before", "limit"}},
+		{Method: "POST", Path: "/webhooks/{id}/deliveries/{delivery}/replay", Scope: token.Webhooks,
+			handle: a.hooked(http.StatusAccepted, Webhooks.Replay)},
+		{Method: "POST", Path: "/webhooks/{id}/replay", Scope: token.Webhooks,
+			handle: a.hooked(http.StatusAccepted, Webhooks.ReplayFailed)},
+		{Method: "GET", Path: "/webhooks/{id}/pull", Scope: token.Webhooks, handle: a.hooked(200, Webhooks.Pull),
+			parameters: []string{"wait"}},
+		{Method: "POST", Path: "/webhooks/{id}/ack", Scope: token.Webhooks, handle: a.hooked(0, Webhooks.Acknowledge)},
 
 		{Method: "POST", Path: "/sandboxes", handle: a.sandboxed(http.StatusCreated, Sandbox.Create), Sandbox: true},
 		{Method: "DELETE", Path: "/sandbox", Scope: AnyScope, handle: a.sandboxed(0, Sandbox.Remove), Sandbox: true},

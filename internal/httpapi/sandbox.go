@@ -3,13 +3,10 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"time"
 
 	"plantstore/internal/rate"
@@ -34,15 +31,6 @@ type Sandbox interface {
 	// Record adds a request to the journal of its sandbox. The entry has its id, the time, the first KeptBody bytes of the
 	// body, and how the request ended.
 	Record(store string, r *http.Request, e Entry)
-}
-
-// Call is a request for an operation of a sandbox.
-type Call struct {
-	context.Context
-	Token   *token.Token // nil for Create
-	Address netip.Addr   // of the client
-	Body    []byte       // empty without one
-	Query   url.Values
 }
 
 // Fault is a failure that a client of a sandbox asks for.
@@ -91,13 +79,9 @@ var (
 	errDropped      = fmt.Errorf("a fault of the sandbox closed the connection: %w", context.Canceled)
 )
 
-// Invalid returns an error of a kind of the catalogue, with a message for the client.
-func Invalid(kind error, format string, args ...any) error { return failf(kind, format, args...) }
-
 // sandboxed is the handler of an operation of sandboxes.
 func (a *API) sandboxed(status int, do func(Sandbox, Call) (any, error)) handler {
 	return func(x *exchange) error {
-		c := Call{Context: x.ctx, Token: x.token, Address: x.Address(), Query: x.query}
 		switch {
 		case x.token == nil:
 			x.memory = a.memory.Claim(token.Hash{})
@@ -107,31 +91,7 @@ func (a *API) sandboxed(status int, do func(Sandbox, Call) (any, error)) handler
 			x.Header().Set("Sandbox-Process", a.process)
 			x.Header().Add("Access-Control-Expose-Headers", "Sandbox-Process")
 		}
-		if r := x.request; r.Method == http.MethodPut || r.ContentLength != 0 || len(r.Header["Content-Type"]) > 0 {
-			err := a.readBody(x)
-			if e, ok := errors.AsType[*clientError](err); ok && x.token == nil {
-				return e.kind // the message would repeat what a client without a token has sent
-			}
-			if err != nil {
-				return err
-			}
-			c.Body = x.buf
-		}
-		content, err := do(a.deps.Sandbox, c)
-		if err != nil {
-			return err
-		}
-		x.Header().Set("Cache-Control", "no-store")
-		if content == nil {
-			x.WriteHeader(http.StatusNoContent)
-			return nil
-		}
-		body, err := json.Marshal(content)
-		if err != nil {
-			return err
-		}
-		writeJSON(x, status, body)
-		return nil
+		return a.respond(x, status, func(c Call) (any, error) { return do(a.deps.Sandbox, c) })
 	}
 }
 

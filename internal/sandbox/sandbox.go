@@ -93,7 +93,7 @@ func (s *Sandboxes) TokenByHash(ctx context.Context, hash token.Hash) (token.Tok
 	defer s.mu.Unlock()
 	s.box(row.Store).Sandbox = row
 	return token.Token{
-		Name: "sandbox", Hash: hash, Store: row.Store, Scopes: token.Create | token.Read | token.Write,
+		Name: "sandbox", Hash: hash, Store: row.Store, Scopes: token.AllScopes,
 		Created: row.Created, Expires: row.Expires, Rate: limit, Sandbox: true,
 	}, nil
 }

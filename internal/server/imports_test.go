@@ -54,7 +54,7 @@ var storageNames = map[string]func(name string) bool{
 // in the standard library.
 var libraries = map[string]string{
 	"github.com/go-json-experiment/json": "internal/plant internal/httpapi internal/sandbox internal/token/oidc " +
-		"cmd/plantstore",
+		"internal/webhook cmd/plantstore",
 	"zombiezen.com/go/sqlite":  "internal/storage/sqlite",
 	"modernc.org/sqlite":       "internal/storage/sqlite",
 	"golang.org/x/sys":         "internal/storage/sqlite",

@@ -99,6 +99,9 @@ func (s *service) sample(set telemetry.Set) {
 	set(telemetry.DatabaseConnections, float64(database.IdleConns), database.Engine, "idle")
 	set(telemetry.MaxDatabaseConnections, float64(database.MaxConns), database.Engine)
 	setByLabel(set, telemetry.Nodes, database.Nodes)
+	if s.hooks != nil {
+		set(telemetry.OldestDelivery, s.hooks.Oldest().Seconds())
+	}
 	if s.cfg.TLS != nil {
 		if expiry := s.cfg.CertificateExpiry(); !expiry.IsZero() {
 			set(telemetry.CertificateExpiry, float64(expiry.Unix()))

@@ -26,6 +26,7 @@ import (
 	"plantstore/internal/storage"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/token"
+	"plantstore/internal/webhook"
 )
 
 // Config is what an operator sets. Zero values are not defaults: the command line has those.
@@ -40,6 +41,7 @@ type Config struct {
 	JWTs      token.Verifier // of tokens of an identity provider; nil for none
 	Version   string         // of the program, for metrics and the log
 	Sandbox   sandbox.Config // zero: nobody can create one
+	Webhook   webhook.Config
 	Commit    commit.Options
 	httpapi.Config
 	TLS               *tls.Config      // of the service; nil for plain HTTP
@@ -94,6 +96,7 @@ type service struct {
 	creates *commit.Committer[plant.Record]
 	edits   *commit.Committer[plant.Edit]
 	boxes   *sandbox.Sandboxes // nil on a cluster
+	hooks   *webhook.Webhooks  // nil on a cluster
 
 	cleanup    []func()       // called in reverse order
 	background sync.WaitGroup // goroutines that end after cleanup
@@ -131,7 +134,7 @@ func (s *service) start(ctx context.Context) error {
 	tuneCollector(limits.Memory, bodies, s.cfg.MaxConns)
 	tuneScheduler(s.storage.Stats().Engine)
 	s.startCommitters(ctx)
-	if err := s.startSandboxes(ctx); err != nil {
+	if err := s.startFeatures(ctx); err != nil {
 		return err
 	}
 	deps := httpapi.Dependencies{
@@ -153,6 +156,9 @@ func (s *service) start(ctx context.Context) error {
 		DescriptionYAML: api.Description("yaml", s.address, s.cfg.Sandbox.Max > 0),
 		Pages:           s.pages(base.Path),
 		Stopping:        ctx.Done(),
+	}
+	if s.hooks != nil {
+		deps.Webhooks, deps.Create = s.hooks, s.hooks.Creates(deps.Create)
 	}
 	if s.cfg.Sandbox.Max > 0 {
 		deps.Sandbox, deps.Create, deps.Edit = s.boxes, s.boxes.Creates(deps.Create), s.boxes.Edits(deps.Edit)
@@ -208,7 +214,8 @@ func (s *service) startCommitters(ctx context.Context) {
 	s.run(context.WithoutCancel(ctx), s.edits.Run)
 }
 
-func (s *service) startSandboxes(ctx context.Context) error {
+// startFeatures starts sandboxes and webhooks, which a cluster does not have.
+func (s *service) startFeatures(ctx context.Context) error {
 	if s.storage.Stats().Nodes != nil {
 		if s.cfg.Sandbox.Max > 0 {
 			return errors.New("--sandbox needs SQLite or PostgreSQL: in a cluster, one node alone has the table of sandboxes")
@@ -217,6 +224,11 @@ func (s *service) startSandboxes(ctx context.Context) error {
 	}
 	s.boxes = sandbox.New(s.cfg.Sandbox, s.storage)
 	s.run(ctx, func(ctx context.Context) { s.boxes.Run(ctx, s.cfg.Log) })
+	s.hooks = webhook.New(s.cfg.Webhook, s.storage, s.cfg.Version, s.log, s.metrics.WebhookTry)
+	if err := s.hooks.Refresh(ctx); err != nil { // creates need to know the endpoints
+		return err
+	}
+	s.run(ctx, s.hooks.Run)
 	return nil
 }
 

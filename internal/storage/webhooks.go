@@ -78,8 +78,9 @@ type Webhooks interface {
 	// before, or it is removed, the error is ErrNoWebhook.
 	ChangeWebhook(ctx context.Context, before, after Webhook) error
 
-	// Webhooks returns all endpoints, the oldest first. Its cost does not depend on the number of deliveries.
-	Webhooks(ctx context.Context) ([]Webhook, error)
+	// Webhooks returns the endpoints of one store or, if that is empty, of all stores, the oldest first. Its cost does not
+	// depend on the number of deliveries.
+	Webhooks(ctx context.Context, store string) ([]Webhook, error)
 
 	// Deliveries returns deliveries without their bodies.
 	Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery, error)

@@ -28,6 +28,7 @@ type Metrics struct {
 	commits        prometheus.ObserverVec
 	checkpoints    prometheus.ObserverVec
 	batches        prometheus.ObserverVec
+	webhookTries   *prometheus.CounterVec
 }
 
 var (
@@ -64,6 +65,8 @@ func NewMetrics(version string, sample func(Set)) *Metrics {
 			m.batches.WithLabelValues(operation)
 		}
 	}
+	m.webhookTries = m.counter("plantstore_webhook_tries_total", "Requests to receivers of webhooks.", "result",
+		"delivered", "status", "dns", "refused", "timeout", "tls", "target", "connection")
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "plantstore_build_info", Help: "The running program."},
 		[]string{"version", "go_version"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
@@ -139,3 +142,6 @@ func (m *Metrics) Outcomes(operation string, n int, outcome string) {
 func (m *Metrics) Checkpoint(result string, took time.Duration) {
 	m.checkpoints.WithLabelValues(result).Observe(took.Seconds())
 }
+
+// WebhookTry counts a request to a receiver of webhooks by its result.
+func (m *Metrics) WebhookTry(result string) { m.webhookTries.WithLabelValues(result).Inc() }

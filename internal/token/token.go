@@ -49,17 +49,19 @@ func HashOf(credential string) Hash { return sha256.Sum256([]byte(credential)) }
 type Scope uint8
 
 const (
-	Create Scope = 1 << iota // plants:create
-	Read                     // plants:read
-	Write                    // plants:write: replace and remove
+	Create   Scope = 1 << iota // plants:create
+	Read                       // plants:read
+	Write                      // plants:write: replace and remove
+	Webhooks                   // webhooks:manage
 
-	AllScopes = Create | Read | Write
+	PlantScopes = Create | Read | Write // of a token that names no scope
+	AllScopes   = PlantScopes | Webhooks
 )
 
 var scopeNames = []struct {
 	scope Scope
 	name  string
-}{{Create, "plants:create"}, {Read, "plants:read"}, {Write, "plants:write"}}
+}{{Create, "plants:create"}, {Read, "plants:read"}, {Write, "plants:write"}, {Webhooks, "webhooks:manage"}}
 
 // Names returns the names of the scopes in s in a fixed order.
 func (s Scope) Names() []string {

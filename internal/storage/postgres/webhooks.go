@@ -22,7 +22,7 @@ const (
 			(SELECT min(due) FROM deliveries WHERE webhook = id AND status = 'waiting'),
 			(SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'waiting'),
 			EXISTS (SELECT 1 FROM deliveries WHERE webhook = id AND status = 'replaying')
-		FROM webhooks ORDER BY created, id`
+		FROM webhooks WHERE $1 = '' OR store = $1 ORDER BY created, id`
 
 	// The targets are locked by nothing, so an endpoint may be removed before its deliveries are visible: see ForgetAfter.
 	addEvents = `
@@ -98,7 +98,7 @@ func (s *Storage) ChangeWebhook(_ context.Context, before, after storage.Webhook
 		after.Settings, before.ID, before.Settings)
 }
 
-func (s *Storage) Webhooks(ctx context.Context) ([]storage.Webhook, error) {
+func (s *Storage) Webhooks(ctx context.Context, store string) ([]storage.Webhook, error) {
 	return collect(ctx, s, s.otherSlots, func(row pgx.CollectableRow) (h storage.Webhook, err error) {
 		var created int64
 		var removed, due *int64
@@ -109,7 +109,7 @@ func (s *Storage) Webhooks(ctx context.Context) ([]storage.Webhook, error) {
 			h.Oldest = *oldest
 		}
 		return h, err
-	}, allWebhooks)
+	}, allWebhooks, store)
 }
 
 func (s *Storage) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {

@@ -120,6 +120,8 @@ func CopyPages(ctx context.Context, path string, w io.Writer) error {
 type Contents struct {
 	Plants int64 `json:"plants"` // of all stores
 	Tokens int64 `json:"tokens"`
+
+	Webhooks int64 `json:"webhooks"` // endpoints
 }
 
 // Verify reads a whole file that nothing changes, such as a backup, and returns an error if it is damaged. Its schema
@@ -147,6 +149,9 @@ func verify(conn *sqlite.Conn) (c Contents, err error) {
 	}
 	if c.Plants, err = number(conn, "SELECT count(*) FROM plants"); err == nil {
 		c.Tokens, err = number(conn, "SELECT count(*) FROM tokens")
+	}
+	if hasWebhooks, _ := number(conn, "SELECT count(*) FROM sqlite_schema WHERE name = 'webhooks'"); hasWebhooks > 0 {
+		c.Webhooks, err = number(conn, "SELECT count(*) FROM webhooks WHERE removed IS NULL")
 	}
 	return c, err
 }

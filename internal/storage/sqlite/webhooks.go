@@ -20,7 +20,7 @@ const (
 			(SELECT min(due) FROM deliveries WHERE webhook = id AND status = 'waiting'),
 			(SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'waiting'),
 			EXISTS (SELECT 1 FROM deliveries WHERE webhook = id AND status = 'replaying')
-		FROM webhooks ORDER BY created, id`
+		FROM webhooks WHERE ? = '' OR store = ? ORDER BY created, id`
 	enabledWebhooks = "SELECT id FROM webhooks WHERE store = ? AND enabled"
 
 	addEvent    = "INSERT INTO events (id, store, plant, body) VALUES (?, ?, ?, ?)"
@@ -105,7 +105,7 @@ func (s *Storage) ChangeWebhook(_ context.Context, before, after storage.Webhook
 	})
 }
 
-func (s *Storage) Webhooks(ctx context.Context) ([]storage.Webhook, error) {
+func (s *Storage) Webhooks(ctx context.Context, store string) ([]storage.Webhook, error) {
 	return collect(ctx, s.readers, func(row *sqlite.Stmt) (storage.Webhook, error) {
 		h := storage.Webhook{
 			ID: row.ColumnText(0), Store: row.ColumnText(1), Enabled: row.ColumnBool(2), Removed: milliseconds(row, 3),
@@ -113,7 +113,7 @@ func (s *Storage) Webhooks(ctx context.Context) ([]storage.Webhook, error) {
 			Due: milliseconds(row, 6), Oldest: row.ColumnText(7), Replaying: row.ColumnBool(8),
 		}
 		return h, storage.CheckText(&h.ID, &h.Store, &h.Settings)
-	}, allWebhooks)
+	}, allWebhooks, store, store)
 }
 
 func (s *Storage) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {

@@ -69,11 +69,14 @@ func testWebhooks(t *testing.T, open Open) {
 	there := opened(t, open)
 	want := func(what string, want ...storage.Webhook) {
 		t.Helper()
-		if got, err := there.Webhooks(t.Context()); err != nil || !slices.Equal(got, want) {
+		if got, err := there.Webhooks(t.Context(), ""); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: Webhooks() = %v, %v, want %v", what, got, err, want)
 		}
 	}
 	want("added", hooks...)
+	if got, err := s.Webhooks(t.Context(), "main"); err != nil || !slices.Equal(got, hooks[:1]) {
+		t.Errorf("Webhooks(main) = %v, %v, want %v", got, err, hooks[:1])
+	}
 
 	changed := hooks[0]
 	changed.Enabled, changed.Settings = false, `{"n":7}`
@@ -93,14 +96,14 @@ func testWebhooks(t *testing.T, open Open) {
 	if err := s.ForgetSandbox(t.Context(), hooks[1].Store); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := there.Webhooks(t.Context()); err != nil || all[1].Enabled || all[1].Removed.IsZero() {
+	if all, err := there.Webhooks(t.Context(), ""); err != nil || all[1].Enabled || all[1].Removed.IsZero() {
 		t.Errorf("Webhooks() = %v, %v after the end of the sandbox, want the second to be removed", all, err)
 	}
 	for after, n := range map[time.Duration]int{0: 2, storage.ForgetAfter: 1} {
 		if _, err := s.RemoveDeliveries(t.Context(), removed.Removed.Add(after), 100); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := there.Webhooks(t.Context()); err != nil || after > 0 && len(all) != n {
+		if all, err := there.Webhooks(t.Context(), ""); err != nil || after > 0 && len(all) != n {
 			t.Errorf("%d endpoints, %v %v after the remove, want %d", len(all), err, after, n)
 		}
 	}
@@ -168,7 +171,7 @@ func testDeliveries(t *testing.T, open Open) {
 			t.Errorf("due at %v: %v, %v, want %v", due, found, err, want)
 		}
 	}
-	found, err := s.Webhooks(t.Context())
+	found, err := s.Webhooks(t.Context(), "")
 	if err != nil || found[0].Oldest != "msg_1" || !found[0].Replaying || found[0].Due.After(time.Now()) ||
 		found[1].Replaying || found[3].Oldest != "" || !found[3].Due.IsZero() {
 		t.Errorf("Webhooks() = %+v, %v", found, err)

@@ -78,13 +78,13 @@ func TestOlderSchema(t *testing.T) {
 				}
 			}
 			for _, want := range []string{
-				"The schema was migrated from version 2 to 4.\n", "The schema has version 4: nothing to do.\n",
+				"The schema was migrated from version 2 to 5.\n", "The schema has version 5: nothing to do.\n",
 			} {
 				if out, errs, code := testkit.Run(t, nil, "db", "migrate", "--db", db); code != 0 || out != want {
 					t.Errorf("db migrate: exit %d, %s%s, want %s", code, out, errs, want)
 				}
 			}
-			const record = `"msg":"the schema of the database was migrated","from":2,"to":4`
+			const record = `"msg":"the schema of the database was migrated","from":2,"to":5`
 			if s := testkit.StartFixed(t, db); strings.Contains(s.Stderr.String(), "migrated") {
 				t.Errorf("a start without a migration logs %s", s.Stderr)
 			} else {

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"plantstore/internal/token"
+)
+
+// Call is a request for an operation of a feature: sandboxes or webhooks.
+type Call struct {
+	context.Context
+	Token    *token.Token // nil for a new sandbox
+	Address  netip.Addr   // of the client
+	Body     []byte       // empty without one
+	Query    url.Values
+	ID       string // of the endpoint in the path
+	Delivery string // in the path
+
+	Gone     <-chan struct{}             // closed when the client has closed its connection
+	Stopping <-chan struct{}             // closed when requests that wait on purpose must end
+	Park     func() (resume func() bool) // see Connections.Park
+}
+
+// Invalid returns an error of a kind of the catalogue, with a message for the client.
+func Invalid(kind error, format string, args ...any) error { return failf(kind, format, args...) }
+
+// respond calls an operation, which returns the body of its response or nil for none, and writes the response.
+func (a *API) respond(x *exchange, status int, do func(Call) (any, error)) error {
+	r := x.request
+	c := Call{
+		Context: x.ctx, Token: x.token, Address: x.Address(), Query: x.query, ID: r.PathValue("id"),
+		Delivery: r.PathValue("delivery"), Gone: r.Context().Done(), Stopping: a.deps.Stopping,
+		Park: func() func() bool { return a.deps.Connections.Park(x.ctx) },
+	}
+	if r.Method == http.MethodPut || r.ContentLength != 0 || len(r.Header["Content-Type"]) > 0 {
+		err := a.readBody(x)
+		if e, ok := errors.AsType[*clientError](err); ok && x.token == nil {
+			return e.kind // the message would repeat what a client without a token has sent
+		}
+		if err != nil {
+			return err
+		}
+		c.Body = x.buf
+	}
+	content, err := do(c)
+	if err != nil {
+		return err
+	}
+	x.Header().Set("Cache-Control", "no-store")
+	if content == nil {
+		x.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	body, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	writeJSON(x, status, body)
+	return nil
+}

@@ -1,0 +1,420 @@
+package webhook
+
+import (
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"plantstore/internal/httpapi"
+	"plantstore/internal/storage"
+)
+
+const (
+	maxEndpoints          = 16 // in a store
+	maxEndpointsInSandbox = 2
+	maxEndpointsOfKind    = 1000 // about: in all stores, and the same in all sandboxes
+
+	maxDescription = 1000 // bytes
+	defaultTTL     = 24 * time.Hour
+	minTTL         = time.Minute
+	maxTTL         = 7 * 24 * time.Hour
+
+	bothSecrets = 24 * time.Hour // after a rotation
+	maxPage     = 100
+	maxReplayed = 10_000
+	replayStep  = 200
+)
+
+// shown is an endpoint in a response.
+type shown struct {
+	ID          string    `json:"id"`
+	Kind        string    `json:"kind"`
+	URL         string    `json:"url,omitzero"`
+	TTL         string    `json:"ttl,omitzero"`
+	Description string    `json:"description"`
+	Created     time.Time `json:"created"`
+	Disabled    bool      `json:"disabled"`
+	DisabledAt  time.Time `json:"disabled_at,omitzero"`
+	Reason      string    `json:"disabled_reason,omitzero"`
+	Secret      string    `json:"secret,omitzero"`
+}
+
+// show returns what clients see of an endpoint: not its secret.
+func (e *endpoint) show() shown {
+	s := shown{
+		ID: e.ID, Kind: e.Kind, URL: e.URL, Description: e.Description, Created: e.Created, Disabled: !e.Enabled,
+		DisabledAt: e.DisabledAt, Reason: e.Reason,
+	}
+	if e.Kind == pull {
+		s.TTL = shortDuration(e.TTL)
+	}
+	return s
+}
+
+func (e *endpoint) showWithSecret() shown {
+	s := e.show()
+	s.Secret = e.Secret
+	return s
+}
+
+// shortDuration is 24h in place of 24h0m0s.
+func shortDuration(d time.Duration) string {
+	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+}
+
+func invalid(format string, args ...any) error {
+	return httpapi.Invalid(httpapi.ErrWebhookBody, format, args...)
+}
+
+// decodeBody decodes the body of a request. The names are those of its members.
+func decodeBody(body []byte, to any, names string) error {
+	err := json.Unmarshal(body, to, json.RejectUnknownMembers(true))
+	var semantic *json.SemanticError
+	switch {
+	case err == nil && len(body) > 0 && body[0] != 'n': // not null
+		return nil
+	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
+		return invalid("the member %.64q of the body is unknown; use %s", semantic.JSONPointer.LastToken(), names)
+	case errors.As(err, &semantic) && semantic.JSONPointer != "":
+		return invalid("%s has the wrong type", semantic.JSONPointer.LastToken())
+	}
+	return invalid("the body must be a JSON object with %s", names)
+}
+
+func (w *Webhooks) Add(c httpapi.Call) (any, error) {
+	var sent struct {
+		Kind        string `json:"kind"`
+		URL         string `json:"url"`
+		Description string `json:"description"`
+		TTL         string `json:"ttl"`
+	}
+	if err := decodeBody(c.Body, &sent, "kind, url, ttl and description"); err != nil {
+		return nil, err
+	}
+	e := endpoint{settings: settings{Kind: sent.Kind, Description: sent.Description, Secret: NewSecret()}}
+	e.ID, e.Store, e.Enabled, e.Created = "wh_"+strings.ToLower(rand.Text()), c.Token.Store, true, now()
+	var err error
+	switch e.Kind {
+	case "", push:
+		e.Kind = push
+		if isSandbox(e.Store) {
+			return nil, invalid("kind must be pull in a sandbox")
+		} else if sent.TTL != "" {
+			return nil, invalid("ttl is for endpoints of the kind pull; omit it")
+		}
+		e.URL, err = sent.URL, w.checkTarget(c, sent.URL)
+	case pull:
+		e.Read, e.TTL = e.Created, defaultTTL
+		if sent.TTL != "" {
+			e.TTL, err = time.ParseDuration(sent.TTL)
+		}
+		if err != nil || e.TTL < minTTL || e.TTL > maxTTL {
+			err = invalid("ttl must be a duration from 1m to 168h, such as 24h")
+		} else if sent.URL != "" {
+			err = errPullURL
+		}
+	default:
+		err = invalid("kind must be push or pull")
+	}
+	if err == nil {
+		err = checkDescription(e.Description)
+	}
+	if err == nil {
+		err = e.encode()
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.changing.Lock()
+	defer w.changing.Unlock()
+	if err := w.checkNumber(c, e.Store); err != nil {
+		return nil, err
+	}
+	if err := w.storage.AddWebhook(c, e.Webhook); err != nil {
+		return nil, err
+	}
+	_, err = w.read(c, e.Store)
+	return e.showWithSecret(), err
+}
+
+// checkNumber returns an error if there are too many endpoints for another one in a store. The caller holds changing.
+func (w *Webhooks) checkNumber(c httpapi.Call, store string) error {
+	of, err := w.read(c, store)
+	if err != nil {
+		return err
+	}
+	most := maxEndpoints
+	if isSandbox(store) {
+		most = maxEndpointsInSandbox
+	}
+	if len(of) >= most {
+		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the store has %d endpoints, the most that it may have", most)
+	}
+	all, _ := w.all()
+	all = slices.DeleteFunc(all, func(e endpoint) bool { return isSandbox(e.Store) != isSandbox(store) })
+	if len(all) >= maxEndpointsOfKind {
+		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the service has %d endpoints, the most that it may have", len(all))
+	}
+	return nil
+}
+
+// checkTarget returns an error unless the service delivers to a URL.
+func (w *Webhooks) checkTarget(c httpapi.Call, text string) error {
+	u, problem := checkURL(text)
+	if problem != "" {
+		return invalid("%s", problem)
+	}
+	if w.cfg.Proxy == nil && w.cfg.Targets.check(c, u.Hostname()) != nil {
+		return httpapi.Invalid(httpapi.ErrTarget, "url has an address that the service does not deliver to: its operator "+
+			"can allow it with serve --webhook-targets")
+	}
+	return nil
+}
+
+var errPullURL = invalid("url is for endpoints of the kind push; omit it")
+
+func checkDescription(text string) error {
+	if len(text) > maxDescription || strings.Contains(text, "\x00") {
+		return invalid("description must have at most %d bytes and no U+0000", maxDescription)
+	}
+	return nil
+}
+
+func (w *Webhooks) List(c httpapi.Call) (any, error) {
+	rows, err := w.storage.Webhooks(c, c.Token.Store)
+	all := []shown{}
+	for _, row := range rows {
+		if e, err := decode(row); err != nil {
+			return nil, err
+		} else if e.Removed.IsZero() {
+			all = append(all, e.show())
+		}
+	}
+	return all, err
+}
+
+// get reads the endpoint of a request.
+func (w *Webhooks) get(c httpapi.Call) (endpoint, error) {
+	rows, err := w.storage.Webhooks(c, c.Token.Store)
+	if err != nil {
+		return endpoint{}, err
+	}
+	i := slices.IndexFunc(rows, func(h storage.Webhook) bool { return h.ID == c.ID && h.Removed.IsZero() })
+	if i < 0 {
+		return endpoint{}, storage.ErrNoWebhook
+	}
+	return decode(rows[i])
+}
+
+func (w *Webhooks) Get(c httpapi.Call) (any, error) {
+	e, err := w.get(c)
+	return e.show(), err
+}
+
+func (w *Webhooks) Change(c httpapi.Call) (any, error) {
+	var sent struct {
+		URL         string `json:"url"`
+		Description string `json:"description"`
+		Disabled    bool   `json:"disabled"`
+	}
+	if err := decodeBody(c.Body, &sent, "url, description and disabled"); err != nil {
+		return nil, err
+	}
+	if err := checkDescription(sent.Description); err != nil {
+		return nil, err
+	}
+	e, err := w.get(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.Kind == pull && sent.URL != "":
+		return nil, errPullURL
+	case e.Kind == push:
+		if err := w.checkTarget(c, sent.URL); err != nil {
+			return nil, err
+		}
+	}
+	e, err = w.change(c, e.Store, e.ID, func(e *endpoint) error {
+		e.URL, e.Description = sent.URL, sent.Description
+		if sent.Disabled {
+			e.disable("a client has disabled it")
+		} else {
+			e.Enabled, e.DisabledAt, e.Reason = true, time.Time{}, ""
+		}
+		return nil
+	})
+	w.wake()
+	return e.show(), err
+}
+
+func (w *Webhooks) Remove(c httpapi.Call) (any, error) {
+	_, err := w.change(c, c.Token.Store, c.ID, func(e *endpoint) error {
+		e.Enabled, e.Removed = false, now()
+		return nil
+	})
+	return nil, err
+}
+
+func (w *Webhooks) Rotate(c httpapi.Call) (any, error) {
+	e, err := w.change(c, c.Token.Store, c.ID, func(e *endpoint) error {
+		e.OldSecret, e.OldUntil, e.Secret = e.Secret, now().Add(bothSecrets), NewSecret()
+		return nil
+	})
+	return e.showWithSecret(), err
+}
+
+// shownDelivery is a delivery in a response.
+type shownDelivery struct {
+	ID      string         `json:"id"`
+	Plant   int64          `json:"plant"`
+	Status  storage.Status `json:"status"`
+	Created time.Time      `json:"created"`
+	Next    time.Time      `json:"next,omitzero"` // try, if it waits
+	Tries   []try          `json:"tries"`
+}
+
+func show(d storage.Delivery) shownDelivery {
+	s := shownDelivery{ID: d.Event, Plant: d.Plant, Status: d.Status, Created: timeOf(d.Event), Tries: historyOf(d).Tries}
+	if d.Status == storage.Waiting {
+		s.Next = d.Due
+	}
+	if s.Tries == nil {
+		s.Tries = []try{}
+	}
+	return s
+}
+
+func (w *Webhooks) Deliveries(c httpapi.Call) (any, error) {
+	limit, err := queryInteger(c, "limit", 1, maxPage, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	statuses, before := storage.Statuses, afterAllEvents
+	if c.Query.Has("status") {
+		status := storage.Status(c.Query.Get("status"))
+		if !slices.Contains(statuses, status) {
+			return nil, httpapi.Invalid(httpapi.ErrWebhookQuery, "status must be waiting, replaying, delivered or failed")
+		}
+		statuses = []storage.Status{status}
+	}
+	if c.Query.Has("before") {
+		if before = c.Query.Get("before"); timeOf(before).IsZero() {
+			return nil, httpapi.Invalid(httpapi.ErrWebhookQuery, "before must be the id of a delivery")
+		}
+	}
+	if _, err := w.get(c); err != nil {
+		return nil, err
+	}
+	found, err := w.deliveries(c, statuses, "", before, limit)
+	page := []shownDelivery{}
+	for _, d := range found {
+		page = append(page, show(d))
+	}
+	return page, err
+}
+
+// queryInteger returns a parameter of the query, the most that it may be if it is larger, or standard without one.
+func queryInteger(c httpapi.Call, name string, least, most, standard int) (int, error) {
+	if !c.Query.Has(name) {
+		return standard, nil
+	}
+	n, err := strconv.ParseUint(c.Query.Get(name), 10, 63)
+	if err != nil && !errors.Is(err, strconv.ErrRange) || n < uint64(least) || len(c.Query[name]) > 1 {
+		return 0, httpapi.Invalid(httpapi.ErrWebhookQuery, "%s must be one integer of at least %d", name, least)
+	}
+	return int(min(n, uint64(most))), nil
+}
+
+// deliveries returns the newest deliveries of an endpoint that have one of the statuses, from an event and before another.
+func (w *Webhooks) deliveries(c httpapi.Call, statuses []storage.Status, from, before string, limit int) (
+	all []storage.Delivery, err error,
+) {
+	for _, status := range statuses {
+		found, err := w.storage.Deliveries(c, storage.DeliveryFilter{
+			Webhook: c.ID, Status: status, From: from, Before: before, Limit: limit,
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, func(a, b storage.Delivery) int { return strings.Compare(b.Event, a.Event) })
+	return all[:min(len(all), limit)], nil
+}
+
+func (w *Webhooks) Replay(c httpapi.Call) (any, error) {
+	e, err := w.get(c)
+	if err != nil {
+		return nil, err
+	}
+	found, err := w.deliveries(c, storage.Statuses, c.Delivery, c.Delivery+afterAllEvents, 1)
+	if err != nil {
+		return nil, err
+	} else if len(found) == 0 || found[0].Event != c.Delivery {
+		return nil, storage.ErrNoWebhook
+	}
+	change := replayed(found[0])
+	if err := w.storage.ChangeDeliveries(c, []storage.DeliveryChange{change}); err != nil {
+		return nil, err
+	}
+	w.wake()
+	w.notify(e.ID)
+	return show(change.Delivery), nil
+}
+
+// replayed returns the change that makes a delivery due now, once. If it waits, it goes on to wait after a failure.
+func replayed(d storage.Delivery) storage.DeliveryChange {
+	c := storage.DeliveryChange{Delivery: d, From: d.Status}
+	if c.Status = storage.Replaying; d.Status == storage.Waiting {
+		h := historyOf(d)
+		h.Next = d.Due
+		c.Log = h.encode()
+	}
+	c.Due = now()
+	return c
+}
+
+func (w *Webhooks) ReplayFailed(c httpapi.Call) (any, error) {
+	var sent struct {
+		Since time.Time `json:"since"`
+	}
+	if err := decodeBody(c.Body, &sent, "since"); err != nil {
+		return nil, err
+	} else if sent.Since.IsZero() {
+		return nil, invalid("since is required and must be a time such as 2026-01-31T12:00:00Z")
+	}
+	e, err := w.get(c)
+	if err != nil {
+		return nil, err
+	}
+	if e.Replaying {
+		return nil, httpapi.ErrReplaying
+	}
+	n, from, before := 0, firstEvent(sent.Since), afterAllEvents
+	for n < maxReplayed {
+		found, err := w.deliveries(c, []storage.Status{storage.Failed}, from, before, replayStep)
+		if err != nil {
+			return nil, err
+		} else if len(found) == 0 {
+			break
+		}
+		var changes []storage.DeliveryChange
+		for _, d := range found {
+			changes = append(changes, replayed(d))
+		}
+		if err := w.storage.ChangeDeliveries(c, changes); err != nil {
+			return nil, err
+		}
+		n, before = n+len(found), found[len(found)-1].Event
+	}
+	w.wake()
+	w.notify(e.ID)
+	return struct {
+		Replaying int `json:"replaying"`
+	}{n}, nil
+}

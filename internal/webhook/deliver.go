@@ -1,0 +1,388 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	mathrand "math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"plantstore/internal/storage"
+)
+
+const (
+	every   = time.Second            // endpoints are read
+	soonest = 100 * time.Millisecond // after the last read, if there is something to do
+
+	leaseTime   = 10 * time.Second
+	leaseMargin = time.Second     // requests end before the lease does
+	renewAfter  = 3 * time.Second // so a process that has died is replaced within 13 s
+	stopTime    = 2 * time.Second // for requests in flight when the service stops
+
+	maxInFlight   = 64
+	maxInFlightOf = 8                      // to an endpoint; 1 until a try has succeeded, and after one that failed
+	interval      = 20 * time.Millisecond  // between two requests to an endpoint
+	pageSize      = 16                     // deliveries of an endpoint that are read at once
+	lookAgain     = 200 * time.Millisecond // for new deliveries, while a request is in flight
+	resultsAfter  = 50 * time.Millisecond  // results are stored together
+
+	removeStep     = 200
+	removeRest     = 10 // the pause after a full step, in durations of that step
+	keepDelivered  = 24 * time.Hour
+	keepFailed     = 7 * 24 * time.Hour
+	afterAllEvents = "~"
+)
+
+// pauses are between the tries of a delivery, ± 10 %.
+var pauses = []time.Duration{
+	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
+	20 * time.Hour, 24 * time.Hour,
+}
+
+// history is the log of a delivery.
+type history struct {
+	Scheduled int       `json:"scheduled"`     // tries that were not replays
+	Next      time.Time `json:"next,omitzero"` // when a delivery that is replayed is due otherwise; zero if it is not
+	Tries     []try     `json:"tries"`         // the last maxTries
+}
+
+const maxTries = 20
+
+// try is one attempt to deliver.
+type try struct {
+	Time   time.Time `json:"time"`
+	Status int       `json:"status,omitzero"` // of the response; 0 for none
+	Millis int64     `json:"ms"`
+	Error  string    `json:"error,omitzero"` // a class: see classOf
+	Replay bool      `json:"replay,omitzero"`
+
+	retryAfter time.Duration
+}
+
+func historyOf(d storage.Delivery) (h history) {
+	json.Unmarshal([]byte(d.Log), &h) // empty before the first try
+	return h
+}
+
+func (h history) encode() string {
+	text, _ := json.Marshal(h) // it has no value that JSON can't have
+	return string(text)
+}
+
+// after returns what becomes of a delivery after a try at a time.
+func after(e endpoint, d storage.Delivery, t try, now time.Time) storage.DeliveryChange {
+	h := historyOf(d)
+	t.Replay = d.Status == storage.Replaying
+	if !t.Replay {
+		h.Scheduled++
+	}
+	h.Tries = append(h.Tries, t)
+	h.Tries = h.Tries[max(0, len(h.Tries)-maxTries):]
+	c := storage.DeliveryChange{Delivery: d, From: d.Status}
+	switch {
+	case t.Error == "":
+		c.Status, c.Due = storage.Delivered, now.Add(keepDelivered)
+		if isSandbox(e.Store) {
+			c.Due = now
+		}
+	case t.Replay && !h.Next.IsZero():
+		c.Status, c.Due = storage.Waiting, h.Next
+	case t.Replay, t.Status == http.StatusGone, h.Scheduled > len(pauses):
+		c.Status, c.Due = storage.Failed, now.Add(keepFailed)
+	default:
+		pause := float64(pauses[h.Scheduled-1]) * (0.9 + 0.2*mathrand.Float64())
+		c.Status, c.Due = storage.Waiting, now.Add(max(time.Duration(pause), t.retryAfter))
+	}
+	h.Next = time.Time{}
+	c.Log = h.encode()
+	return c
+}
+
+// Refresh reads all endpoints.
+func (w *Webhooks) Refresh(ctx context.Context) error {
+	w.changing.Lock()
+	defer w.changing.Unlock()
+	_, err := w.read(ctx, "")
+	return err
+}
+
+// Run keeps the endpoints up to date until ctx ends. The process that holds the lease delivers, and removes what is no
+// longer needed.
+func (w *Webhooks) Run(ctx context.Context) {
+	d := &deliverer{
+		Webhooks: w, run: ctx, owner: rand.Text(), slots: make(chan struct{}, maxInFlight), results: make(chan result),
+		stored: make(chan struct{}), serving: map[string]bool{},
+	}
+	go d.storeResults()
+	defer d.stop()
+	failed := false
+	for ctx.Err() == nil {
+		started := time.Now()
+		rest, err := d.round()
+		if err != nil && ctx.Err() == nil && !failed {
+			w.log.Warn("webhooks can't be delivered now", "reason", err.Error())
+		}
+		failed = err != nil
+		select {
+		case <-time.After(rest):
+		case <-w.woken:
+			time.Sleep(soonest - time.Since(started))
+		case <-ctx.Done():
+		}
+	}
+}
+
+// deliverer delivers while this process holds the lease.
+type deliverer struct {
+	*Webhooks
+	run     context.Context // no try starts after its end
+	owner   string
+	slots   chan struct{} // has an element for each request in flight
+	results chan result
+	stored  chan struct{} // closed after the last result
+
+	renewed time.Time
+	lease   context.Context // ends before the lease does; nil before the first
+	expire  *time.Timer     // calls end
+	end     context.CancelFunc
+
+	mu      sync.Mutex
+	serving map[string]bool // endpoints that have a goroutine
+	running sync.WaitGroup
+}
+
+func (d *deliverer) holds() bool { return d.lease != nil && d.lease.Err() == nil }
+
+// round does what is due, and returns when the next round is.
+func (d *deliverer) round() (rest time.Duration, err error) {
+	if err := d.Refresh(d.run); err != nil {
+		return every, err
+	}
+	endpoints, rows := d.all()
+	if rows == 0 && !d.holds() {
+		return every, nil
+	}
+	now := time.Now()
+	if now.Sub(d.renewed) >= renewAfter {
+		if err := d.renew(); err != nil {
+			return every, err
+		}
+	}
+	var oldest time.Time
+	for _, e := range endpoints {
+		isDue := e.Replaying || e.Enabled && !e.Due.IsZero() && !e.Due.After(now)
+		if at := timeOf(e.Oldest); e.Kind == push && e.Enabled && !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+			oldest = at
+		}
+		switch {
+		case isDue && e.Kind == pull:
+			d.notify(e.ID)
+		case isDue && d.holds():
+			d.serve(e)
+		case e.Kind == pull && d.holds() && now.Sub(e.Read) > e.TTL:
+			d.removeUnread(e)
+		}
+	}
+	if !d.holds() {
+		return every, nil
+	}
+	d.setOldest(oldest)
+	now = time.Now()
+	n, err := d.storage.RemoveDeliveries(d.run, now, removeStep)
+	if n == removeStep {
+		return min(every, removeRest*time.Since(now)), err
+	}
+	return every, err
+}
+
+// renew takes the lease or renews it.
+func (d *deliverer) renew() error {
+	started := time.Now()
+	held, err := d.storage.Lease(d.run, d.owner, leaseTime)
+	if err != nil {
+		return err
+	}
+	d.renewed = started
+	left := time.Until(started.Add(leaseTime - leaseMargin))
+	switch {
+	case held && d.holds() && d.expire.Stop():
+		d.expire.Reset(left)
+	case held:
+		d.lease, d.end = context.WithCancel(context.WithoutCancel(d.run))
+		d.expire = time.AfterFunc(left, d.end)
+	case d.holds():
+		d.end()
+	}
+	if !held {
+		d.setOldest(time.Time{})
+	}
+	return nil
+}
+
+// stop gives requests in flight a short time, and releases the lease.
+func (d *deliverer) stop() {
+	if d.lease != nil {
+		time.AfterFunc(stopTime, d.end)
+	}
+	d.running.Wait()
+	close(d.results)
+	<-d.stored
+	if d.holds() {
+		d.storage.Lease(context.WithoutCancel(d.run), d.owner, 0)
+		d.end()
+	}
+}
+
+// removeUnread removes a pull endpoint that nobody has read for its TTL.
+func (d *deliverer) removeUnread(e endpoint) {
+	_, err := d.change(d.run, e.Store, e.ID, func(e *endpoint) error {
+		if time.Since(e.Read) > e.TTL {
+			e.Enabled, e.Removed = false, now()
+		}
+		return nil
+	})
+	if err == nil {
+		d.log.Info("a webhook endpoint is removed: nobody has read it", "endpoint", e.ID, "store", e.Store)
+	}
+}
+
+// serve starts to deliver to an endpoint, unless that has started.
+func (d *deliverer) serve(e endpoint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.serving[e.ID] {
+		return
+	}
+	d.serving[e.ID] = true
+	lease := d.lease
+	d.running.Go(func() {
+		d.deliver(lease, e.Store, e.ID)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.serving, e.ID)
+	})
+}
+
+// deliver sends what is due for an endpoint, until nothing is. A slow request holds back no other, up to maxInFlightOf.
+func (d *deliverer) deliver(lease context.Context, store, id string) {
+	inFlight, done := map[string]bool{}, make(chan result, maxInFlightOf)
+	allowed, next := 1, time.Now()
+	var page []storage.Delivery
+	for {
+		e, ok := d.find(store, id)
+		if !ok || d.run.Err() != nil || lease.Err() != nil {
+			page = nil
+		} else if len(page) == 0 {
+			page = d.due(lease, e, inFlight)
+		}
+		if len(page) == 0 && len(inFlight) == 0 {
+			return
+		}
+		var start, look <-chan time.Time
+		if len(page) == 0 {
+			look = time.After(lookAgain)
+		} else if len(inFlight) < allowed {
+			start = time.After(time.Until(next))
+		}
+		select {
+		case <-look:
+		case <-start:
+			next = time.Now().Add(interval)
+			delivery := page[0]
+			page = page[1:]
+			inFlight[delivery.Event] = true
+			go d.try(lease, e, delivery, done)
+		case r := <-done:
+			delete(inFlight, r.change.Event)
+			if allowed = 1; r.change.Status == storage.Delivered {
+				allowed = maxInFlightOf
+			}
+		}
+	}
+}
+
+// due returns some deliveries to an endpoint that are due and not in flight.
+func (d *deliverer) due(ctx context.Context, e endpoint, inFlight map[string]bool) (page []storage.Delivery) {
+	for _, status := range []storage.Status{storage.Replaying, storage.Waiting} {
+		if status == storage.Waiting && !e.Enabled {
+			continue
+		}
+		found, err := d.storage.Deliveries(ctx, storage.DeliveryFilter{
+			Webhook: e.ID, Status: status, Before: afterAllEvents, Due: time.Now(), Limit: pageSize + len(inFlight),
+		})
+		if err != nil {
+			return nil // the next round starts again
+		}
+		page = append(page, slices.DeleteFunc(found, func(d storage.Delivery) bool { return inFlight[d.Event] })...)
+	}
+	return page
+}
+
+// result is what becomes of a delivery.
+type result struct {
+	lease  context.Context
+	change storage.DeliveryChange // nothing is stored if the status is empty: the try was interrupted
+	done   chan<- result
+}
+
+// try tries a delivery. It sends the result to done once it is stored.
+func (d *deliverer) try(lease context.Context, e endpoint, delivery storage.Delivery, done chan<- result) {
+	r := result{lease: lease, done: done}
+	r.change.Event = delivery.Event
+	select {
+	case d.slots <- struct{}{}:
+	case <-lease.Done():
+		done <- r
+		return
+	}
+	body, err := d.storage.Body(lease, delivery.Event)
+	var t try
+	if err == nil {
+		t, err = d.send(lease, e, delivery.Event, []byte(body))
+	}
+	<-d.slots
+	if err != nil {
+		done <- r
+		return
+	}
+	d.observe(cmp.Or(t.Error, "delivered"))
+	if t.Status == http.StatusGone {
+		d.disable(lease, e, "the receiver returned 410 Gone")
+	}
+	r.change = after(e, delivery, t, time.Now())
+	d.results <- r
+}
+
+// storeResults stores the results of tries, several at once.
+func (d *deliverer) storeResults() {
+	defer close(d.stored)
+	for r := range d.results {
+		batch, timer := []result{r}, time.After(resultsAfter)
+	collect:
+		for {
+			select {
+			case r, ok := <-d.results:
+				if !ok {
+					break collect
+				}
+				batch = append(batch, r)
+			case <-timer:
+				break collect
+			}
+		}
+		var changes []storage.DeliveryChange
+		for _, r := range batch {
+			changes = append(changes, r.change)
+		}
+		for d.storage.ChangeDeliveries(r.lease, changes) != nil && r.lease.Err() == nil {
+			time.Sleep(every)
+		}
+		for _, r := range batch {
+			r.done <- r
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Targets are the addresses that the service delivers to. The zero value allows none.
+type Targets struct {
+	public, private bool
+	networks        []netip.Prefix
+}
+
+// ParseTargets parses public, private or networks, separated by commas.
+func ParseTargets(text string) (t Targets, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		switch word = strings.TrimSpace(word); word {
+		case "public":
+			t.public = true
+		case "private":
+			t.public, t.private = true, true
+		default:
+			p, err := netip.ParsePrefix(word)
+			if err != nil {
+				return t, fmt.Errorf("--webhook-targets is %q: use public, private or networks such as 10.1.0.0/16", text)
+			}
+			t.networks = append(t.networks, p.Masked())
+		}
+	}
+	return t, nil
+}
+
+// ParseProxy parses the URL of a proxy, or returns nil for none.
+func ParseProxy(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
+		return nil, errors.New("--webhook-proxy must be a URL such as http://proxy.example:3128")
+	}
+	return u, nil
+}
+
+func prefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+var (
+	// metadata are services of clouds for their own machines. They are never private, though some look so.
+	metadata = prefixes("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128", "100.100.100.200/32",
+		"168.63.129.16/32", "192.0.0.192/32")
+	private = prefixes("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+	// special are the other networks that are not public: RFC 6890 and later.
+	special = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15",
+		"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+		"::/96", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16",
+		"fec0::/10", "ff00::/8")
+)
+
+// embedded returns the IPv4 address that an IPv6 address stands for, or the address itself.
+func embedded(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	b := a.As16()
+	switch {
+	case a.Is4():
+	case netip.MustParsePrefix("64:ff9b::/96").Contains(a): // NAT64
+		return netip.AddrFrom4([4]byte(b[12:]))
+	case netip.MustParsePrefix("2002::/16").Contains(a): // 6to4
+		return netip.AddrFrom4([4]byte(b[2:6]))
+	}
+	return a
+}
+
+// Allow reports whether the service delivers to an address.
+func (t Targets) Allow(a netip.Addr) bool {
+	a = embedded(a)
+	in := func(p netip.Prefix) bool { return p.Contains(a) }
+	switch {
+	case slices.ContainsFunc(t.networks, in):
+		return true
+	case slices.ContainsFunc(metadata, in):
+		return false
+	case slices.ContainsFunc(private, in):
+		return t.private
+	}
+	return t.public && !slices.ContainsFunc(special, in)
+}
+
+var errTarget = errors.New("the address is not allowed by --webhook-targets")
+
+// control is for net.Dialer: it sees the address that is dialled, whatever the URL or a redirect looks like.
+func (t Targets) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+	if a, err := netip.ParseAddrPort(address); err != nil || !t.Allow(a.Addr()) {
+		return errTarget
+	}
+	return nil
+}
+
+const lookupTimeout = 3 * time.Second
+
+// check returns an error if a host can't be delivered to. A name that has no address now is accepted.
+func (t Targets) check(ctx context.Context, host string) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err == nil && !slices.ContainsFunc(addresses, t.Allow) {
+		return errTarget
+	}
+	return nil
+}
+
+// newTransport returns what requests are sent with. Without a proxy, the targets bound what is dialled.
+func newTransport(t Targets, proxy *url.URL) *http.Transport {
+	tr := &http.Transport{
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		DisableCompression:     true,
+		MaxIdleConns:           maxInFlight,
+		MaxIdleConnsPerHost:    maxInFlightOf,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: 16 << 10,
+	}
+	if proxy != nil {
+		tr.Proxy = http.ProxyURL(proxy)
+	} else {
+		tr.DialContext = (&net.Dialer{ControlContext: t.control}).DialContext
+	}
+	return tr
+}
+
+// checkURL returns the URL of an endpoint, or a message that says what is wrong with it.
+func checkURL(text string) (u *url.URL, problem string) {
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+		return nil, "url is required"
+	case err != nil || len(text) > 2048 || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
+		return nil, "url must be an absolute URL of at most 2048 bytes"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, "url must start with http:// or https://"
+	case u.User != nil || u.Fragment != "" || strings.Contains(text, "#"):
+		return nil, "url must have no user and no fragment"
+	}
+	return u, ""
+}

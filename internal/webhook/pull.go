@@ -1,0 +1,142 @@
+package webhook
+
+import (
+	"time"
+
+	"plantstore/internal/httpapi"
+	"plantstore/internal/rate"
+	"plantstore/internal/storage"
+)
+
+const (
+	maxPulls   = 256 // requests that wait for deliveries
+	maxPullsOf = 4   // of these, for one endpoint
+	maxWait    = 30  // seconds
+	maxPulled  = 1 << 20
+	readEvery  = time.Minute // the time of the last read is stored
+)
+
+// pulled is a delivery in the response to a pull.
+type pulled struct {
+	ID      string            `json:"id"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+}
+
+// Pull returns the deliveries that wait, or waits until there is one. It returns the same ones again until they are
+// acknowledged.
+func (w *Webhooks) Pull(c httpapi.Call) (any, error) {
+	wait, err := queryInteger(c, "wait", 0, maxWait, 0)
+	if err != nil {
+		return nil, err
+	}
+	leave, ok := w.waiting.Enter(c.ID)
+	if !ok {
+		return nil, &rate.Exceeded{Why: httpapi.ErrWaiting, Wait: time.Second}
+	}
+	defer leave()
+	timeout := time.NewTimer(time.Duration(wait) * time.Second)
+	defer timeout.Stop()
+	for {
+		e, err := w.getPull(c)
+		if err != nil {
+			return nil, err
+		}
+		woken := w.notified(e.ID) // before the deliveries are read
+		page, err := w.pullable(c, e)
+		if err != nil || len(page) > 0 || wait == 0 {
+			return struct {
+				Deliveries []pulled `json:"deliveries"`
+			}{page}, err
+		}
+		resume := c.Park()
+		select {
+		case <-woken:
+		case <-timeout.C:
+			wait = 0
+		case <-c.Gone:
+			wait = 0
+		case <-c.Stopping:
+			wait = 0
+		}
+		if !resume() {
+			return nil, httpapi.ErrEvicted
+		}
+	}
+}
+
+// getPull is get for a pull endpoint. It records that the endpoint is read.
+func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
+	e, err := w.get(c)
+	if err == nil && e.Kind != pull {
+		err = invalid("the endpoint is not of the kind pull")
+	}
+	if err == nil && time.Since(e.Read) > readEvery {
+		e, err = w.change(c, e.Store, e.ID, func(e *endpoint) error {
+			e.Read = now()
+			return nil
+		})
+	}
+	return e, err
+}
+
+// notified returns a channel that notify closes.
+func (w *Webhooks) notified(id string) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pulls[id] == nil {
+		w.pulls[id] = make(chan struct{})
+	}
+	return w.pulls[id]
+}
+
+// pullable returns the deliveries that are due, the first due first.
+func (w *Webhooks) pullable(c httpapi.Call, e endpoint) (page []pulled, err error) {
+	page = []pulled{}
+	size := 0
+	for _, status := range []storage.Status{storage.Replaying, storage.Waiting} {
+		found, err := w.storage.Deliveries(c, storage.DeliveryFilter{
+			Webhook: e.ID, Status: status, Before: afterAllEvents, Due: time.Now(), Limit: maxPage - len(page),
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range found {
+			body, err := w.storage.Body(c, d.Event)
+			if err != nil {
+				return nil, err
+			}
+			if size += len(body); size > maxPulled && len(page) > 0 {
+				return page, nil
+			}
+			page = append(page, pulled{d.Event, e.headers(d.Event, time.Now(), []byte(body)), body})
+		}
+	}
+	return page, nil
+}
+
+func (w *Webhooks) Acknowledge(c httpapi.Call) (any, error) {
+	var sent struct {
+		IDs []string `json:"ids"`
+	}
+	if err := decodeBody(c.Body, &sent, "ids"); err != nil {
+		return nil, err
+	} else if len(sent.IDs) == 0 || len(sent.IDs) > maxPage {
+		return nil, invalid("ids must have 1 to %d ids of deliveries", maxPage)
+	}
+	e, err := w.getPull(c)
+	if err != nil {
+		return nil, err
+	}
+	var changes []storage.DeliveryChange
+	for _, id := range sent.IDs {
+		if timeOf(id).IsZero() {
+			continue // it can't be one
+		}
+		for _, status := range []storage.Status{storage.Waiting, storage.Replaying} {
+			d := storage.Delivery{Webhook: e.ID, Event: id, Status: status}
+			changes = append(changes, after(e, d, try{Time: now()}, now()))
+		}
+	}
+	return nil, w.storage.ChangeDeliveries(c, changes)
+}

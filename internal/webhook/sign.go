@@ -1,0 +1,96 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const secretPrefix = "whsec_"
+
+// NewSecret returns a random secret.
+func NewSecret() string {
+	key := make([]byte, 32)
+	rand.Read(key)
+	return secretPrefix + base64.StdEncoding.EncodeToString(key)
+}
+
+// Sign returns the header webhook-signature of Standard Webhooks 1.0.0, with a signature for each secret.
+func Sign(secrets []string, id string, at time.Time, body []byte) string {
+	var all []string
+	for _, secret := range secrets {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+		if err != nil {
+			continue
+		}
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%d.%s", id, at.Unix(), body)
+		all = append(all, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	return strings.Join(all, " ")
+}
+
+// tolerance is how far the time of a signature may be from now.
+const tolerance = 5 * time.Minute
+
+// Verify returns an error unless the headers have a signature of the body, made with the secret about now.
+func Verify(secret string, header http.Header, body []byte, now time.Time) error {
+	seconds, err := strconv.ParseInt(header.Get("Webhook-Timestamp"), 10, 64)
+	if err != nil {
+		return errors.New("webhook-timestamp is not a number of seconds")
+	}
+	at := time.Unix(seconds, 0)
+	if at.Sub(now).Abs() > tolerance {
+		return errors.New("webhook-timestamp is more than five minutes from now")
+	}
+	want := Sign([]string{secret}, header.Get("Webhook-Id"), at, body)
+	for sent := range strings.FieldsSeq(header.Get("Webhook-Signature")) {
+		if want != "" && hmac.Equal([]byte(sent), []byte(want)) {
+			return nil
+		}
+	}
+	return errors.New("webhook-signature has no signature of this body with this secret")
+}
+
+const eventPrefix = "msg_"
+
+// encoding keeps the order of bytes.
+var encoding = base32.HexEncoding.WithPadding(base32.NoPadding)
+
+// newEvent returns the id of an event. Ids are random, so that a restored database repeats none, and in the order of
+// the milliseconds in which they are made.
+func newEvent(at time.Time) string {
+	id := eventID(at)
+	rand.Read(id[6:])
+	return eventPrefix + encoding.EncodeToString(id[:])
+}
+
+// firstEvent returns the lowest id of an event at a time or later.
+func firstEvent(at time.Time) string {
+	id := eventID(at)
+	return eventPrefix + encoding.EncodeToString(id[:])
+}
+
+// eventID returns an id of zeros after the time, which has 48 bits.
+func eventID(at time.Time) (id [16]byte) {
+	binary.BigEndian.PutUint64(id[:], uint64(min(max(at.UnixMilli(), 0), 1<<48-1))<<16)
+	return id
+}
+
+// timeOf returns the time of an event, or the zero time if the id is none of ours.
+func timeOf(event string) time.Time {
+	id, err := encoding.DecodeString(strings.TrimPrefix(event, eventPrefix))
+	if err != nil || len(id) != 16 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(id) >> 16)).UTC()
+}

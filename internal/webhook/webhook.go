@@ -1,0 +1,375 @@
+// Package webhook tells others about new plants. A store has endpoints; each gets a delivery for every plant that is
+// created while it is enabled. The engine writes deliveries in the transaction of the plant: see storage.Webhooks.
+//
+// One process of a database, which holds the lease, sends deliveries to push endpoints (deliver.go). Clients fetch
+// those of pull endpoints from any process (pull.go).
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"plantstore/internal/plant"
+	"plantstore/internal/share"
+	"plantstore/internal/storage"
+	"plantstore/internal/token"
+)
+
+// Config is what an operator sets.
+type Config struct {
+	Targets Targets  // addresses that push endpoints may have
+	Proxy   *url.URL // that all requests go through; then Targets has no effect
+}
+
+// Webhooks are the endpoints of a database, as this process knows them. They implement httpapi.Webhooks.
+type Webhooks struct {
+	cfg       Config
+	storage   storage.Webhooks
+	client    *http.Client
+	userAgent string
+	log       *slog.Logger
+	observe   func(result string) // called after each try
+	waiting   share.Waiters[string]
+	woken     chan struct{} // has an element if there is something to do before the next second
+
+	changing sync.Mutex // held while endpoints are changed or read, so that stores is never older than a change
+	mu       sync.RWMutex
+	stores   map[string][]endpoint    // those that are not removed
+	pulls    map[string]chan struct{} // closed when an endpoint may have deliveries
+	backlogs map[string]*backlog      // by endpoint
+	rows     int                      // endpoints, also those that are removed
+	oldest   time.Time                // event of the oldest waiting delivery, if this process delivers
+}
+
+// endpoint is a row of the database, with its settings.
+type endpoint struct {
+	storage.Webhook
+	settings
+}
+
+// settings are the JSON in a row.
+type settings struct {
+	Kind        string        `json:"kind"` // push or pull
+	URL         string        `json:"url,omitzero"`
+	Description string        `json:"description,omitzero"`
+	Secret      string        `json:"secret"`
+	OldSecret   string        `json:"old_secret,omitzero"`
+	OldUntil    time.Time     `json:"old_until,omitzero"` // OldSecret signs too
+	DisabledAt  time.Time     `json:"disabled_at,omitzero"`
+	Reason      string        `json:"reason,omitzero"` // why it is disabled
+	TTL         time.Duration `json:"ttl,omitzero"`    // of a pull endpoint that nobody reads
+	Read        time.Time     `json:"read,omitzero"`   // about when it was last read
+}
+
+const (
+	push = "push"
+	pull = "pull"
+)
+
+// bounds of the deliveries that wait for one endpoint.
+type bounds struct{ deliveries, bytes int64 }
+
+var (
+	ordinary  = bounds{1_000_000, 1 << 30}
+	inSandbox = bounds{1000, 1 << 20}
+)
+
+func boundsOf(store string) bounds {
+	if isSandbox(store) {
+		return inSandbox
+	}
+	return ordinary
+}
+
+func isSandbox(store string) bool { return strings.HasPrefix(store, token.SandboxPrefix) }
+
+// backlog is what this process has created for an endpoint since it last counted its waiting deliveries.
+type backlog struct {
+	bounds
+	counting bool
+}
+
+// New returns the endpoints of a database. Run keeps them up to date.
+func New(cfg Config, st storage.Webhooks, version string, log *slog.Logger, observe func(result string)) *Webhooks {
+	return &Webhooks{
+		cfg: cfg, storage: st, userAgent: "PlantStore/" + version, log: log, observe: observe,
+		client: &http.Client{
+			Transport:     newTransport(cfg.Targets, cfg.Proxy),
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		waiting: share.Waiters[string]{PerOwner: maxPullsOf, Total: maxPulls},
+		woken:   make(chan struct{}, 1), pulls: map[string]chan struct{}{}, backlogs: map[string]*backlog{},
+	}
+}
+
+// Oldest returns how long the oldest delivery has been waiting, or 0.
+func (w *Webhooks) Oldest() time.Duration {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.oldest.IsZero() {
+		return 0
+	}
+	return time.Since(w.oldest)
+}
+
+// Creates returns create with an event for each plant of a store that has endpoints.
+func (w *Webhooks) Creates(
+	create func(context.Context, plant.Record) (plant.Outcome, error),
+) func(context.Context, plant.Record) (plant.Outcome, error) {
+	return func(ctx context.Context, r plant.Record) (plant.Outcome, error) {
+		endpoints := w.of(r.Store)
+		if len(endpoints) == 0 {
+			return create(ctx, r)
+		}
+		r.Event = newEvent(time.Now())
+		outcome, err := create(ctx, r)
+		if outcome == plant.Created || errors.Is(err, storage.ErrUnknown) {
+			for _, e := range endpoints {
+				w.created(e, int64(r.Size()))
+			}
+		}
+		return outcome, err
+	}
+}
+
+func (w *Webhooks) setOldest(event time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.oldest = event
+}
+
+// all returns all endpoints, and how many there are with those that are removed.
+func (w *Webhooks) all() (endpoints []endpoint, rows int) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for _, of := range w.stores {
+		endpoints = append(endpoints, of...)
+	}
+	return endpoints, w.rows
+}
+
+// of returns the endpoints of a store.
+func (w *Webhooks) of(store string) []endpoint {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.stores[store]
+}
+
+// find returns an endpoint, unless it is removed.
+func (w *Webhooks) find(store, id string) (endpoint, bool) {
+	all := w.of(store)
+	i := slices.IndexFunc(all, func(e endpoint) bool { return e.ID == id })
+	if i < 0 {
+		return endpoint{}, false
+	}
+	return all[i], true
+}
+
+// created sends a new delivery soon, and disables the endpoint if too many wait.
+func (w *Webhooks) created(e endpoint, bytes int64) {
+	if !e.Enabled {
+		return
+	}
+	if w.notify(e.ID); e.Kind == push {
+		w.wake()
+	}
+	limit := boundsOf(e.Store)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.backlogs[e.ID]
+	if b == nil {
+		b = &backlog{bounds: limit}
+		w.backlogs[e.ID] = b
+	}
+	b.deliveries++
+	b.bytes += bytes
+	if !b.counting && (b.deliveries > limit.deliveries/4 || b.bytes > limit.bytes/4) {
+		b.counting = true
+		go w.count(e, b, limit)
+	}
+}
+
+// count counts the waiting deliveries of an endpoint. It is called after each quarter of what may wait.
+func (w *Webhooks) count(e endpoint, b *backlog, limit bounds) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	n, bytes, err := w.storage.Backlog(ctx, e.ID)
+	if err == nil && (n >= limit.deliveries || bytes >= limit.bytes) {
+		err = w.disable(ctx, e, fmt.Sprintf("%d deliveries with %d bytes wait; the most are %d and %d", n, bytes,
+			limit.deliveries, limit.bytes))
+	}
+	if err != nil && !errors.Is(err, storage.ErrNoWebhook) {
+		w.log.Warn("the waiting deliveries of a webhook endpoint can't be counted", "endpoint", e.ID, "reason", err.Error())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*b = backlog{}
+}
+
+// wake makes Run look for deliveries now.
+func (w *Webhooks) wake() {
+	select {
+	case w.woken <- struct{}{}:
+	default:
+	}
+}
+
+// notify wakes the requests that wait for deliveries of a pull endpoint.
+func (w *Webhooks) notify(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.pulls[id]; c != nil {
+		close(c)
+		delete(w.pulls, id)
+	}
+}
+
+// disable disables an endpoint for a reason.
+func (w *Webhooks) disable(ctx context.Context, e endpoint, reason string) error {
+	_, err := w.change(ctx, e.Store, e.ID, func(e *endpoint) error {
+		e.disable(reason)
+		return nil
+	})
+	if err == nil {
+		w.log.Warn("a webhook endpoint is disabled", "endpoint", e.ID, "store", e.Store, "reason", reason)
+	}
+	return err
+}
+
+func (e *endpoint) disable(reason string) {
+	if e.Enabled {
+		e.Enabled, e.DisabledAt, e.Reason = false, now(), reason
+	}
+}
+
+// DisableAll disables the endpoints of a database that no service uses.
+func DisableAll(ctx context.Context, st storage.Webhooks, reason string) error {
+	rows, err := st.Webhooks(ctx, "")
+	for _, row := range rows {
+		if err != nil {
+			return err
+		}
+		var disabled storage.Webhook
+		if disabled, err = disabledRow(row, reason); err == nil && row.Removed.IsZero() {
+			err = st.ChangeWebhook(ctx, row, disabled)
+		}
+	}
+	return err
+}
+
+// Copy copies the endpoints of a database that another one lacks, but not those of sandboxes, and disables them.
+func Copy(ctx context.Context, from, to storage.Webhooks, reason string) (copied int, err error) {
+	rows, err := from.Webhooks(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	there, err := to.Webhooks(ctx, "")
+	for _, row := range rows {
+		if err != nil {
+			return copied, err
+		}
+		isThere := slices.ContainsFunc(there, func(h storage.Webhook) bool { return h.ID == row.ID })
+		if isThere || isSandbox(row.Store) || !row.Removed.IsZero() {
+			continue
+		}
+		if row, err = disabledRow(row, reason); err == nil {
+			err = to.AddWebhook(ctx, row)
+			copied++
+		}
+	}
+	return copied, err
+}
+
+func disabledRow(row storage.Webhook, reason string) (storage.Webhook, error) {
+	e, err := decode(row)
+	if err == nil {
+		e.disable(reason)
+		err = e.encode()
+	}
+	return e.Webhook, err
+}
+
+func decode(row storage.Webhook) (e endpoint, err error) {
+	e.Webhook = row
+	if err = json.Unmarshal([]byte(row.Settings), &e.settings); err != nil {
+		err = fmt.Errorf("%w: the settings of the webhook endpoint %s are not valid", storage.ErrDamaged, row.ID)
+	}
+	return e, err
+}
+
+func (e *endpoint) encode() error {
+	text, err := json.Marshal(e.settings)
+	e.Settings = string(text)
+	return err
+}
+
+// now is what is stored: milliseconds.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+// change changes an endpoint, again if another process has changed it meanwhile.
+func (w *Webhooks) change(ctx context.Context, store, id string, do func(*endpoint) error) (endpoint, error) {
+	w.changing.Lock()
+	defer w.changing.Unlock()
+	for attempt := 1; ; attempt++ {
+		all, err := w.read(ctx, store)
+		if err != nil {
+			return endpoint{}, err
+		}
+		i := slices.IndexFunc(all, func(e endpoint) bool { return e.ID == id })
+		if i < 0 {
+			return endpoint{}, storage.ErrNoWebhook
+		}
+		after := all[i]
+		if err := do(&after); err != nil {
+			return endpoint{}, err
+		}
+		if err := after.encode(); err != nil {
+			return endpoint{}, err
+		}
+		err = w.storage.ChangeWebhook(ctx, all[i].Webhook, after.Webhook)
+		if errors.Is(err, storage.ErrNoWebhook) && attempt < 5 {
+			continue
+		}
+		if err == nil {
+			_, err = w.read(ctx, store)
+		}
+		return after, err
+	}
+}
+
+// read reads the endpoints of a store, or of all if store is empty, and remembers them. The caller holds changing.
+func (w *Webhooks) read(ctx context.Context, store string) ([]endpoint, error) {
+	rows, err := w.storage.Webhooks(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	var all []endpoint
+	stores := map[string][]endpoint{}
+	for _, row := range rows {
+		e, err := decode(row)
+		if err != nil {
+			return nil, err
+		}
+		if e.Removed.IsZero() {
+			all = append(all, e)
+			stores[e.Store] = append(stores[e.Store], e)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if store == "" {
+		w.stores, w.rows = stores, len(rows)
+	} else {
+		w.stores[store] = all
+	}
+	return all, nil
+}
