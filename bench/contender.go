@@ -7,17 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // the driver that reads the file
 
 	"plantstore/bench/measure"
 	"plantstore/internal/plant"
+	"plantstore/internal/storage"
 	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/token"
+	"plantstore/internal/webhook"
 )
 
 // contender is a program to start and the requests that it accepts.
@@ -68,6 +73,10 @@ func (b *bench) contender(r *row) (*contender, error) {
 	switch r.kind {
 	case product:
 		c.program, c.args = b.product(r), serveArgs(db.path)
+		if r.endpoint {
+			c.args = append(c.args, "--webhook-targets", "private")
+			return c, b.addEndpoint(db, c)
+		}
 	case noStore:
 		c.args = append(c.args, "--kind", "none")
 	case single:
@@ -86,6 +95,21 @@ func (b *bench) bare() *contender {
 		api: productAPI, token: token, clean: func() {},
 		verify: func(context.Context, measure.Report) error { return nil },
 	}
+}
+
+// addEndpoint adds a webhook endpoint to a database that no process has open, with a receiver that accepts everything.
+func (b *bench) addEndpoint(db *database, c *contender) error {
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
+	c.clean = func() { receiver.Close(); db.clean() }
+	st, err := sqlite.OpenCommand(b.ctx, db.path, false)
+	if err != nil {
+		return err
+	}
+	err = st.AddWebhook(b.ctx, storage.Webhook{
+		ID: "wh_bench", Store: token.DefaultStore, Enabled: true, Created: time.Now(),
+		Settings: fmt.Sprintf(`{"kind":"push","url":%q,"secret":%q}`, receiver.URL, webhook.NewSecret()),
+	})
+	return errors.Join(err, st.Close())
 }
 
 func serveArgs(db string) []string {

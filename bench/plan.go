@@ -26,6 +26,7 @@ type row struct {
 	slower     time.Duration // added to every commit
 	cores      []string      // of the service, with GOMAXPROCS=1, and of the load; nil: any
 	full       bool          // the store contains many plants already
+	endpoint   bool          // the store has a webhook endpoint
 	store      *filled       // the store of a row that is about growth
 	workers    int           // of the Citus cluster; 0: plain PostgreSQL
 	by         string        // the column that distributes the plants of the cluster
@@ -112,6 +113,7 @@ type sample struct {
 func coreRows() []*row {
 	rows := []*row{
 		{Key: "ours", Title: "Plant Store", Base: "none", kind: product},
+		{Key: "webhook", Title: "with a webhook endpoint", Base: "ours", kind: product, endpoint: true},
 		{Key: "none", Title: "our HTTP stack, nothing stored", Base: "none", kind: noStore},
 		{Key: "bare", Title: "bare handler, nothing stored", Base: "none", kind: bare},
 		{Key: "single", Title: "one transaction for each request", Base: "none", kind: single},

@@ -28,6 +28,7 @@ func targets(res result) []target {
 		atLeast("rate of reading all plants on Citus by id", 0.25, res.ratio("walk-id", "walk-none", rateOfSample)),
 		atLeast("rate of reading all plants on Citus by store", 0.25,
 			res.ratio("walk-store", "walk-none", rateOfSample)),
+		atLeast("rate with one webhook endpoint to none", 0.6, res.ratio("webhook", "ours", rateOfSample)),
 		atMost("CPU per create to the bare handler", 1.6, res.ratio("ours", "bare", cpu)),
 		atMost("median latency of a single client to single transactions", 1.25, res.ratio("conns-1", "single-1", p50)),
 		atMost("p99.9 to the median, every row of Plant Store with 64 connections; highest: "+worst, 8, tail),

@@ -13,11 +13,6 @@ import (
 )
 
 const (
-	// OR IGNORE, because no constraint can stop it halfway. With ON CONFLICT DO NOTHING a NULL could, so that SQLite
-	// would copy every page before the statement changes it.
-	insertPlants = "INSERT OR IGNORE INTO plants (store, id, name, tag) VALUES "
-	insertRow    = "(?, ?, ?, ?)"
-
 	getPlant    = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
 	countPlants = "SELECT count(*) FROM plants WHERE store = ?"
 	// SELECT DISTINCT would read all keys.
@@ -33,13 +28,17 @@ const (
 // beyond 64 rows little more is saved.
 const maxRows = 64
 
-// insertOf[n] is the insert of n rows.
-var insertOf = func() (queries [maxRows + 1]string) {
+// insertPlants[n] is the insert of n rows. OR IGNORE, because no constraint can stop it halfway. With ON CONFLICT DO
+// NOTHING a NULL could, so that SQLite would copy every page before the statement changes it.
+var insertPlants = insertsOf("INSERT OR IGNORE INTO plants (store, id, name, tag) VALUES ", "(?, ?, ?, ?)")
+
+// insertsOf returns inserts of up to maxRows rows, by their number.
+func insertsOf(insert, row string) (queries [maxRows + 1]string) {
 	for rows := 1; rows <= maxRows; rows++ {
-		queries[rows] = insertPlants + strings.TrimSuffix(strings.Repeat(insertRow+", ", rows), ", ")
+		queries[rows] = insert + strings.TrimSuffix(strings.Repeat(row+", ", rows), ", ")
 	}
 	return queries
-}()
+}
 
 var errConflict = errors.New("an id of the batch exists")
 
@@ -73,8 +72,11 @@ func (w *writer) insertAll(plants []plant.Record, outcomes []plant.Outcome) erro
 		if inserted != len(rows) {
 			return errConflict
 		}
+		if err := w.addEvents(rows...); err != nil {
+			return err
+		}
 	}
-	return w.addEvents(order...)
+	return nil
 }
 
 func (w *writer) insertEach(plants []plant.Record, outcomes []plant.Outcome) error {
@@ -113,7 +115,7 @@ func (w *writer) insert(rows ...*plant.Record) (int, error) {
 	for _, p := range rows {
 		args = append(args, p.Store, p.ID, p.Name, p.Tag)
 	}
-	if err := exec(w.conn, insertOf[len(rows)], args...); err != nil {
+	if err := exec(w.conn, insertPlants[len(rows)], args...); err != nil {
 		return 0, err
 	}
 	return w.conn.Changes(), nil

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -23,9 +24,6 @@ const (
 		FROM webhooks WHERE ? = '' OR store = ? ORDER BY created, id`
 	enabledWebhooks = "SELECT id FROM webhooks WHERE store = ? AND enabled"
 
-	addEvent    = "INSERT INTO events (id, store, plant, body) VALUES (?, ?, ?, ?)"
-	addDelivery = `
-		INSERT INTO deliveries (webhook, status, event, due, bytes, log) VALUES (?, 'waiting', ?, ?, ?, '')`
 	eventBody        = "SELECT body FROM events WHERE id = ?"
 	selectDeliveries = `
 		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
@@ -36,19 +34,21 @@ const (
 		SELECT count(*), coalesce(sum(bytes), 0) FROM deliveries WHERE webhook = ? AND status = 'waiting'`
 	changeDelivery = "UPDATE deliveries SET status = ?, due = ?, log = ? WHERE webhook = ? AND status = ? AND event = ?"
 
-	removeDeliveries = `
-		DELETE FROM deliveries WHERE (webhook, status, event) IN (
-			SELECT webhook, status, event FROM webhooks CROSS JOIN deliveries ON webhook = id
-				WHERE status IN ('delivered', 'failed') AND due <= ?
-			UNION ALL SELECT webhook, status, event FROM webhooks CROSS JOIN deliveries ON webhook = id WHERE removed IS NOT NULL
-			LIMIT ?)
-		RETURNING event`
-	removeEvent = `
+	// CROSS JOIN makes SQLite look up the deliveries of each endpoint by the index.
+	expiredDeliveries = `
+		SELECT webhook, status, event FROM webhooks CROSS JOIN deliveries ON webhook = id
+			WHERE status IN ('delivered', 'failed') AND due <= ?
+		UNION ALL SELECT webhook, status, event FROM webhooks CROSS JOIN deliveries ON webhook = id
+			WHERE removed IS NOT NULL
+		LIMIT ?`
+	removeDelivery = "DELETE FROM deliveries WHERE webhook = ? AND status = ? AND event = ?"
+	removeEvent    = `
 		DELETE FROM events WHERE id = ? AND NOT EXISTS (
 			SELECT 1 FROM webhooks JOIN deliveries ON webhook = webhooks.id
 			WHERE webhooks.store = events.store AND event = events.id
 				AND status IN ('waiting', 'replaying', 'delivered', 'failed'))`
-	forgetWebhooks = `
+	removedWebhooks = "SELECT id FROM webhooks WHERE removed <= ?"
+	forgetWebhooks  = `
 		DELETE FROM webhooks WHERE removed <= ? AND NOT EXISTS (SELECT 1 FROM deliveries WHERE webhook = webhooks.id)`
 	removeWebhooksOf = "UPDATE webhooks SET enabled = 0, removed = ? WHERE store = ? AND removed IS NULL"
 
@@ -57,15 +57,23 @@ const (
 		ON CONFLICT DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE owner = excluded.owner OR until <= ?`
 )
 
-// addEvents stores the events and deliveries of plants that the transaction has created.
+// insertEvents[n] and insertDeliveries[n] are the inserts of n rows.
+var (
+	insertEvents     = insertsOf("INSERT INTO events (id, store, plant, body) VALUES ", "(?, ?, ?, ?)")
+	insertDeliveries = insertsOf("INSERT INTO deliveries (webhook, status, event, due, bytes, log) VALUES ",
+		"(?, 'waiting', ?, ?, ?, '')")
+)
+
+// addEvents stores the events and deliveries of plants that the transaction has created, at most maxRows.
 func (w *writer) addEvents(plants ...*plant.Record) error {
-	webhooks := map[string][]string{}
+	endpoints := map[string][]string{} // by store
+	var events, deliveries []any
 	now := time.Now().UnixMilli()
 	for _, p := range plants {
 		if p.Event == "" {
 			continue
 		}
-		ids, ok := webhooks[p.Store]
+		ids, ok := endpoints[p.Store]
 		if !ok {
 			for row, err := range query(w.conn, enabledWebhooks, p.Store) {
 				if err != nil {
@@ -73,17 +81,20 @@ func (w *writer) addEvents(plants ...*plant.Record) error {
 				}
 				ids = append(ids, row.ColumnText(0))
 			}
-			webhooks[p.Store] = ids
+			endpoints[p.Store] = ids
 		}
 		if len(ids) == 0 {
 			continue
 		}
 		body := string(p.AppendJSON(nil))
-		if err := exec(w.conn, addEvent, p.Event, p.Store, p.ID, body); err != nil {
-			return err
-		}
+		events = append(events, p.Event, p.Store, p.ID, body)
 		for _, id := range ids {
-			if err := exec(w.conn, addDelivery, id, p.Event, now, int64(len(body))); err != nil {
+			deliveries = append(deliveries, id, p.Event, now, int64(len(body)))
+		}
+	}
+	for insert, args := range map[*[maxRows + 1]string][]any{&insertEvents: events, &insertDeliveries: deliveries} {
+		for rows := range slices.Chunk(args, 4*maxRows) {
+			if err := exec(w.conn, insert[len(rows)/4], rows...); err != nil {
 				return err
 			}
 		}
@@ -165,24 +176,30 @@ func (s *Storage) ChangeDeliveries(_ context.Context, changes []storage.Delivery
 	})
 }
 
-func (s *Storage) RemoveDeliveries(_ context.Context, now time.Time, limit int) (removed int, err error) {
-	err = s.writer.tx(func() error {
-		var events []string
-		for row, err := range query(s.writer.conn, removeDeliveries, now.UnixMilli(), int64(limit)) {
-			if err != nil {
+// RemoveDeliveries implements storage.Webhooks. Usually there is nothing to do, and creates do not wait for it.
+func (s *Storage) RemoveDeliveries(ctx context.Context, now time.Time, limit int) (removed int, err error) {
+	ms, forget := now.UnixMilli(), now.Add(-storage.ForgetAfter).UnixMilli()
+	expired, err := collect(ctx, s.readers, func(row *sqlite.Stmt) (key [3]string, _ error) {
+		return [...]string{row.ColumnText(0), row.ColumnText(1), row.ColumnText(2)}, nil
+	}, expiredDeliveries, ms, int64(limit))
+	if err != nil {
+		return 0, err
+	}
+	hooks, err := collect(ctx, s.readers, func(row *sqlite.Stmt) (string, error) { return "", nil }, removedWebhooks, forget)
+	if err != nil || len(expired)+len(hooks) == 0 {
+		return 0, err
+	}
+	return len(expired), s.writer.tx(func() error {
+		for _, key := range expired {
+			if err := exec(s.writer.conn, removeDelivery, key[0], key[1], key[2]); err != nil {
 				return err
 			}
-			events = append(events, row.ColumnText(0))
-		}
-		for _, event := range events {
-			if err := exec(s.writer.conn, removeEvent, event); err != nil {
+			if err := exec(s.writer.conn, removeEvent, key[2]); err != nil {
 				return err
 			}
 		}
-		removed = len(events)
-		return exec(s.writer.conn, forgetWebhooks, now.Add(-storage.ForgetAfter).UnixMilli())
+		return exec(s.writer.conn, forgetWebhooks, forget)
 	})
-	return removed, err
 }
 
 func (s *Storage) Lease(_ context.Context, owner string, d time.Duration) (held bool, err error) {
