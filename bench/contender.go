@@ -74,8 +74,11 @@ func (b *bench) contender(r *row) (*contender, error) {
 	case product:
 		c.program, c.args = b.product(r), serveArgs(db.path)
 		if r.endpoint {
-			c.args = append(c.args, "--webhook-targets", "private")
-			return c, b.addEndpoint(db, c)
+			st, err := sqlite.OpenCommand(b.ctx, db.path, false)
+			if err != nil {
+				return nil, err
+			}
+			return c, c.addEndpoint(b.ctx, st)
 		}
 	case noStore:
 		c.args = append(c.args, "--kind", "none")
@@ -98,14 +101,12 @@ func (b *bench) bare() *contender {
 }
 
 // addEndpoint adds a webhook endpoint to a database that no process has open, with a receiver that accepts everything.
-func (b *bench) addEndpoint(db *database, c *contender) error {
+func (c *contender) addEndpoint(ctx context.Context, st storage.Storage) error {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
-	c.clean = func() { receiver.Close(); db.clean() }
-	st, err := sqlite.OpenCommand(b.ctx, db.path, false)
-	if err != nil {
-		return err
-	}
-	err = st.AddWebhook(b.ctx, storage.Webhook{
+	clean := c.clean
+	c.clean = func() { receiver.Close(); clean() }
+	c.args = append(c.args, "--webhook-targets", "private")
+	err := st.AddWebhook(ctx, storage.Webhook{
 		ID: "wh_bench", Store: token.DefaultStore, Enabled: true, Created: time.Now(),
 		Settings: fmt.Sprintf(`{"kind":"push","url":%q,"secret":%q}`, receiver.URL, webhook.NewSecret()),
 	})

@@ -143,6 +143,8 @@ func defaults(rows []*row) []*row {
 func postgresRows() []*row {
 	rows := []*row{
 		{Key: "postgres", Title: "Plant Store on PostgreSQL", Base: "pgbench", kind: postgresProduct},
+		{Key: "postgres-webhook", Title: "on PostgreSQL, with a webhook endpoint", Base: "postgres", kind: postgresProduct,
+			endpoint: true},
 		{Key: "pgbench", Title: "pgbench, inserts without HTTP", Base: "pgbench", kind: pgbench},
 	}
 	return defaults(append(rows, editRows("postgres", " on PostgreSQL", postgresProduct)...))

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"plantstore/bench/measure"
+	engine "plantstore/internal/storage/postgres"
 )
 
 // postgres is a private PostgreSQL server with its default settings, reachable only through a socket
@@ -235,6 +236,13 @@ func (pg *postgres) contender(ctx context.Context, program string, r *row, store
 	}
 	if r.request.isRead() {
 		c.first = stored // creates follow the stored plants
+	}
+	if r.endpoint {
+		st, err := engine.Open(ctx, pg.url(name), engine.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return c, c.addEndpoint(ctx, st)
 	}
 	return c, nil
 }
