@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"plantstore/internal/httpapi"
 	"plantstore/internal/storage"
@@ -76,7 +77,7 @@ func decodeBody(body []byte, to any, names string) error {
 	err := json.Unmarshal(body, to, json.RejectUnknownMembers(true))
 	var semantic *json.SemanticError
 	switch {
-	case err == nil && len(body) > 0 && body[0] != 'n': // not null
+	case err == nil && jsontext.Value(body).Kind() == '{':
 		return nil
 	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
 		return invalid("the member %.64q of the body is unknown; use %s", semantic.JSONPointer.LastToken(), names)

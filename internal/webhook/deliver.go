@@ -127,9 +127,13 @@ func (w *Webhooks) Run(ctx context.Context) {
 			w.log.Warn("webhooks can't be delivered now", "reason", err.Error())
 		}
 		failed = err != nil
+		woken := w.woken
+		if !d.holds() {
+			woken = nil
+		}
 		select {
 		case <-time.After(rest):
-		case <-w.woken:
+		case <-woken:
 			time.Sleep(soonest - time.Since(started))
 		case <-ctx.Done():
 		}

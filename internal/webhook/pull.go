@@ -42,7 +42,7 @@ func (w *Webhooks) Pull(c httpapi.Call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		woken := w.notified(e.ID) // before the deliveries are read
+		woken := w.notified(e) // before the deliveries are read
 		page, err := w.pullable(c, e)
 		if err != nil || len(page) > 0 || wait == 0 {
 			return struct {
@@ -71,7 +71,7 @@ func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
 	if err == nil && e.Kind != pull {
 		err = invalid("the endpoint is not of the kind pull")
 	}
-	if err == nil && time.Since(e.Read) > readEvery {
+	if err == nil && time.Since(e.Read) > min(readEvery, e.TTL/4) {
 		e, err = w.change(c, e.Store, e.ID, func(e *endpoint) error {
 			e.Read = now()
 			return nil
@@ -81,13 +81,14 @@ func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
 }
 
 // notified returns a channel that notify closes.
-func (w *Webhooks) notified(id string) <-chan struct{} {
+func (w *Webhooks) notified(e endpoint) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.pulls[id] == nil {
-		w.pulls[id] = make(chan struct{})
+	a := w.activity(e)
+	if a.changed == nil {
+		a.changed = make(chan struct{})
 	}
-	return w.pulls[id]
+	return a.changed
 }
 
 // pullable returns the deliveries that are due, the first due first.

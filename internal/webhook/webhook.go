@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,11 +44,10 @@ type Webhooks struct {
 
 	changing sync.Mutex // held while endpoints are changed or read, so that stores is never older than a change
 	mu       sync.RWMutex
-	stores   map[string][]endpoint    // those that are not removed
-	pulls    map[string]chan struct{} // closed when an endpoint may have deliveries
-	backlogs map[string]*backlog      // by endpoint
-	rows     int                      // endpoints, also those that are removed
-	oldest   time.Time                // event of the oldest waiting delivery, if this process delivers
+	stores   map[string][]endpoint // those that are not removed
+	rows     int                   // endpoints, also those that are removed
+	recent   map[string]*activity  // by endpoint
+	oldest   time.Time             // event of the oldest waiting delivery, if this process delivers
 }
 
 // endpoint is a row of the database, with its settings.
@@ -92,10 +92,11 @@ func boundsOf(store string) bounds {
 
 func isSandbox(store string) bool { return strings.HasPrefix(store, token.SandboxPrefix) }
 
-// backlog is what this process has created for an endpoint since it last counted its waiting deliveries.
-type backlog struct {
-	bounds
-	counting bool
+// activity is what happens at an endpoint in this process.
+type activity struct {
+	created  bounds        // since the waiting deliveries were last counted
+	counting bool          // they are being counted
+	changed  chan struct{} // closed when there may be deliveries to pull; nil if no request waits
 }
 
 // New returns the endpoints of a database. Run keeps them up to date.
@@ -106,8 +107,9 @@ func New(cfg Config, st storage.Webhooks, version string, log *slog.Logger, obse
 			Transport:     newTransport(cfg.Targets, cfg.Proxy),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+		recent:  map[string]*activity{},
 		waiting: share.Waiters[string]{PerOwner: maxPullsOf, Total: maxPulls},
-		woken:   make(chan struct{}, 1), pulls: map[string]chan struct{}{}, backlogs: map[string]*backlog{},
+		woken:   make(chan struct{}, 1),
 	}
 }
 
@@ -127,7 +129,7 @@ func (w *Webhooks) Creates(
 ) func(context.Context, plant.Record) (plant.Outcome, error) {
 	return func(ctx context.Context, r plant.Record) (plant.Outcome, error) {
 		endpoints := w.of(r.Store)
-		if len(endpoints) == 0 {
+		if !slices.ContainsFunc(endpoints, func(e endpoint) bool { return e.Enabled }) {
 			return create(ctx, r)
 		}
 		r.Event = newEvent(time.Now())
@@ -174,37 +176,43 @@ func (w *Webhooks) find(store, id string) (endpoint, bool) {
 	return all[i], true
 }
 
-// created sends a new delivery soon, and disables the endpoint if too many wait.
+// created sends a new delivery soon, and disables the endpoint if too many wait. They are counted after each quarter of
+// what may wait, and after the first one of this process.
 func (w *Webhooks) created(e endpoint, bytes int64) {
 	if !e.Enabled {
 		return
 	}
-	if w.notify(e.ID); e.Kind == push {
-		w.wake()
-	}
+	w.notify(e.ID)
+	w.wake()
 	limit := boundsOf(e.Store)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := w.backlogs[e.ID]
-	if b == nil {
-		b = &backlog{bounds: limit}
-		w.backlogs[e.ID] = b
-	}
-	b.deliveries++
-	b.bytes += bytes
-	if !b.counting && (b.deliveries > limit.deliveries/4 || b.bytes > limit.bytes/4) {
-		b.counting = true
-		go w.count(e, b, limit)
+	a := w.activity(e)
+	a.created.deliveries++
+	a.created.bytes += bytes
+	if !a.counting && (a.created.deliveries > limit.deliveries/4 || a.created.bytes > limit.bytes/4) {
+		a.counting = true
+		go w.count(e, a, limit)
 	}
 }
 
-// count counts the waiting deliveries of an endpoint. It is called after each quarter of what may wait.
-func (w *Webhooks) count(e endpoint, b *backlog, limit bounds) {
+// activity returns the activity at an endpoint. The caller holds mu.
+func (w *Webhooks) activity(e endpoint) *activity {
+	a := w.recent[e.ID]
+	if a == nil {
+		a = &activity{created: boundsOf(e.Store)}
+		w.recent[e.ID] = a
+	}
+	return a
+}
+
+// count disables an endpoint if too many deliveries wait.
+func (w *Webhooks) count(e endpoint, a *activity, limit bounds) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	n, bytes, err := w.storage.Backlog(ctx, e.ID)
 	if err == nil && (n >= limit.deliveries || bytes >= limit.bytes) {
-		err = w.disable(ctx, e, fmt.Sprintf("%d deliveries with %d bytes wait; the most are %d and %d", n, bytes,
+		err = w.disable(ctx, e, fmt.Sprintf("%d deliveries with %d bytes wait; at most %d with %d bytes may wait", n, bytes,
 			limit.deliveries, limit.bytes))
 	}
 	if err != nil && !errors.Is(err, storage.ErrNoWebhook) {
@@ -212,7 +220,7 @@ func (w *Webhooks) count(e endpoint, b *backlog, limit bounds) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	*b = backlog{}
+	a.created, a.counting = bounds{}, false
 }
 
 // wake makes Run look for deliveries now.
@@ -227,9 +235,9 @@ func (w *Webhooks) wake() {
 func (w *Webhooks) notify(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c := w.pulls[id]; c != nil {
-		close(c)
-		delete(w.pulls, id)
+	if a := w.recent[id]; a != nil && a.changed != nil {
+		close(a.changed)
+		a.changed = nil
 	}
 }
 
@@ -353,7 +361,7 @@ func (w *Webhooks) read(ctx context.Context, store string) ([]endpoint, error) {
 		return nil, err
 	}
 	var all []endpoint
-	stores := map[string][]endpoint{}
+	stores, known := map[string][]endpoint{}, map[string]bool{}
 	for _, row := range rows {
 		e, err := decode(row)
 		if err != nil {
@@ -362,12 +370,14 @@ func (w *Webhooks) read(ctx context.Context, store string) ([]endpoint, error) {
 		if e.Removed.IsZero() {
 			all = append(all, e)
 			stores[e.Store] = append(stores[e.Store], e)
+			known[e.ID] = true
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if store == "" {
 		w.stores, w.rows = stores, len(rows)
+		maps.DeleteFunc(w.recent, func(id string, _ *activity) bool { return !known[id] })
 	} else {
 		w.stores[store] = all
 	}
