@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"slices"
@@ -20,10 +21,10 @@ const (
 	maxEndpointsInSandbox = 2
 	maxEndpointsOfKind    = 1000 // about: in all stores, and the same in all sandboxes
 
-	maxDescription = 1000 // bytes
-	defaultTTL     = 24 * time.Hour
-	minTTL         = time.Minute
-	maxTTL         = 7 * 24 * time.Hour
+	maxDescription = 1000      // bytes
+	defaultTTL     = 24 * 3600 // seconds, as are the two below
+	minTTL         = 60
+	maxTTL         = 7 * 24 * 3600
 
 	bothSecrets = 24 * time.Hour // after a rotation
 	maxPage     = 100
@@ -33,39 +34,19 @@ const (
 
 // shown is an endpoint in a response.
 type shown struct {
-	ID          string    `json:"id"`
-	Kind        string    `json:"kind"`
-	URL         string    `json:"url,omitzero"`
-	TTL         string    `json:"ttl,omitzero"`
-	Description string    `json:"description"`
-	Created     time.Time `json:"created"`
-	Disabled    bool      `json:"disabled"`
-	DisabledAt  time.Time `json:"disabled_at,omitzero"`
-	Reason      string    `json:"disabled_reason,omitzero"`
-	Secret      string    `json:"secret,omitzero"`
+	ID string `json:"id"`
+	public
+	Created  time.Time `json:"created"`
+	Disabled bool      `json:"disabled"`
+	Secret   string    `json:"secret,omitzero"`
 }
 
-// show returns what clients see of an endpoint: not its secret.
-func (e *endpoint) show() shown {
-	s := shown{
-		ID: e.ID, Kind: e.Kind, URL: e.URL, Description: e.Description, Created: e.Created, Disabled: !e.Enabled,
-		DisabledAt: e.DisabledAt, Reason: e.Reason,
-	}
-	if e.Kind == pull {
-		s.TTL = shortDuration(e.TTL)
-	}
-	return s
-}
+func (e *endpoint) show() shown { return shown{e.ID, e.public, e.Created, !e.Enabled, ""} }
 
 func (e *endpoint) showWithSecret() shown {
 	s := e.show()
 	s.Secret = e.Secret
 	return s
-}
-
-// shortDuration is 24h in place of 24h0m0s.
-func shortDuration(d time.Duration) string {
-	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 }
 
 func invalid(format string, args ...any) error {
@@ -92,43 +73,36 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 		Kind        string `json:"kind"`
 		URL         string `json:"url"`
 		Description string `json:"description"`
-		TTL         string `json:"ttl"`
+		TTL         *int   `json:"ttl"`
 	}
 	if err := decodeBody(c.Body, &sent, "kind, url, ttl and description"); err != nil {
 		return nil, err
 	}
-	e := endpoint{settings: settings{Kind: sent.Kind, Description: sent.Description, Secret: NewSecret()}}
+	var e endpoint
 	e.ID, e.Store, e.Enabled, e.Created = "wh_"+strings.ToLower(rand.Text()), c.Token.Store, true, now()
-	var err error
-	switch e.Kind {
-	case "", push:
-		e.Kind = push
-		if isSandbox(e.Store) {
-			return nil, invalid("kind must be pull in a sandbox")
-		} else if sent.TTL != "" {
-			return nil, invalid("ttl is for endpoints of the kind pull; omit it")
-		}
-		e.URL, err = sent.URL, w.checkTarget(c, sent.URL)
-	case pull:
-		e.Read, e.TTL = e.Created, defaultTTL
-		if sent.TTL != "" {
-			e.TTL, err = time.ParseDuration(sent.TTL)
-		}
-		if err != nil || e.TTL < minTTL || e.TTL > maxTTL {
-			err = invalid("ttl must be a duration from 1m to 168h, such as 24h")
-		} else if sent.URL != "" {
-			err = errPullURL
-		}
-	default:
+	e.Kind, e.URL, e.Description, e.Secret = cmp.Or(sent.Kind, push), sent.URL, sent.Description, NewSecret()
+	err := checkDescription(e.Description)
+	switch {
+	case e.Kind == push && isSandbox(e.Store):
+		err = invalid("kind must be pull in a sandbox")
+	case e.Kind == push && sent.TTL != nil:
+		err = invalid("ttl is for endpoints of the kind pull; omit it")
+	case e.Kind == push:
+		err = cmp.Or(err, w.checkTarget(c, e.URL))
+	case e.Kind != pull:
 		err = invalid("kind must be push or pull")
+	case e.URL != "":
+		err = errPullURL
+	default:
+		e.Read, e.TTL = e.Created, defaultTTL
+		if sent.TTL != nil {
+			e.TTL = *sent.TTL
+		}
+		if e.TTL < minTTL || e.TTL > maxTTL {
+			err = invalid("ttl must be an integer from %d to %d", minTTL, maxTTL)
+		}
 	}
-	if err == nil {
-		err = checkDescription(e.Description)
-	}
-	if err == nil {
-		err = e.encode()
-	}
-	if err != nil {
+	if err = cmp.Or(err, e.encode()); err != nil {
 		return nil, err
 	}
 	w.changing.Lock()

@@ -187,7 +187,7 @@ func (d *deliverer) round() (rest time.Duration, err error) {
 			d.notify(e.ID)
 		case isDue && d.holds():
 			d.serve(e)
-		case e.Kind == pull && d.holds() && now.Sub(e.Read) > e.TTL:
+		case e.Kind == pull && d.holds() && now.Sub(e.Read) > e.ttl():
 			d.removeUnread(e)
 		}
 	}
@@ -244,7 +244,7 @@ func (d *deliverer) stop() {
 // removeUnread removes a pull endpoint that nobody has read for its TTL.
 func (d *deliverer) removeUnread(e endpoint) {
 	_, err := d.change(d.run, e.Store, e.ID, func(e *endpoint) error {
-		if time.Since(e.Read) > e.TTL {
+		if time.Since(e.Read) > e.ttl() {
 			e.Enabled, e.Removed = false, now()
 		}
 		return nil

@@ -71,7 +71,7 @@ func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
 	if err == nil && e.Kind != pull {
 		err = invalid("the endpoint is not of the kind pull")
 	}
-	if err == nil && time.Since(e.Read) > min(readEvery, e.TTL/4) {
+	if err == nil && time.Since(e.Read) > min(readEvery, e.ttl()/4) {
 		e, err = w.change(c, e.Store, e.ID, func(e *endpoint) error {
 			e.Read = now()
 			return nil
@@ -79,6 +79,8 @@ func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
 	}
 	return e, err
 }
+
+func (e *endpoint) ttl() time.Duration { return time.Duration(e.TTL) * time.Second }
 
 // notified returns a channel that notify closes.
 func (w *Webhooks) notified(e endpoint) <-chan struct{} {

@@ -58,16 +58,21 @@ type endpoint struct {
 
 // settings are the JSON in a row.
 type settings struct {
-	Kind        string        `json:"kind"` // push or pull
-	URL         string        `json:"url,omitzero"`
-	Description string        `json:"description,omitzero"`
-	Secret      string        `json:"secret"`
-	OldSecret   string        `json:"old_secret,omitzero"`
-	OldUntil    time.Time     `json:"old_until,omitzero"` // OldSecret signs too
-	DisabledAt  time.Time     `json:"disabled_at,omitzero"`
-	Reason      string        `json:"reason,omitzero"` // why it is disabled
-	TTL         time.Duration `json:"ttl,omitzero"`    // of a pull endpoint that nobody reads
-	Read        time.Time     `json:"read,omitzero"`   // about when it was last read
+	public
+	Secret    string    `json:"secret"`
+	OldSecret string    `json:"old_secret,omitzero"`
+	OldUntil  time.Time `json:"old_until,omitzero"` // OldSecret signs too
+	Read      time.Time `json:"read,omitzero"`      // about when a pull endpoint was last read
+}
+
+// public are the settings that clients see.
+type public struct {
+	Kind        string    `json:"kind"` // push or pull
+	URL         string    `json:"url,omitzero"`
+	TTL         int       `json:"ttl,omitzero"` // seconds after which a pull endpoint that nobody reads is removed
+	Description string    `json:"description"`
+	DisabledAt  time.Time `json:"disabled_at,omitzero"`
+	Reason      string    `json:"disabled_reason,omitzero"`
 }
 
 const (
