@@ -297,14 +297,32 @@ var narrowedSample = []string{
 	"request-parameter-min-set: for the `query` request parameter `limit`, the min was set to `1.00`",
 }
 
-// A client of the public sample can use the published API: its create, list and remove.
+// A client of the public sample can use the published API: its create, list and remove. The webhook is described in
+// the words of the sample.
 func TestPublicSample(t *testing.T) {
-	allowed := append(narrowedSample, narrowed...)
+	allowed, sample := append(narrowedSample, narrowed...), read(t, "testdata/sample.yaml")
 	for _, path := range variants {
-		for _, change := range breaking(t, read(t, "testdata/sample.yaml"), read(t, path), allowed) {
+		for _, change := range breaking(t, sample, read(t, path), allowed) {
 			t.Errorf("%s: %s", path, change)
 		}
+		if got, want := webhooks(t, read(t, path)), webhooks(t, sample); got != want || len(want) < 200 {
+			t.Errorf("%s: the webhooks are %s, want %s", path, got, want)
+		}
 	}
+}
+
+// webhooks returns that section of a description as JSON.
+func webhooks(t *testing.T, description string) string {
+	t.Helper()
+	var doc struct{ Webhooks any }
+	if err := yaml.Unmarshal([]byte(description), &doc); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(doc.Webhooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // The comparison detects breaking changes.

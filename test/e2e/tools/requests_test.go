@@ -13,9 +13,9 @@ import (
 	"plantstore/test/testkit/missing"
 )
 
-// The requests of a Postman collection succeed with the values that they have, on a new server and on a used one. By
-// default, the converter writes the type of a value in its place, such as <long>; with parametersResolution=Example it
-// takes the examples.
+// The requests of a Postman collection succeed with the values that they have, on a new server and on a used one. Those
+// that name an endpoint of webhooks return 404, since the service chooses its id. By default, the converter writes the
+// type of a value in its place, such as <long>; with parametersResolution=Example it takes the examples.
 func TestPostman(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -32,7 +32,10 @@ func TestPostman(t *testing.T) {
 		sent := decode[struct {
 			Run struct {
 				Executions []struct {
-					Item         struct{ Name string }
+					Item struct {
+						Name    string
+						Request struct{ URL struct{ Path []string } }
+					}
 					Response     struct{ Code int }
 					RequestError any
 				}
@@ -43,8 +46,12 @@ func TestPostman(t *testing.T) {
 			t.Errorf("newman sent %d requests, want one for each of %d operations", got, want)
 		}
 		for _, e := range sent {
-			if e.RequestError != nil || e.Response.Code < 200 || e.Response.Code > 299 {
-				t.Errorf("%s: %d, %v; want 2xx", e.Item.Name, e.Response.Code, e.RequestError)
+			path, ok := e.Item.Request.URL.Path, e.Response.Code/100 == 2
+			if path[0] == "webhooks" && len(path) > 1 {
+				ok = e.Response.Code == 404
+			}
+			if e.RequestError != nil || !ok {
+				t.Errorf("%s: %d, %v", e.Item.Name, e.Response.Code, e.RequestError)
 			}
 		}
 	}
