@@ -18,7 +18,7 @@ func TestBackup(t *testing.T) {
 		{"backup", "--db", db, "--to", to}, {"backup", "--verify", to}, {"restore", to, "--db", restored},
 	} {
 		got := plantstore(t, nil, args...)
-		if got.code != 0 || got.stdout != "" || !strings.Contains(got.stderr, "ed (plants: 2, tokens: 1) in ") {
+		if got.code != 0 || got.stdout != "" || !strings.Contains(got.stderr, "ed (plants: 2, tokens: 1, webhook endpoints: 0) in ") {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
@@ -26,6 +26,7 @@ func TestBackup(t *testing.T) {
 	if got.code != 0 || !strings.HasPrefix(got.stdout, `{
   "plants": 2,
   "tokens": 1,
+  "webhooks": 0,
   "seconds": `) {
 		t.Errorf("backup --verify --json: %+v", got)
 	}

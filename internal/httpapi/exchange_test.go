@@ -23,7 +23,9 @@ func TestScopes(t *testing.T) {
 		for _, scopes := range []token.Scope{token.Create, token.Read, token.Write, token.AllScopes &^ route.Scope, 0} {
 			s := ferns(1)
 			auth := authenticator(func(string) (*token.Token, error) { return &token.Token{Store: "main", Scopes: scopes}, nil })
-			a, _ := newAPI(Config{}, Dependencies{Auth: auth, Create: s.Create, Edit: s.Edit, Reader: s})
+			a, _ := newAPI(Config{}, Dependencies{
+				Auth: auth, Create: s.Create, Edit: s.Edit, Reader: s, Webhooks: noContentHooks{},
+			})
 			body := strings.NewReader(`{"id":1,"name":"x"}`)
 			w := send(a, route.Method, strings.Replace(route.Path, "{id}", "1", 1), body)
 			if route.Scope == 0 || route.Scope == AnyScope || scopes&route.Scope != 0 {
@@ -48,7 +50,6 @@ func TestScopes(t *testing.T) {
 // Every operation refuses a parameter that it does not have, after it has checked the token, and does nothing.
 func TestUnknownParameters(t *testing.T) {
 	const none = "the operation has no query parameters; omit the query string"
-	const use = " is unknown; use limit, after, tag or q"
 	auth := authenticator(func(header string) (*token.Token, error) {
 		return map[string]*token.Token{
 			"valid": {Store: "main", Scopes: token.AllScopes}, "none": {Store: "main"},
@@ -57,6 +58,13 @@ func TestUnknownParameters(t *testing.T) {
 	for _, route := range Routes() {
 		if route.Sandbox {
 			continue
+		}
+		use := " is unknown; use limit, after, tag or q"
+		switch route.Path {
+		case "/webhooks/{id}/deliveries":
+			use = " is unknown; use status, before or limit"
+		case "/webhooks/{id}/pull":
+			use = " is unknown; use wait"
 		}
 		for query, want := range map[string]string{
 			"dry_run=true":          `the query parameter "dry_run"` + use,
@@ -74,7 +82,9 @@ func TestUnknownParameters(t *testing.T) {
 				want = none
 			}
 			s := ferns(1)
-			a, _ := newAPI(Config{}, Dependencies{Auth: auth, Create: s.Create, Edit: s.Edit, Reader: s})
+			a, _ := newAPI(Config{}, Dependencies{
+				Auth: auth, Create: s.Create, Edit: s.Edit, Reader: s, Webhooks: noContentHooks{},
+			})
 			target := strings.Replace(route.Path, "{id}", "1", 1) + "?" + query
 			ask := func(credential string) *httptest.ResponseRecorder {
 				return send(a, route.Method, target, strings.NewReader(`{"id":1,"name":"x"}`), "Authorization", credential)
@@ -94,6 +104,26 @@ func TestUnknownParameters(t *testing.T) {
 			}
 			wantCalls(t, s)
 		}
+	}
+}
+
+// On a cluster, every operation of webhooks says that it needs another engine, after it has checked the token.
+func TestWithoutWebhooks(t *testing.T) {
+	all, _ := newAPI(Config{}, Dependencies{})
+	plants, _ := newAPI(Config{}, Dependencies{Auth: as(token.Token{Scopes: token.PlantScopes})})
+	n := 0
+	for _, route := range Routes() {
+		if !strings.HasPrefix(route.Path, "/webhooks") {
+			continue
+		}
+		n++
+		wantError(t, send(all, route.Method, route.Path, nil), 50102, errNoWebhooks.Error())
+		if w := send(plants, route.Method, route.Path, nil); w.Code != 403 {
+			t.Errorf("%s %s without webhooks:manage: %d %s", route.Method, route.Path, w.Code, w.Body)
+		}
+	}
+	if n != 11 {
+		t.Errorf("%d operations, want 11", n)
 	}
 }
 

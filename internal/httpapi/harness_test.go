@@ -120,6 +120,21 @@ func describe(seen *plant.Content) string {
 	return string(seen.AppendJSON(nil))
 }
 
+// noContentHooks are webhooks whose operations succeed without a body.
+type noContentHooks struct{}
+
+func (noContentHooks) Add(Call) (any, error)          { return nil, nil }
+func (noContentHooks) List(Call) (any, error)         { return nil, nil }
+func (noContentHooks) Get(Call) (any, error)          { return nil, nil }
+func (noContentHooks) Change(Call) (any, error)       { return nil, nil }
+func (noContentHooks) Remove(Call) (any, error)       { return nil, nil }
+func (noContentHooks) Rotate(Call) (any, error)       { return nil, nil }
+func (noContentHooks) Deliveries(Call) (any, error)   { return nil, nil }
+func (noContentHooks) Replay(Call) (any, error)       { return nil, nil }
+func (noContentHooks) ReplayFailed(Call) (any, error) { return nil, nil }
+func (noContentHooks) Pull(Call) (any, error)         { return nil, nil }
+func (noContentHooks) Acknowledge(Call) (any, error)  { return nil, nil }
+
 // newAPI returns an API with defaults for what deps leaves out, and its log.
 func newAPI(cfg Config, deps Dependencies) (*API, *bytes.Buffer) {
 	log := new(bytes.Buffer)

@@ -16,6 +16,11 @@ func TestRoutes(t *testing.T) {
 		"POST /plants plants:create", "GET /plants plants:read", "GET /plants/{id} plants:read",
 		"PUT /plants/{id} plants:write", "DELETE /plants/{id} plants:write", "GET /token ",
 		"GET /openapi.json ", "GET /openapi.yaml ",
+		"POST /webhooks webhooks:manage", "GET /webhooks webhooks:manage", "GET /webhooks/{id} webhooks:manage",
+		"PUT /webhooks/{id} webhooks:manage", "DELETE /webhooks/{id} webhooks:manage",
+		"POST /webhooks/{id}/rotate webhooks:manage", "GET /webhooks/{id}/deliveries webhooks:manage",
+		"POST /webhooks/{id}/deliveries/{delivery}/replay webhooks:manage", "POST /webhooks/{id}/replay webhooks:manage",
+		"GET /webhooks/{id}/pull webhooks:manage", "POST /webhooks/{id}/ack webhooks:manage",
 		"POST /sandboxes ", "DELETE /sandbox ", "POST /sandbox/reset ", "GET /faults ", "PUT /faults ", "DELETE /faults ",
 		"GET /requests ", "DELETE /requests ",
 	}

@@ -23,7 +23,7 @@ func TestGetToken(t *testing.T) {
 		want    string
 	}{
 		{token.Token{Name: "ci", Store: "main", Scopes: token.AllScopes}, rate.Limit{},
-			`{"name":"ci","store":"main","scopes":["plants:create","plants:read","plants:write"]}`},
+			`{"name":"ci","store":"main","scopes":["plants:create","plants:read","plants:write","webhooks:manage"]}`},
 		{token.Token{Name: "a", Store: "b", Scopes: token.Write, Expires: expires, Rate: limit, Tail: "tail"}, rate.Limit{},
 			`{"name":"a","store":"b","scopes":["plants:write"],"expires":"2027-01-01T00:00:00Z","rate":"10/m","burst":3}`},
 		{token.Token{Name: "a", Store: "b", Expires: expires.Add(time.Millisecond)}, limit,

@@ -67,7 +67,11 @@ func TestScopes(t *testing.T) {
 	if err != nil || s != token.Create|token.Write || s.String() != "plants:create plants:write" {
 		t.Errorf("ParseScopes() = %q, %v", s, err)
 	}
-	if got, want := token.AllScopes.String(), "plants:create plants:read plants:write"; got != want {
+	const plants = "plants:create plants:read plants:write"
+	if got := token.PlantScopes.String(); got != plants {
+		t.Errorf("PlantScopes = %q, want %q", got, plants)
+	}
+	if got, want := token.AllScopes.String(), plants+" webhooks:manage"; got != want {
 		t.Errorf("AllScopes = %q, want %q", got, want)
 	}
 	for _, bad := range []string{"", ",", "plants", "plants:create,plants:all"} {
