@@ -18,7 +18,8 @@ func TestBackup(t *testing.T) {
 		{"backup", "--db", db, "--to", to}, {"backup", "--verify", to}, {"restore", to, "--db", restored},
 	} {
 		got := plantstore(t, nil, args...)
-		if got.code != 0 || got.stdout != "" || !strings.Contains(got.stderr, "ed (plants: 2, tokens: 1, webhook endpoints: 0) in ") {
+		const counts = "ed (plants: 2, tokens: 1, webhook endpoints: 0) in "
+		if got.code != 0 || got.stdout != "" || !strings.Contains(got.stderr, counts) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}

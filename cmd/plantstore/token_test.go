@@ -53,7 +53,7 @@ func TestTokenIssue(t *testing.T) {
 	}
 	got := all[0]
 	if got.Name != "first" || got.Hash != token.HashOf(first) || got.Store != token.DefaultStore ||
-		got.Scopes != token.AllScopes || got.Rate != (rate.Limit{}) || !got.Expires.IsZero() || got.Created.Before(start) {
+		got.Scopes != token.PlantScopes || got.Rate != (rate.Limit{}) || !got.Expires.IsZero() || got.Created.Before(start) {
 		t.Errorf("the first token: %+v", got)
 	}
 	got = all[1]
@@ -220,7 +220,7 @@ func TestTokenList(t *testing.T) {
 	}
 	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, add := range []token.Token{
-		{Name: "ci", Hash: token.HashOf("1"), Store: "main", Scopes: token.AllScopes, Tail: "wxyz", Created: created},
+		{Name: "ci", Hash: token.HashOf("1"), Store: "main", Scopes: token.PlantScopes, Tail: "wxyz", Created: created},
 		{Name: "old", Hash: token.HashOf("2"), Store: "s", Scopes: token.Read, Tail: "abcd", Created: created.Add(time.Hour),
 			Expires: created.Add(48 * time.Hour), Rate: rate.Limit{Count: 30, Per: time.Minute, Burst: 4},
 			LastUsed: time.Date(2026, 1, 2, 5, 6, 0, 0, time.UTC)},
@@ -296,7 +296,10 @@ type failingStore struct {
 }
 
 func (s *failingStore) Sandboxes(context.Context) ([]storage.Sandbox, error) { return nil, s.err }
-func (s *failingStore) AddToken(context.Context, token.Token) error          { return s.err }
+func (s *failingStore) Webhooks(context.Context, string) ([]storage.Webhook, error) {
+	return nil, s.err
+}
+func (s *failingStore) AddToken(context.Context, token.Token) error { return s.err }
 func (s *failingStore) Tokens(context.Context) ([]token.Token, error) {
 	return []token.Token{{Name: "ci"}}, s.err
 }

@@ -43,7 +43,8 @@ func TestCreate(t *testing.T) {
 		}
 		info := want(t, "GET /token", b.do("GET", "/token", ""), 200)
 		if expires, _ := json.Marshal(b.Expires); info != fmt.Sprintf(`{"name":"sandbox","store":%q,`+
-			`"scopes":["plants:create","plants:read","plants:write"],"expires":%s,"rate":"50/s","burst":100,"sandbox":true}`,
+			`"scopes":["plants:create","plants:read","plants:write","webhooks:manage"],"expires":%s,"rate":"50/s",`+
+			`"burst":100,"sandbox":true}`,
 			b.Store, expires) {
 			t.Errorf("%s: the token is %s", options, info)
 		}
