@@ -278,9 +278,9 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 	var page []storage.Delivery
 	for {
 		e, ok := d.find(store, id)
-		if !ok || d.run.Err() != nil || lease.Err() != nil {
-			page = nil
-		} else if len(page) == 0 {
+		ok = ok && d.run.Err() == nil && lease.Err() == nil
+		page = slices.DeleteFunc(page, func(d storage.Delivery) bool { return !ok || !e.sends(d.Status) })
+		if ok && len(page) == 0 {
 			page = d.due(lease, e, inFlight)
 		}
 		if len(page) == 0 && len(inFlight) == 0 {
@@ -309,10 +309,13 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 	}
 }
 
+// sends reports whether deliveries of a status are sent. A disabled endpoint gets only replays.
+func (e *endpoint) sends(status storage.Status) bool { return e.Enabled || status == storage.Replaying }
+
 // due returns some deliveries to an endpoint that are due and not in flight.
 func (d *deliverer) due(ctx context.Context, e endpoint, inFlight map[string]bool) (page []storage.Delivery) {
 	for _, status := range []storage.Status{storage.Replaying, storage.Waiting} {
-		if status == storage.Waiting && !e.Enabled {
+		if !e.sends(status) {
 			continue
 		}
 		found, err := d.storage.Deliveries(ctx, storage.DeliveryFilter{
