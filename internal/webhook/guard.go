@@ -64,11 +64,10 @@ var (
 	metadata = prefixes("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128", "100.100.100.200/32",
 		"168.63.129.16/32", "192.0.0.192/32")
 	private = prefixes("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
-	// special are the other networks that are not public: RFC 6890 and later.
+	// special are the other networks that are not public: RFC 6890 and later. IPv6 is public in 2000::/3 alone.
 	special = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15",
 		"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-		"::/96", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16",
-		"fec0::/10", "ff00::/8")
+		"2001::/23", "2001:db8::/32", "3fff::/20", "::/3", "4000::/2", "8000::/1")
 )
 
 // embedded returns the IPv4 address that an IPv6 address stands for, or the address itself.
