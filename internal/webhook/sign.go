@@ -88,8 +88,9 @@ func eventID(at time.Time) (id [16]byte) {
 
 // timeOf returns the time of an event, or the zero time if the id is none of ours.
 func timeOf(event string) time.Time {
-	id, err := encoding.DecodeString(strings.TrimPrefix(event, eventPrefix))
-	if err != nil || len(id) != 16 {
+	text, ok := strings.CutPrefix(event, eventPrefix)
+	id, err := encoding.DecodeString(text) // which ignores line breaks
+	if !ok || err != nil || len(id) != 16 || len(text) != encoding.EncodedLen(len(id)) {
 		return time.Time{}
 	}
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(id) >> 16)).UTC()
