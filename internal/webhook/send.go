@@ -97,7 +97,7 @@ func classOf(err error) string {
 		return "dns"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"
-	case errors.As(err, &certificate), errors.As(err, &record),
+	case errors.As(err, &certificate), errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch),
 		errors.As(err, &operation) && (operation.Op == "remote error" || operation.Op == "local error"): // TLS alerts
 		return "tls"
 	}
