@@ -244,9 +244,10 @@ func (d *deliverer) stop() {
 // removeUnread removes a pull endpoint that nobody has read for its TTL.
 func (d *deliverer) removeUnread(e endpoint) {
 	_, err := d.change(d.run, e.Store, e.ID, func(e *endpoint) error {
-		if time.Since(e.Read) > e.ttl() {
-			e.Enabled, e.Removed = false, now()
+		if time.Since(e.Read) <= e.ttl() {
+			return storage.ErrNoWebhook // another process has recorded a read
 		}
+		e.Enabled, e.Removed = false, now()
 		return nil
 	})
 	if err == nil {
