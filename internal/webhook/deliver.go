@@ -229,13 +229,14 @@ func (d *deliverer) renew() error {
 
 // stop gives requests in flight a short time, and releases the lease.
 func (d *deliverer) stop() {
-	if d.lease != nil {
+	held := d.holds()
+	if held {
 		time.AfterFunc(stopTime, d.end)
 	}
 	d.running.Wait()
 	close(d.results)
 	<-d.stored
-	if d.holds() {
+	if held { // also if requests were interrupted
 		d.storage.Lease(context.WithoutCancel(d.run), d.owner, 0)
 		d.end()
 	}
