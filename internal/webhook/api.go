@@ -324,6 +324,9 @@ func (w *Webhooks) deliveries(c httpapi.Call, statuses []storage.Status, from, b
 
 func (w *Webhooks) Replay(c httpapi.Call) (any, error) {
 	e, err := w.get(c)
+	if err == nil && timeOf(c.Delivery).IsZero() {
+		err = storage.ErrNoWebhook
+	}
 	if err != nil {
 		return nil, err
 	}
