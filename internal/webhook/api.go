@@ -133,7 +133,8 @@ func (w *Webhooks) checkNumber(c httpapi.Call, store string) error {
 	all, _ := w.all()
 	all = slices.DeleteFunc(all, func(e endpoint) bool { return isSandbox(e.Store) != isSandbox(store) })
 	if len(all) >= maxEndpointsOfKind {
-		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the service has %d endpoints, the most that it may have", len(all))
+		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the service has %d endpoints, the most that it may have",
+			len(all))
 	}
 	return nil
 }
@@ -305,7 +306,8 @@ func queryInteger(c httpapi.Call, name string, least, most, standard int) (int, 
 	return int(min(n, uint64(most))), nil
 }
 
-// deliveries returns the newest deliveries of an endpoint that have one of the statuses, from an event and before another.
+// deliveries returns the newest deliveries of an endpoint that have one of the statuses, from an event on and before
+// another one.
 func (w *Webhooks) deliveries(c httpapi.Call, statuses []storage.Status, from, before string, limit int) (
 	all []storage.Delivery, err error,
 ) {
