@@ -70,7 +70,7 @@ const retryTime = 30 * time.Second
 func (l *Ledger) Verify(to testkit.Target) (Report, error) { return l.verify(to, retryTime) }
 
 func (l *Ledger) verify(to testkit.Target, limit time.Duration) (r Report, err error) {
-	stored, err := list(to)
+	stored, err := List(to)
 	if err != nil {
 		return r, err
 	}
@@ -103,7 +103,7 @@ func (l *Ledger) verify(to testkit.Target, limit time.Duration) (r Report, err e
 	if len(retries) == 0 || len(r.Violations) > 0 { // Otherwise each would be reported twice.
 		return r, nil
 	}
-	if stored, err = list(to); err == nil {
+	if stored, err = List(to); err == nil {
 		r.compare(l.attempts, stored)
 	}
 	return r, err
@@ -119,7 +119,7 @@ func (l *Ledger) Mark() (verify func(copied testkit.Target) (Report, error)) {
 		before[a] = a.outcome() == acked
 	}
 	return func(copied testkit.Target) (r Report, err error) {
-		stored, err := list(copied)
+		stored, err := List(copied)
 		if err != nil {
 			return r, err
 		}
@@ -155,8 +155,8 @@ func (l *Ledger) retry(r *Report, to testkit.Target, before *attempt, limit time
 	}
 }
 
-// list reads every plant of the store, as the service encodes it.
-func list(to testkit.Target) (map[int64]string, error) {
+// List reads every plant of the store, as the service encodes it.
+func List(to testkit.Target) (map[int64]string, error) {
 	stored := map[int64]string{}
 	for path := "/plants?limit=1000"; ; {
 		response, err := to.Send("GET", path, "")

@@ -1,0 +1,151 @@
+// Package webhook tests that deliveries to the receivers of webhooks are neither lost nor made without a new plant,
+// whatever is killed.
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/test/testkit"
+)
+
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
+
+// start starts the product so that it delivers to receivers of this machine.
+func start(t *testing.T, db string, args ...string) *testkit.Server {
+	t.Helper()
+	return testkit.StartFixed(t, db, append(args, "--webhook-targets", "private")...)
+}
+
+// endpoint is an endpoint in a response.
+type endpoint struct {
+	ID, Kind, Secret string
+	Disabled         bool
+	Reason           string `json:"disabled_reason"`
+}
+
+// delivery is a delivery in a response.
+type delivery struct {
+	ID     string
+	Plant  int64
+	Status string
+	Next   time.Time
+	Tries  []struct{ Status int }
+}
+
+// call sends a request that must have a status, and decodes the response.
+func call[T any](t testing.TB, to testkit.Target, method, path, body string, status int) (decoded T) {
+	t.Helper()
+	a, err := to.Send(method, path, body)
+	if err != nil || a.Status != status {
+		t.Fatalf("%s %s %.100s: %d %s %v, want %d", method, path, body, a.Status, a.Body, err, status)
+	}
+	if a.Body != "" {
+		if err := json.Unmarshal([]byte(a.Body), &decoded); err != nil {
+			t.Fatalf("%s %s: %s: %v", method, path, a.Body, err)
+		}
+	}
+	return decoded
+}
+
+// add adds an endpoint for a receiver.
+func add(t testing.TB, to testkit.Target, r *receiver) endpoint {
+	t.Helper()
+	e := call[endpoint](t, to, "POST", "/webhooks", fmt.Sprintf(`{"url":"http://%s/hook"}`, r.address), 201)
+	r.setSecret(t, e.Secret)
+	return e
+}
+
+// create creates a plant. Its name follows from the id.
+func create(t testing.TB, to testkit.Target, id int64) {
+	t.Helper()
+	body := plant(id)
+	call[any](t, to, "POST", "/plants", body, 200)
+}
+
+func plant(id int64) string { return fmt.Sprintf(`{"id":%d,"name":"plant %[1]d"}`, id) }
+
+// deliveries returns all deliveries of an endpoint.
+func deliveries(t testing.TB, to testkit.Target, e endpoint) (all []delivery) {
+	t.Helper()
+	for path := "/webhooks/" + e.ID + "/deliveries"; ; {
+		page := call[[]delivery](t, to, "GET", path, "", 200)
+		if all = append(all, page...); len(page) < 100 {
+			return all
+		}
+		path = "/webhooks/" + e.ID + "/deliveries?before=" + page[len(page)-1].ID
+	}
+}
+
+// plantsOf returns the plants of all deliveries of an endpoint, sorted.
+func plantsOf(t testing.TB, to testkit.Target, e endpoint) (ids []int64) {
+	t.Helper()
+	for _, d := range deliveries(t, to, e) {
+		ids = append(ids, d.Plant)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+var tries = regexp.MustCompile(`(?m)^plantstore_webhook_tries_total\{.*\} (\S+)$`)
+
+// triesOf returns how many requests a process has made to receivers.
+func triesOf(t testing.TB, s *testkit.Server) (n int) {
+	t.Helper()
+	_, text := s.Health(t, "/metrics")
+	for _, m := range tries.FindAllStringSubmatch(text, -1) {
+		count, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += int(count)
+	}
+	return n
+}
+
+// query runs statements in a database of SQLite or of the shared PostgreSQL server, and returns the first value, or "".
+func query(t testing.TB, db, sql string) (value string) {
+	t.Helper()
+	if strings.HasPrefix(db, "postgres") {
+		for _, row := range pgtest.Shared(t).Query(t, pgtest.Name(db), sql) {
+			return row[0]
+		}
+		return ""
+	}
+	conn, err := sqlite.OpenConn(db, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetBusyTimeout(testkit.Deadline)
+	err = sqlitex.ExecuteScript(conn, sql, &sqlitex.ExecOptions{ResultFunc: func(row *sqlite.Stmt) error {
+		value = row.ColumnText(0)
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// rows returns how many rows of a store the tables of webhooks have, such as "1 endpoints, 2 events, 2 deliveries".
+func rows(t testing.TB, db, store string) string {
+	t.Helper()
+	return query(t, db, strings.ReplaceAll(`SELECT
+		(SELECT count(*) FROM webhooks WHERE store = 'X') || ' endpoints, ' ||
+		(SELECT count(*) FROM events WHERE store = 'X') || ' events, ' ||
+		(SELECT count(*) FROM deliveries WHERE event IN (SELECT id FROM events WHERE store = 'X')
+			OR webhook IN (SELECT id FROM webhooks WHERE store = 'X')) || ' deliveries'`, "X", store))
+}
+
