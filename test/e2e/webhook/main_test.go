@@ -148,4 +148,3 @@ func rows(t testing.TB, db, store string) string {
 		(SELECT count(*) FROM deliveries WHERE event IN (SELECT id FROM events WHERE store = 'X')
 			OR webhook IN (SELECT id FROM webhooks WHERE store = 'X')) || ' deliveries'`, "X", store))
 }
-

@@ -33,6 +33,11 @@ func createAlways(t *testing.T, processes []*testkit.Server) {
 	})
 }
 
+// otherThan returns the first process that is none of some.
+func otherThan(processes []*testkit.Server, some ...*testkit.Server) *testkit.Server {
+	return processes[slices.IndexFunc(processes, func(s *testkit.Server) bool { return !slices.Contains(some, s) })]
+}
+
 // newOwner waits until another process than those before delivers.
 func newOwner(t *testing.T, processes []*testkit.Server, before ...*testkit.Server) (owner *testkit.Server) {
 	t.Helper()
@@ -75,23 +80,21 @@ func TestOwner(t *testing.T) {
 	t.Logf("another process delivers %v after SIGTERM", time.Since(began).Round(time.Millisecond))
 
 	// A machine that stops for seconds may change the owner once, a lease that nobody renews changes it every time.
-	gone := []*testkit.Server{first}
+	last := otherThan(processes, first, second)
 	for attempt := 1; ; attempt++ {
-		third := processes[slices.IndexFunc(processes, func(s *testkit.Server) bool { return s != first && s != second })]
-		before := triesOf(t, third)
+		before := triesOf(t, last)
 		time.Sleep(12 * time.Second)
-		if triesOf(t, third) == before {
+		if triesOf(t, last) == before {
 			break
 		} else if attempt == 3 {
 			t.Fatal("another process delivers although nothing was killed")
 		}
-		second = third
+		second, last = last, second
 	}
 	r.wait(10)
 
 	began = time.Now()
 	second.Kill()
-	last := processes[slices.IndexFunc(processes, func(s *testkit.Server) bool { return s != first && s != second })]
 	tried := triesOf(t, last)
 	testkit.WaitFor(t, "the last process to deliver", func() bool { return triesOf(t, last) > tried })
 	took := time.Since(began)
@@ -99,7 +102,6 @@ func TestOwner(t *testing.T) {
 	if took > 30*time.Second {
 		t.Errorf("another process delivers %v after SIGKILL, want 15 s, or 30 s on a busy machine", took)
 	}
-	_ = gone
 }
 
 // A change through one process applies to its creates at once, and soon to those of others.
