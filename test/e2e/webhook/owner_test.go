@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -66,12 +65,12 @@ func TestOwner(t *testing.T) {
 	const hanging = time.Hour
 	r.respond(hanging, 200)
 	r.waitInFlight()
-	id := query(t, db, "SELECT owner FROM leases")
+	held := "SELECT 1 FROM leases WHERE until > extract(epoch FROM clock_timestamp()) * 1000 AND owner = '" +
+		query(t, db, "SELECT owner FROM leases") + "'"
 	began := time.Now()
 	if code := first.Stop(); code != 0 {
 		t.Errorf("the process that delivers ended with %d", code)
 	}
-	held := fmt.Sprintf("SELECT 1 FROM leases WHERE owner = '%s' AND until > extract(epoch FROM clock_timestamp()) * 1000", id)
 	if query(t, db, held) != "" {
 		t.Error("a process that has stopped holds the lease")
 	}

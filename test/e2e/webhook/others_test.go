@@ -1,0 +1,232 @@
+package webhook
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/test/testkit"
+)
+
+// command runs a command of the product that must succeed.
+func command(t *testing.T, args ...string) {
+	t.Helper()
+	if _, stderr, code := testkit.Run(t, nil, args...); code != 0 {
+		t.Fatalf("plantstore %q: exit %d, %s", args, code, stderr)
+	}
+}
+
+// wantDisabled checks that a database has an endpoint, which is disabled for a reason, and that creates have no
+// deliveries.
+func wantDisabled(t *testing.T, db string, e endpoint, reason string) {
+	t.Helper()
+	s := start(t, db)
+	all := call[[]endpoint](t, s.Target(), "GET", "/webhooks", "", 200)
+	i := slices.IndexFunc(all, func(other endpoint) bool { return other.ID == e.ID })
+	if i < 0 || !all[i].Disabled || all[i].Reason != reason || all[i].Kind != e.Kind {
+		t.Errorf("the endpoints are %+v, want %s disabled with %q", all, e.ID, reason)
+		return
+	}
+	before := plantsOf(t, s.Target(), e)
+	create(t, s.Target(), 1000)
+	if got := plantsOf(t, s.Target(), e); !slices.Equal(got, before) {
+		t.Errorf("deliveries of the plants %v, want %v", got, before)
+	}
+	s.Stop()
+}
+
+// An import is announced. A restore and a copy keep endpoints and call no receiver; a copy announces nothing to the
+// endpoints of its target.
+func TestImportRestoreCopy(t *testing.T) {
+	t.Parallel()
+	db, r := testkit.Engines[0].Database(t), newReceiver(t)
+	s := start(t, db)
+	e := add(t, s.Target(), r)
+	testkit.Fill(t, s.Target(), 20, "Fern")
+	r.wait(20 - len(r.plants()))
+	r.respond(0, 503)
+	create(t, s.Target(), 20) // waits, also in the backup
+	file, restored := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "restored.db")
+	command(t, "backup", "--db", db, "--to", file)
+	command(t, "restore", file, "--db", restored)
+	s.Stop()
+	called := len(r.plants())
+	r.respond(0, 200)
+	wantDisabled(t, restored, e, "the database was restored from a backup")
+	for _, engine := range testkit.Engines {
+		t.Run(engine.Name, func(t *testing.T) {
+			to := engine.Database(t)
+			target := start(t, to)
+			there := call[endpoint](t, target.Target(), "POST", "/webhooks", `{"kind":"pull"}`, 201)
+			target.Stop()
+			command(t, "copy", "--from", db, "--to", to)
+			wantDisabled(t, to, e, "the database is a copy")
+			if got := rows(t, to, "main"); got != "2 endpoints, 1 events, 1 deliveries" { // of plant 1000
+				t.Errorf("the target has %s", got)
+			}
+			if got := call[endpoint](t, start(t, to).Target(), "GET", "/webhooks/"+there.ID, "", 200); got.Disabled {
+				t.Errorf("the endpoint of the target is %+v", got)
+			}
+		})
+	}
+	if got := len(r.plants()); got != called {
+		t.Errorf("the receiver was called about %d plants", got-called)
+	}
+}
+
+// A store is removed with its endpoints, whose deliveries the service removes.
+func TestStoreRemove(t *testing.T) {
+	t.Parallel()
+	for _, engine := range testkit.Engines {
+		t.Run(engine.Name, func(t *testing.T) {
+			t.Parallel()
+			db := engine.Database(t)
+			s := start(t, db)
+			token := testkit.IssueToken(t, db, "--name", "x", "--store", "x", "--scopes", "plants:create,webhooks:manage")
+			to := testkit.Target{URL: s.URL, Token: token}
+			call[endpoint](t, to, "POST", "/webhooks", `{"kind":"pull"}`, 201)
+			kept := call[endpoint](t, s.Target(), "POST", "/webhooks", `{"kind":"pull"}`, 201)
+			create(t, to, 1)
+			create(t, s.Target(), 1)
+			if got := rows(t, db, "x"); got != "1 endpoints, 1 events, 1 deliveries" {
+				t.Errorf("before, the store has %s", got)
+			}
+			command(t, "store", "remove", "x", "--yes", "--db", db)
+			waitRows(t, db, "x")
+			if got := plantsOf(t, s.Target(), kept); !slices.Equal(got, []int64{1}) {
+				t.Errorf("another store has deliveries of the plants %v", got)
+			}
+		})
+	}
+}
+
+// waitRows waits until a store has no deliveries and, in make test-all, no endpoints. They are kept for a minute.
+func waitRows(t *testing.T, db, store string) {
+	t.Helper()
+	testkit.WaitFor(t, "the deliveries of a store to be removed", func() bool {
+		return strings.HasSuffix(rows(t, db, store), " 0 events, 0 deliveries")
+	})
+	if live := query(t, db, "SELECT count(*) FROM webhooks WHERE removed IS NULL AND store = '"+store+"'"); live != "0" {
+		t.Errorf("the store has %s endpoints", live)
+	}
+	if testing.Short() {
+		return
+	}
+	time.Sleep(testkit.Deadline)
+	testkit.WaitFor(t, "the endpoints of a store to be removed", func() bool {
+		return rows(t, db, store) == "0 endpoints, 0 events, 0 deliveries"
+	})
+}
+
+// A sandbox has two endpoints, of the kind pull, and at most 1,000 waiting deliveries. It leaves nothing.
+func TestSandbox(t *testing.T) {
+	t.Parallel()
+	for _, engine := range testkit.Engines {
+		t.Run(engine.Name, func(t *testing.T) {
+			t.Parallel()
+			testSandbox(t, engine.Database(t))
+		})
+	}
+}
+
+func testSandbox(t *testing.T, db string) {
+	s := start(t, db, "--sandbox")
+	box := call[struct{ Store, Token string }](t, testkit.Target{URL: s.URL}, "POST", "/sandboxes", "", 201)
+	to := testkit.Target{URL: s.URL, Token: box.Token}
+	push, err := to.Send("POST", "/webhooks", `{"url":"https://plants.example/hook"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantError(t, "a push endpoint in a sandbox", push, 40039)
+	e := call[endpoint](t, to, "POST", "/webhooks", `{"kind":"pull"}`, 201)
+	if got := rows(t, db, box.Store); got != "1 endpoints, 0 events, 0 deliveries" {
+		t.Errorf("after the seed, there are %s", got)
+	}
+	create(t, to, 99)
+	type pulled struct{ Deliveries []struct{ ID, Body string } }
+	var d pulled
+	for range 2 { // The same one, until it is acknowledged.
+		d = call[pulled](t, to, "GET", "/webhooks/"+e.ID+"/pull?wait=20", "", 200)
+		if len(d.Deliveries) != 1 || d.Deliveries[0].Body != plant(99) {
+			t.Fatalf("the deliveries are %+v", d)
+		}
+	}
+	call[any](t, to, "POST", "/webhooks/"+e.ID+"/ack", `{"ids":["`+d.Deliveries[0].ID+`"]}`, 204)
+	testkit.WaitFor(t, "what a sandbox has delivered to be removed", func() bool {
+		return rows(t, db, box.Store) == "1 endpoints, 0 events, 0 deliveries"
+	})
+	call[endpoint](t, to, "POST", "/webhooks", `{"kind":"pull"}`, 201)
+	third, err := to.Send("POST", "/webhooks", `{"kind":"pull"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantError(t, "a third endpoint in a sandbox", third, 40041)
+	addWaiting(t, db, box.Store, e.ID, 900)
+	for id := int64(100); id < 100+300; id++ { // The service counts after each quarter.
+		create(t, to, id)
+	}
+	testkit.WaitFor(t, "an endpoint with too many deliveries to be disabled", func() bool {
+		return call[endpoint](t, to, "GET", "/webhooks/"+e.ID, "", 200).Disabled
+	})
+	got := call[endpoint](t, to, "GET", "/webhooks/"+e.ID, "", 200)
+	if n := len(deliveries(t, to, e)); n < 1000 || n > 1200 || got.Reason == "" {
+		t.Errorf("the endpoint has %d deliveries and is disabled because %q", n, got.Reason)
+	}
+	call[any](t, to, "DELETE", "/sandbox", "", 204)
+	waitRows(t, db, box.Store)
+}
+
+// addWaiting adds waiting deliveries of an endpoint to a database.
+func addWaiting(t *testing.T, db, store, endpoint string, n int) {
+	t.Helper()
+	query(t, db, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %[1]d)
+		INSERT INTO events (id, store, plant, body)
+			SELECT 'msg_' || (1000000000 + i) || '0123456789ABCDEF', '%[2]s', i, '{"id":' || i || ',"name":"Fern"}'
+			FROM n;
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %[1]d)
+		INSERT INTO deliveries (webhook, status, event, due, bytes, log)
+			SELECT '%[3]s', 'waiting', 'msg_' || (1000000000 + i) || '0123456789ABCDEF', 0, 24, '' FROM n`,
+		n, store, endpoint))
+}
+
+// A cluster has no webhooks.
+func TestCitus(t *testing.T) {
+	for _, engine := range testkit.AllEngines[len(testkit.Engines):] {
+		t.Run(engine.Name, func(t *testing.T) {
+			a, err := start(t, engine.Database(t)).Send("POST", "/webhooks", `{"url":"https://plants.example/hook"}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.WantError(t, "an endpoint in a cluster", a, 50102)
+		})
+	}
+}
+
+// A million waiting deliveries need no more memory than a thousand.
+func TestMemory(t *testing.T) {
+	testkit.Long(t)
+	testkit.NotWithRace(t)
+	var peak []int64
+	for _, n := range []int{1000, 1_000_000} {
+		db, r := testkit.Engines[0].Database(t), newReceiver(t)
+		s := start(t, db)
+		e := add(t, s.Target(), r)
+		s.Stop()
+		addWaiting(t, db, "main", e.ID, n)
+		r.respond(time.Hour, 200)
+		s = start(t, db)
+		r.waitInFlight()
+		call[[]delivery](t, s.Target(), "GET", "/webhooks/"+e.ID+"/deliveries", "", 200)
+		r.respond(time.Millisecond, 200)
+		r.wait(100)
+		peak = append(peak, s.Memory(t, "VmHWM"))
+		s.Kill()
+	}
+	t.Logf("%d MiB with 1,000 and %d MiB with 1,000,000 waiting deliveries", peak[0]>>20, peak[1]>>20)
+	if peak[1]-peak[0] > 30<<20 {
+		t.Errorf("1,000,000 waiting deliveries need %d MiB more", (peak[1]-peak[0])>>20)
+	}
+}
