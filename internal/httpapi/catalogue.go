@@ -124,8 +124,7 @@ var failures = []struct {
 	{token.ErrLookups, Failure{42903,
 		"Too many tokens are being looked up, and this one is not cached; the request was not executed."}},
 	{ErrSandboxRate, Failure{42904, "The address has created too many sandboxes."}},
-	{ErrWaiting, Failure{42905,
-		"Too many requests wait in the sandbox, in all sandboxes, or for deliveries; the request was not executed."}},
+	{ErrWaiting, Failure{42905, "Too many requests are waiting; the request was not executed."}},
 	{errHeaderTooLarge, Failure{43101, "The request line and headers are too large."}},
 
 	{errInternal, Failure{50001, "The service failed."}},

@@ -71,7 +71,7 @@ var (
 	ErrRules        = errors.New("the rules are invalid")
 	ErrJournalQuery = errors.New("limit and before must be integers of at least 1")
 	ErrSandboxRate  = errors.New("the address has created too many sandboxes")
-	ErrWaiting      = errors.New("too many requests of sandboxes wait")
+	ErrWaiting      = errors.New("too many requests are waiting")
 	ErrNoSandbox    = errors.New("there are too many sandboxes, or too little space for them; retry later")
 	errNotSandbox   = errors.New("the operation needs the token of a sandbox: create one with POST /sandboxes")
 	errGateway      = errors.New("a gateway received no valid response")

@@ -64,8 +64,8 @@ type DeliveryChange struct {
 // ForgetAfter is how long a removed endpoint is kept at least: a create in flight may still write deliveries.
 const ForgetAfter = time.Minute
 
-// ErrNoWebhook: there is no such endpoint, or it was changed.
-var ErrNoWebhook = errors.New("no webhook endpoint has this id")
+// ErrNoWebhook: there is no such endpoint or delivery, or it was changed.
+var ErrNoWebhook = errors.New("no webhook endpoint, or no delivery of it, has this id")
 
 // Webhooks keeps endpoints, events and deliveries. CreateBatch writes them: if Record.Event is set, a plant that is
 // created has that event, and a delivery of it for each enabled endpoint of its store, in the same transaction.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -53,34 +54,55 @@ func invalid(format string, args ...any) error {
 	return httpapi.Invalid(httpapi.ErrWebhookBody, format, args...)
 }
 
-// decodeBody decodes the body of a request. The names are those of its members.
+// decodeBody decodes the body of a request into a struct. The names are those of its members.
 func decodeBody(body []byte, to any, names string) error {
-	err := json.Unmarshal(body, to, json.RejectUnknownMembers(true))
-	var semantic *json.SemanticError
-	switch {
-	case err == nil && jsontext.Value(body).Kind() == '{':
-		return nil
-	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
-		return invalid("the member %.64q of the body is unknown; use %s", semantic.JSONPointer.LastToken(), names)
-	case errors.As(err, &semantic) && semantic.JSONPointer != "":
-		return invalid("%s has the wrong type", semantic.JSONPointer.LastToken())
+	var members map[string]jsontext.Value
+	err := json.Unmarshal(body, &members)
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return invalid("the body has a member twice")
+	} else if err != nil || members == nil {
+		return invalid("the body must be a JSON object with %s", names)
 	}
-	return invalid("the body must be a JSON object with %s", names)
+	for name, value := range members {
+		if value.Kind() == 'n' {
+			return invalid("%.64q must not be null; omit it", name)
+		}
+	}
+	err = json.Unmarshal(body, to, json.RejectUnknownMembers(true))
+	semantic, ok := errors.AsType[*json.SemanticError](err)
+	switch {
+	case ok && errors.Is(err, json.ErrUnknownName):
+		return invalid("the member %.64q of the body is unknown; use %s", semantic.JSONPointer.LastToken(), names)
+	case ok:
+		return invalid("%s has the wrong type", strings.TrimPrefix(string(semantic.JSONPointer), "/"))
+	}
+	return err
+}
+
+// noBody returns an error if a request has a body.
+func noBody(c httpapi.Call) error {
+	if len(c.Body) > 0 {
+		return invalid("the operation has no body; omit it")
+	}
+	return nil
 }
 
 func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	var sent struct {
-		Kind        string `json:"kind"`
-		URL         string `json:"url"`
-		Description string `json:"description"`
-		TTL         *int   `json:"ttl"`
+		Kind        *string  `json:"kind"`
+		URL         string   `json:"url"`
+		Description string   `json:"description"`
+		TTL         *float64 `json:"ttl"` // 60.0 is an integer
 	}
 	if err := decodeBody(c.Body, &sent, "kind, url, ttl and description"); err != nil {
 		return nil, err
 	}
 	var e endpoint
 	e.ID, e.Store, e.Enabled, e.Created = "wh_"+strings.ToLower(rand.Text()), c.Token.Store, true, now()
-	e.Kind, e.URL, e.Description, e.Secret = cmp.Or(sent.Kind, push), sent.URL, sent.Description, NewSecret()
+	e.Kind, e.URL, e.Description, e.Secret = push, sent.URL, sent.Description, NewSecret()
+	if sent.Kind != nil {
+		e.Kind = *sent.Kind
+	}
 	err := checkDescription(e.Description)
 	switch {
 	case e.Kind == push && isSandbox(e.Store):
@@ -96,9 +118,9 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	default:
 		e.Read, e.TTL = e.Created, defaultTTL
 		if sent.TTL != nil {
-			e.TTL = *sent.TTL
+			e.TTL = int(*sent.TTL)
 		}
-		if e.TTL < minTTL || e.TTL > maxTTL {
+		if e.TTL < minTTL || e.TTL > maxTTL || sent.TTL != nil && float64(e.TTL) != *sent.TTL {
 			err = invalid("ttl must be an integer from %d to %d", minTTL, maxTTL)
 		}
 	}
@@ -155,8 +177,8 @@ func (w *Webhooks) checkTarget(c httpapi.Call, text string) error {
 var errPullURL = invalid("url is for endpoints of the kind push; omit it")
 
 func checkDescription(text string) error {
-	if len(text) > maxDescription || strings.Contains(text, "\x00") {
-		return invalid("description must have at most %d bytes and no U+0000", maxDescription)
+	if utf8.RuneCountInString(text) > maxDescription || strings.Contains(text, "\x00") {
+		return invalid("description must have at most %d characters and no U+0000", maxDescription)
 	}
 	return nil
 }
@@ -237,6 +259,9 @@ func (w *Webhooks) Remove(c httpapi.Call) (any, error) {
 }
 
 func (w *Webhooks) Rotate(c httpapi.Call) (any, error) {
+	if err := noBody(c); err != nil {
+		return nil, err
+	}
 	e, err := w.change(c, c.Token.Store, c.ID, func(e *endpoint) error {
 		e.OldSecret, e.OldUntil, e.Secret = e.Secret, now().Add(bothSecrets), NewSecret()
 		return nil
@@ -361,11 +386,13 @@ func replayed(d storage.Delivery) storage.DeliveryChange {
 
 func (w *Webhooks) ReplayFailed(c httpapi.Call) (any, error) {
 	var sent struct {
-		Since time.Time `json:"since"`
+		Since string `json:"since"`
 	}
 	if err := decodeBody(c.Body, &sent, "since"); err != nil {
 		return nil, err
-	} else if sent.Since.IsZero() {
+	}
+	since, err := time.Parse(time.RFC3339, sent.Since)
+	if err != nil {
 		return nil, invalid("since is required and must be a time such as 2026-01-31T12:00:00Z")
 	}
 	e, err := w.get(c)
@@ -375,7 +402,7 @@ func (w *Webhooks) ReplayFailed(c httpapi.Call) (any, error) {
 	if e.Replaying {
 		return nil, httpapi.ErrReplaying
 	}
-	n, from, before := 0, firstEvent(sent.Since), afterAllEvents
+	n, from, before := 0, firstEvent(since), afterAllEvents
 	for n < maxReplayed {
 		found, err := w.deliveries(c, []storage.Status{storage.Failed}, from, before, replayStep)
 		if err != nil {

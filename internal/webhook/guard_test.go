@@ -180,11 +180,12 @@ func TestGuard(t *testing.T) {
 		t.Errorf("a name that changes: %+v, %v; %d requests", try, err, reached)
 	}
 	s.add("https://unknown.example.")
-	if got := s.send("POST", "/webhooks", `{"url":"http://127.0.0.1"}`).Body; !strings.Contains(got.String(), "--webhook-targets") {
+	got := s.send("POST", "/webhooks", `{"url":"http://127.0.0.1"}`).Body
+	if !strings.Contains(got.String(), "--webhook-targets") {
 		t.Errorf("the message does not name the flag: %s", got)
 	}
-	for _, bad := range []string{"", "x", "/x", "//a.example", "ftp://a.example", "http://", "http:a.example", "http://:80",
-		"https://u@a.example", "https://u:p@a.example", "https://a.example/#", "https://a.example/#x", "https://a b",
+	for _, bad := range []string{"", "x", "/x", "//a.example", "ftp://a.example", "http://", "http:a.example",
+		"http://:80", "https://u@a.example", "https://u:p@a.example", "https://a.example/#", "https://a.example/#x", "https://a b",
 		"https://a.example/" + strings.Repeat("x", 2048)} {
 		want[none](s, 40039, "POST", "/webhooks", fmt.Sprintf(`{"url":%q}`, bad))
 	}
@@ -192,7 +193,7 @@ func TestGuard(t *testing.T) {
 
 // send1 makes one request to a URL.
 func (s *service) send1(url string) (try, error) {
-	e := endpoint{settings: settings{URL: url, Secret: NewSecret()}}
+	e := endpoint{settings: settings{public: public{URL: url}, Secret: NewSecret()}}
 	return s.Webhooks.send(context.Background(), e, newEvent(time.Now()), []byte("{}"))
 }
 

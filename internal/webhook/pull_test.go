@@ -30,7 +30,7 @@ func TestPull(t *testing.T) {
 		s := start(t, file, Config{}, &receiver{respond: always(200)})
 		path, e := s.addPull("")
 		push, _ := s.add("https://a.example/")
-		if e.TTL != "24h" || e.URL != "" || e.Kind != pull {
+		if e.TTL != 86_400 || e.URL != "" || e.Kind != pull {
 			t.Errorf("the endpoint: %+v", e)
 		}
 		if found, took := s.pull(path, "wait=20"); len(found) != 0 || took != 20*time.Second {
@@ -66,8 +66,8 @@ func TestPull(t *testing.T) {
 		if d := s.list(path, "status=delivered"); len(d) != 2 || d[0].Tries[0].Replay == d[1].Tries[0].Replay {
 			t.Errorf("delivered: %+v", d)
 		}
-		for _, request := range []string{"GET pull?wait=-1", "GET pull?wait=x", "GET pull?wait=1&wait=2", "GET deliveries?limit=0",
-			"GET deliveries?status=x", "GET deliveries?before=x", "GET deliveries?limit=x"} {
+		for _, request := range []string{"GET pull?wait=-1", "GET pull?wait=x", "GET pull?wait=1&wait=2",
+			"GET deliveries?limit=0", "GET deliveries?status=x", "GET deliveries?before=x", "GET deliveries?limit=x"} {
 			method, query, _ := strings.Cut(request, " ")
 			want[none](s, 40040, method, path+"/"+query, "")
 		}
@@ -129,8 +129,8 @@ func TestWaitingPulls(t *testing.T) {
 func TestUnread(t *testing.T) {
 	inBubble(t, func(t *testing.T, file *sqlite.Storage) {
 		s := start(t, file, Config{}, nil)
-		read, _ := s.addPull(`,"ttl":"1m"`)
-		unread, _ := s.addPull(`,"ttl":"1m","description":"x"`)
+		read, _ := s.addPull(`,"ttl":60`)
+		unread, _ := s.addPull(`,"ttl":60,"description":"x"`)
 		s.run()
 		defer s.stop()
 		for range 10 {
@@ -145,7 +145,7 @@ func TestUnread(t *testing.T) {
 
 		const box = "sandbox:q3hyn7kxw5v2t6zrd4mbcj3pae"
 		want[none](s, 40039, "POST", box+"/webhooks", `{"url":"https://a.example"}`)
-		e := want[shown](s, 201, "POST", box+"/webhooks", `{"kind":"pull","ttl":"168h"}`)
+		e := want[shown](s, 201, "POST", box+"/webhooks", `{"kind":"pull","ttl":604800.0}`)
 		want[none](s, 201, "POST", box+"/webhooks", `{"kind":"pull"}`)
 		want[none](s, 40041, "POST", box+"/webhooks", `{"kind":"pull"}`)
 		s.create(box, 1)
@@ -163,8 +163,8 @@ func TestUnread(t *testing.T) {
 		if e = want[shown](s, 200, "GET", path, ""); !e.Disabled || len(s.list(path, "")) == 0 {
 			t.Errorf("an endpoint of a sandbox after 1,500 creates: %+v", e)
 		}
-		for _, bad := range []string{`"kind":"x"`, `"url":"https://a.example"`, `"ttl":"59s"`, `"ttl":"169h"`, `"ttl":60`, `"x":1`,
-			`"description":"` + strings.Repeat("x", 1001) + `"`, `"kind":"pull"`} {
+		for _, bad := range []string{`"kind":"x"`, `"kind":""`, `"url":"https://a.example"`, `"ttl":59`, `"ttl":604801`,
+			`"ttl":60.5`, `"ttl":"60"`, `"ttl":null`, `"x":1`, `"description":"` + strings.Repeat("x", 1001) + `"`, `"kind":"pull"`} {
 			want[none](s, 40039, "POST", "/webhooks", `{"kind":"pull",`+bad+`}`)
 		}
 		for range maxEndpoints {

@@ -44,7 +44,10 @@ func (s *Storage) ChangeSandboxes(_ context.Context, changes []storage.Sandbox) 
 
 func (s *Storage) ForgetSandbox(_ context.Context, store string) error {
 	return s.writer.tx(func() error {
-		return cmp.Or(exec(s.writer.conn, forgetSandbox, store), exec(s.writer.conn, removeWebhooksOf, time.Now().UnixMilli(), store))
+		return cmp.Or(
+			exec(s.writer.conn, forgetSandbox, store),
+			exec(s.writer.conn, removeWebhooksOf, time.Now().UnixMilli(), store),
+		)
 	})
 }
 
@@ -59,8 +62,8 @@ func (s *Storage) Sandboxes(ctx context.Context) ([]storage.Sandbox, error) {
 // sandboxOf reads a row of sandboxColumns.
 func sandboxOf(row *sqlite.Stmt) (storage.Sandbox, error) {
 	b := storage.Sandbox{
-		Store: row.ColumnText(0), Seed: row.ColumnText(2), Created: milliseconds(row, 3), Expires: milliseconds(row, 4), Used: milliseconds(row, 5),
-		Plants: row.ColumnInt64(6), Bytes: row.ColumnInt64(7),
+		Store: row.ColumnText(0), Seed: row.ColumnText(2), Created: milliseconds(row, 3), Expires: milliseconds(row, 4),
+		Used: milliseconds(row, 5), Plants: row.ColumnInt64(6), Bytes: row.ColumnInt64(7),
 	}
 	row.ColumnBytes(1, b.Hash[:])
 	return b, storage.CheckText(&b.Store, &b.Seed)

@@ -185,7 +185,8 @@ func (s *Storage) RemoveDeliveries(ctx context.Context, now time.Time, limit int
 	if err != nil {
 		return 0, err
 	}
-	hooks, err := collect(ctx, s.readers, func(row *sqlite.Stmt) (string, error) { return "", nil }, removedWebhooks, forget)
+	one := func(*sqlite.Stmt) (int, error) { return 1, nil }
+	hooks, err := collect(ctx, s.readers, one, removedWebhooks, forget)
 	if err != nil || len(expired)+len(hooks) == 0 {
 		return 0, err
 	}

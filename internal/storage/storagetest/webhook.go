@@ -167,7 +167,8 @@ func testDeliveries(t *testing.T, open Open) {
 		found, err := s.Deliveries(t.Context(), storage.DeliveryFilter{
 			Webhook: id, Status: storage.Waiting, Before: afterAll, Due: due, Limit: 5,
 		})
-		if err != nil || len(found) != len(want) || found[0].Event != want[0] || found[len(want)-1].Event != want[len(want)-1] {
+		last := len(want) - 1
+		if err != nil || len(found) != len(want) || found[0].Event != want[0] || found[last].Event != want[last] {
 			t.Errorf("due at %v: %v, %v, want %v", due, found, err, want)
 		}
 	}
