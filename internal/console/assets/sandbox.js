@@ -1,14 +1,15 @@
 // The console of a sandbox: its tabs, and the buttons that reset and remove it. The
 // header has the time left.
 
-import { html, useEffect, useRef } from './preact.js';
+import { html, useEffect } from './preact.js';
 import { announce, ask } from './notice.js';
 import { close, send, session } from './session.js';
 import { copy } from './copy.js';
 import { Faults } from './faults.js';
 import { FailureView } from './messages.js';
-import { list, refresh, showTab } from './list.js';
+import { refresh, showTab } from './list.js';
 import { observable, use } from './observable.js';
+import { Panel, Tabs, useTab } from './tabs.js';
 import { Requests } from './requests.js';
 import { active, loadRules, rules, several } from './rules.js';
 import { usePolling } from './wait.js';
@@ -18,39 +19,19 @@ const TABS = { plants: 'Plants', requests: 'Requests', faults: 'Faults' };
 const problem = observable(null); // the Failure of an action below
 
 export function Sandbox({ children }) {
-  const tab = TABS[use(list).tab] ? use(list).tab : 'plants';
+  const tab = useTab(TABS);
   const current = use(rules);
   const failure = use(problem);
   usePolling(loadRules, tab === 'faults' ? 2000 : 5000);
-  const panel = (name, content) => html`<div role="tabpanel" id=${`panel-${name}`} aria-labelledby=${`tab-${name}`}
-    hidden=${tab !== name}>${content}</div>`;
+  const panel = (name, content) => html`<${Panel} name=${name} tab=${tab}>${content}<//>`;
   return html`
-    <div class="bar"><${Tabs} tab=${tab} faults=${active(current).length} /><${Actions} /></div>
+    <div class="bar"><${Tabs} label="Sandbox" titles=${TABS} tab=${tab} badges=${{ faults: active(current).length }} /><${Actions} /></div>
     <div id="sandbox-error" role="alert">${failure && html`<${FailureView} failure=${failure} />`}</div>
     ${use(several) && html`<p class="away" id="several">Several processes serve this sandbox. Each has its own rules and requests, so the tabs Requests and Faults are incomplete.</p>`}
     ${panel('plants', html`${active(current).length > 0 && html`<p class="away" id="faults-note">A fault is switched on, and can affect the requests of this list too.
       ${' '}<button type="button" class="link" onClick=${() => showTab('faults')}>Show the faults</button></p>`}${children}`)}
     ${panel('requests', tab === 'requests' && html`<${Requests} />`)}
     ${panel('faults', tab === 'faults' && html`<${Faults} />`)}`;
-}
-
-function Tabs({ tab, faults }) {
-  const place = useRef();
-  const names = Object.keys(TABS);
-  const move = (event) => {
-    const at = names.indexOf(tab);
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: -1 }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    const name = names.at(to % names.length);
-    showTab(name);
-    place.current.querySelector(`#tab-${name}`).focus();
-  };
-  return html`<div role="tablist" aria-label="Sandbox" class="tabs" ref=${place} onKeyDown=${move}>
-    ${names.map((name) => html`<button type="button" role="tab" id=${`tab-${name}`} key=${name} aria-controls=${`panel-${name}`}
-      aria-selected=${String(tab === name)} tabindex=${tab === name ? 0 : -1} onClick=${() => showTab(name)}>
-      ${TABS[name]}${name === 'faults' && faults > 0 && html`${' '}<span class="badge">${faults}<span class="visually-hidden"> on</span></span>`}</button>`)}
-  </div>`;
 }
 
 async function act(method, path) {
