@@ -72,10 +72,9 @@ function writeLocation(write) {
 }
 
 window.addEventListener('popstate', async () => {
-  if (!may('read')) return;
   const now = list.get();
   const next = readLocation();
-  if (['q', 'tag', 'rows'].every((name) => now[name] === next[name]) && now.cursors.at(-1) === next.cursors.at(-1)) {
+  if (!may('read') || ['q', 'tag', 'rows'].every((name) => now[name] === next[name]) && now.cursors.at(-1) === next.cursors.at(-1)) {
     list.update({ tab: next.tab });
   } else if (await mayLeave()) {
     list.update({ ...next, problems: null });
