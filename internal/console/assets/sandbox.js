@@ -11,27 +11,28 @@ import { refresh, showTab } from './list.js';
 import { observable, use } from './observable.js';
 import { Panel, Tabs, useTab } from './tabs.js';
 import { Requests } from './requests.js';
+import { Webhooks, offered } from './webhooks.js';
 import { active, loadRules, rules, several } from './rules.js';
 import { usePolling } from './wait.js';
-
-const TABS = { plants: 'Plants', requests: 'Requests', faults: 'Faults' };
 
 const problem = observable(null); // the Failure of an action below
 
 export function Sandbox({ children }) {
-  const tab = useTab(TABS);
+  const titles = { plants: 'Plants', requests: 'Requests', faults: 'Faults', ...(use(offered) && { webhooks: 'Webhooks' }) };
+  const tab = useTab(titles);
   const current = use(rules);
   const failure = use(problem);
   usePolling(loadRules, tab === 'faults' ? 2000 : 5000);
   const panel = (name, content) => html`<${Panel} name=${name} tab=${tab}>${content}<//>`;
   return html`
-    <div class="bar"><${Tabs} label="Sandbox" titles=${TABS} tab=${tab} badges=${{ faults: active(current).length }} /><${Actions} /></div>
+    <div class="bar"><${Tabs} label="Sandbox" titles=${titles} tab=${tab} badges=${{ faults: active(current).length }} /><${Actions} /></div>
     <div id="sandbox-error" role="alert">${failure && html`<${FailureView} failure=${failure} />`}</div>
     ${use(several) && html`<p class="away" id="several">Several processes serve this sandbox. Each has its own rules and requests, so the tabs Requests and Faults are incomplete.</p>`}
     ${panel('plants', html`${active(current).length > 0 && html`<p class="away" id="faults-note">A fault is switched on, and can affect the requests of this list too.
       ${' '}<button type="button" class="link" onClick=${() => showTab('faults')}>Show the faults</button></p>`}${children}`)}
     ${panel('requests', tab === 'requests' && html`<${Requests} />`)}
-    ${panel('faults', tab === 'faults' && html`<${Faults} />`)}`;
+    ${panel('faults', tab === 'faults' && html`<${Faults} />`)}
+    ${titles.webhooks && panel('webhooks', tab === 'webhooks' && html`<${Webhooks} />`)}`;
 }
 
 async function act(method, path) {

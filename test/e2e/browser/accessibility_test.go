@@ -116,7 +116,8 @@ func TestAccessible(t *testing.T) {
 			if tt.long {
 				testkit.Long(t)
 			}
-			s := serve(t, "--sandbox")
+			s := serve(t, "--sandbox", "--webhook-targets", "private")
+			s.addWebhook(t, `{"url":"http://127.0.0.1:1/`+strings.Repeat("hooks", 40)+`","description":"refuses"}`)
 			s.create(t, plants...)
 			p := newPage(t, s.front)
 			p.scheme(tt.scheme)
@@ -153,6 +154,11 @@ func (p *page) visitStates(s *service, check func(state string)) {
 	p.enter(s.Token)
 	p.wantRow("1", "Ficus lyrata", "tree")
 	check("the list")
+	p.click("#tab-webhooks")
+	p.click("#deliveries .disclose")
+	p.wantVisible("#deliveries .details")
+	check("webhooks")
+	p.click("#tab-plants")
 	p.click(row("1") + " .edit")
 	p.wantVisible(row("1") + " textarea")
 	p.click(row("2") + " .disclose")
