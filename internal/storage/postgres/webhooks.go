@@ -49,13 +49,19 @@ const (
 			AS sent (webhook, event, before, status, due, log)
 		WHERE deliveries.webhook = sent.webhook AND deliveries.status = before AND deliveries.event = sent.event`
 
+	// The orders are those of the indexes. Without them, PostgreSQL scans all deliveries.
 	removeDeliveries = `
 		WITH gone AS (
 			DELETE FROM deliveries WHERE (webhook, status, event) IN (
-				(SELECT webhook, status, event FROM webhooks JOIN deliveries ON webhook = id
-					WHERE status IN ('delivered', 'failed') AND due <= $1 LIMIT $2)
+				(SELECT due.* FROM webhooks CROSS JOIN (VALUES ('delivered'), ('failed')) AS ended (status) CROSS JOIN LATERAL (
+					SELECT webhook, status, event FROM deliveries
+					WHERE webhook = webhooks.id AND status = ended.status AND due <= $1
+					ORDER BY webhook, status, due LIMIT $2) AS due WHERE removed IS NULL)
 				UNION ALL
-				(SELECT webhook, status, event FROM webhooks JOIN deliveries ON webhook = id WHERE removed IS NOT NULL LIMIT $2))
+				(SELECT of_removed.* FROM webhooks CROSS JOIN LATERAL (
+					SELECT webhook, status, event FROM deliveries WHERE webhook = webhooks.id
+					ORDER BY webhook, status, event LIMIT $2) AS of_removed WHERE removed IS NOT NULL)
+				LIMIT $2)
 			RETURNING webhook, event),
 		events_gone AS (
 			DELETE FROM events WHERE id IN (SELECT event FROM gone) AND NOT EXISTS (
