@@ -193,6 +193,34 @@ func addWaiting(t *testing.T, db, store, endpoint string, n int) {
 		n, store, endpoint))
 }
 
+// A receiver that returns 410 gets no more requests, until a client replays a delivery.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	db, r := testkit.Engines[0].Database(t), newReceiver(t)
+	s := start(t, db)
+	e := add(t, s.Target(), r)
+	s.Stop()
+	addWaiting(t, db, "main", e.ID, 20)
+	r.respond(0, 410)
+	s = start(t, db)
+	testkit.WaitFor(t, "the endpoint to be disabled", func() bool {
+		return call[endpoint](t, s.Target(), "GET", "/webhooks/"+e.ID, "", 200).Disabled
+	})
+	time.Sleep(time.Second)
+	if got := triesOf(t, s); got != 1 {
+		t.Errorf("%d requests were made, want 1", got)
+	}
+	r.respond(0, 200)
+	for _, d := range deliveries(t, s.Target(), e)[:10] {
+		call[delivery](t, s.Target(), "POST", "/webhooks/"+e.ID+"/deliveries/"+d.ID+"/replay", "", 202)
+	}
+	r.wait(10)
+	time.Sleep(time.Second)
+	if got := triesOf(t, s); got != 11 {
+		t.Errorf("%d requests were made, want 11", got)
+	}
+}
+
 // A cluster has no webhooks.
 func TestCitus(t *testing.T) {
 	for _, engine := range testkit.AllEngines[len(testkit.Engines):] {
