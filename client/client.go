@@ -8,6 +8,8 @@
 //   - Replace and Remove are retried only when the service cannot have made the change: after 429,
 //     after a 503 whose error code means that nothing was stored, and when no connection
 //     could be made.
+//   - The methods for webhooks need the scope webhooks:manage. Those that only read are retried like
+//     Get, and the others like Replace.
 //
 // Use WithRetries to configure this. A response that is not a success is an *Error. A change
 // that failed may still have been made if errors.Is(err, ErrUnknown). No error contains the token.
@@ -21,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -252,16 +255,11 @@ func (c *Client) Plants(ctx context.Context, from Page) iter.Seq2[NewPlant, erro
 // Token returns the name, store, scopes, expiry and rate of the client's token. It needs no scope, does
 // not count against the rate of the token, and is retried like Create.
 func (c *Client) Token(ctx context.Context) (Token, error) {
-	req := request{method: http.MethodGet, url: c.base.JoinPath("token"), success: http.StatusOK, idempotent: true}
-	resp, err := c.do(ctx, req)
-	if err != nil {
-		return Token{}, err
+	got, err := call[Token](ctx, c, http.MethodGet, "token", http.StatusOK, nil)
+	if err == nil && (got.Name == "" || got.Store == "") {
+		err = errNotPlantStore
 	}
-	var got Token
-	if json.Unmarshal(resp.body, &got) != nil || got.Name == "" || got.Store == "" {
-		return Token{}, errNotPlantStore
-	}
-	return got, nil
+	return got, err
 }
 
 func checkIfMatch(ifMatch string) error {
@@ -274,6 +272,8 @@ func checkIfMatch(ifMatch string) error {
 func (c *Client) plantURL(id int64) *url.URL {
 	return c.base.JoinPath("plants", strconv.FormatInt(id, 10))
 }
+
+func webhookPath(id string) string { return "webhooks/" + url.PathEscape(id) }
 
 // page returns the plants of a page, and the id that the next page starts after, or nil if it is the last.
 func (c *Client) page(ctx context.Context, query url.Values) (page []NewPlant, next *int64, err error) {
@@ -295,6 +295,29 @@ func (c *Client) page(ctx context.Context, query url.Values) (page []NewPlant, n
 	}
 	next, err = nextAfter(resp.header)
 	return page, next, err
+}
+
+// object is the JSON body of a request. Members that are "" or 0 are left out.
+type object map[string]any
+
+// call sends a request to a path below the base URL, which may have a query, and decodes the response. A GET is
+// idempotent.
+func call[T any](ctx context.Context, c *Client, method, path string, success int, body object) (got T, err error) {
+	req := request{method: method, success: success, idempotent: method == http.MethodGet}
+	if req.url, err = c.base.Parse(path); err != nil {
+		return got, err
+	}
+	if body != nil {
+		maps.DeleteFunc(body, func(_ string, value any) bool { return value == "" || value == 0 })
+		if req.body, err = json.Marshal(body); err != nil {
+			return got, err
+		}
+	}
+	resp, err := c.do(ctx, req)
+	if err == nil && success != http.StatusNoContent && json.Unmarshal(resp.body, &got) != nil {
+		err = req.unknown(errNotPlantStore)
+	}
+	return got, err
 }
 
 func (c *Client) stored(ctx context.Context, req request) (Stored, error) {

@@ -27,7 +27,7 @@ const (
 	numberUnknown = 50302 // the service does not know the outcome
 )
 
-// ErrUnknown is in the chain of an error of Create, Replace or Remove if the change may have been made
+// ErrUnknown is in the chain of an error of a method that makes a change, such as Create, if it may have been made
 // although the call failed: some attempt got no response, or a response that does not exclude the change,
 // such as 50302 or the 502 of a proxy, and no later response settled it. An error without ErrUnknown is
 // final: the change was not made.

@@ -1,0 +1,130 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Webhook is an endpoint, which gets an event for each plant that is created in its store. The service sends the events
+// of a push endpoint to its URL; Pull returns those of a pull endpoint.
+type Webhook struct {
+	ID             string    `json:"id"`
+	Kind           string    `json:"kind"` // push or pull
+	URL            string    `json:"url,omitzero"`
+	TTL            int       `json:"ttl,omitzero"` // a pull endpoint is removed after this many seconds without a Pull
+	Description    string    `json:"description"`
+	Created        time.Time `json:"created"`
+	Disabled       bool      `json:"disabled"`
+	DisabledAt     time.Time `json:"disabled_at,omitzero"`
+	DisabledReason string    `json:"disabled_reason,omitzero"`
+	Secret         string    `json:"secret,omitzero"` // only from AddWebhook and RotateWebhook
+}
+
+// Delivery is the event of one plant for one endpoint, and Try is one attempt to deliver it.
+type (
+	Delivery struct {
+		ID      string    `json:"id"` // the webhook-id of its requests
+		Plant   int64     `json:"plant"`
+		Status  string    `json:"status"` // waiting, replaying, delivered or failed
+		Created time.Time `json:"created"`
+		Next    time.Time `json:"next,omitzero"` // time of the next try
+		Tries   []Try     `json:"tries"`
+	}
+	Try struct {
+		Time   time.Time `json:"time"`
+		Status int       `json:"status,omitzero"` // HTTP status of the response, if there was one
+		MS     int64     `json:"ms"`
+		Error  string    `json:"error,omitzero"` // dns, refused, timeout, tls, status, target or connection
+		Replay bool      `json:"replay,omitzero"`
+	}
+)
+
+// Pulled is a delivery of a pull endpoint: the headers, with names in lower case, and the body of its request.
+type Pulled struct {
+	ID      string            `json:"id"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+}
+
+// DeliveryFilter sets which deliveries Deliveries returns. The zero value returns the 100 newest ones.
+type DeliveryFilter struct {
+	Status string // only deliveries with this status
+	Before string // only deliveries older than the one with this id
+	Limit  int    // 1 to 100; 0 is 100
+}
+
+// AddWebhook adds an endpoint with the Kind, URL, TTL and Description of w, and returns it with its secret.
+func (c *Client) AddWebhook(ctx context.Context, w Webhook) (Webhook, error) {
+	body := object{"kind": w.Kind, "url": w.URL, "ttl": w.TTL, "description": w.Description}
+	return call[Webhook](ctx, c, http.MethodPost, "webhooks", http.StatusCreated, body)
+}
+
+// Webhooks returns the endpoints of the store, oldest first.
+func (c *Client) Webhooks(ctx context.Context) ([]Webhook, error) {
+	return call[[]Webhook](ctx, c, http.MethodGet, "webhooks", http.StatusOK, nil)
+}
+
+// Webhook returns an endpoint. As in the methods below, an *Error with the number 40403 means that none has the id.
+func (c *Client) Webhook(ctx context.Context, id string) (Webhook, error) {
+	return call[Webhook](ctx, c, http.MethodGet, webhookPath(id), http.StatusOK, nil)
+}
+
+// ChangeWebhook sets the URL, Description and Disabled of the endpoint that has the ID of w.
+func (c *Client) ChangeWebhook(ctx context.Context, w Webhook) (Webhook, error) {
+	body := object{"url": w.URL, "description": w.Description, "disabled": w.Disabled}
+	return call[Webhook](ctx, c, http.MethodPut, webhookPath(w.ID), http.StatusOK, body)
+}
+
+// RemoveWebhook removes an endpoint and its deliveries.
+func (c *Client) RemoveWebhook(ctx context.Context, id string) error {
+	_, err := call[any](ctx, c, http.MethodDelete, webhookPath(id), http.StatusNoContent, nil)
+	return err
+}
+
+// RotateWebhook returns an endpoint with a new secret. Both secrets sign its requests for 24 hours.
+func (c *Client) RotateWebhook(ctx context.Context, id string) (Webhook, error) {
+	return call[Webhook](ctx, c, http.MethodPost, webhookPath(id)+"/rotate", http.StatusOK, nil)
+}
+
+// Deliveries returns deliveries of an endpoint, newest first.
+func (c *Client) Deliveries(ctx context.Context, id string, f DeliveryFilter) ([]Delivery, error) {
+	query := url.Values{"status": {f.Status}, "before": {f.Before}, "limit": {fmt.Sprint(cmp.Or(f.Limit, 100))}}
+	maps.DeleteFunc(query, func(_ string, value []string) bool { return value[0] == "" })
+	return call[[]Delivery](ctx, c, http.MethodGet, webhookPath(id)+"/deliveries?"+query.Encode(), http.StatusOK, nil)
+}
+
+// ReplayDelivery sends a delivery again.
+func (c *Client) ReplayDelivery(ctx context.Context, id, delivery string) (Delivery, error) {
+	path := webhookPath(id) + "/deliveries/" + url.PathEscape(delivery) + "/replay"
+	return call[Delivery](ctx, c, http.MethodPost, path, http.StatusAccepted, nil)
+}
+
+// ReplayFailed sends the deliveries again that have failed since a time, at most the 10,000 newest, and returns how
+// many. An *Error with the number 40901 means that an earlier replay has not ended.
+func (c *Client) ReplayFailed(ctx context.Context, id string, since time.Time) (int, error) {
+	got, err := call[struct{ Replaying int }](ctx, c, http.MethodPost, webhookPath(id)+"/replay", http.StatusAccepted,
+		object{"since": since.UTC()})
+	return got.Replaying, err
+}
+
+// Pull returns up to 100 deliveries of a pull endpoint, and waits up to 30 seconds for the first. It returns the same
+// ones again until Ack acknowledges them. The timeout of the HTTP client must be longer than the wait.
+func (c *Client) Pull(ctx context.Context, id string, wait time.Duration) ([]Pulled, error) {
+	path := fmt.Sprintf("%s/pull?wait=%.0f", webhookPath(id), wait.Seconds())
+	got, err := call[struct{ Deliveries []Pulled }](ctx, c, http.MethodGet, path, http.StatusOK, nil)
+	if err == nil && got.Deliveries == nil {
+		err = errNotPlantStore
+	}
+	return got.Deliveries, err
+}
+
+// Ack acknowledges up to 100 deliveries of a pull endpoint. Unknown ids are ignored.
+func (c *Client) Ack(ctx context.Context, id string, ids ...string) error {
+	_, err := call[any](ctx, c, http.MethodPost, webhookPath(id)+"/ack", http.StatusNoContent, object{"ids": ids})
+	return err
+}
