@@ -236,6 +236,21 @@ func parseLifetime(flag, text string, least time.Duration) (time.Duration, error
 	return d, nil
 }
 
+// parsePast parses the past time of a flag: a date, a time, or an age such as 30d.
+func parsePast(flag, text string, now time.Time) (time.Time, error) {
+	at, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		at, err = time.Parse(time.RFC3339, text)
+	}
+	if age, ageErr := parseLifetime(flag, text, 0); ageErr == nil {
+		at, err = now.Add(-age), nil
+	}
+	if err != nil || at.After(now) {
+		return at, usagef("--%s is %q: use a past date such as 2026-01-01, or an age such as 30d", flag, text)
+	}
+	return at, nil
+}
+
 // rate adds two flags whose values rate.Parse reads.
 func (f *flags) rate(name, burstName, whose, otherwise string) (limit *string, burst *int64) {
 	limit = f.String(name, "", "request `rate` "+whose+", such as 100/s, 30/m or 1000/h,\ncounted by each process; "+

@@ -52,19 +52,10 @@ List stores. TOKENS are the valid ones, and LAST USED is the last use of any tok
 			}
 			return err
 		})
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return env.printJSON(all)
-		}
-		w := newTable(env.stdout)
-		fmt.Fprintln(w, "NAME\tPLANTS\tTOKENS\tLAST USED")
-		for _, s := range all {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", cell(s.Name), s.Plants, s.Tokens,
+		return printTable(env, *asJSON, all, err, "NAME\tPLANTS\tTOKENS\tLAST USED", func(s store) string {
+			return fmt.Sprintf("%s\t%d\t%d\t%s", cell(s.Name), s.Plants, s.Tokens,
 				strings.TrimSuffix(timestamp(s.LastUsed), ":00"))
-		}
-		return w.Flush()
+		}, all...)
 	})
 }
 

@@ -29,6 +29,23 @@ func cell(text string) string {
 	return text
 }
 
+// printTable prints a value as JSON, or a table with a row for each of all, unless there is an error.
+func printTable[T any](env environment, asJSON bool, value any, err error, header string, row func(T) string,
+	all ...T) error {
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return env.printJSON(value)
+	}
+	w := newTable(env.stdout)
+	fmt.Fprintln(w, header)
+	for _, v := range all {
+		fmt.Fprintln(w, row(v))
+	}
+	return w.Flush()
+}
+
 // printJSON prints a value over several lines, unless options change that.
 func (env environment) printJSON(v any, options ...json.Options) error {
 	text, err := json.Marshal(v, append([]json.Options{jsontext.WithIndent("  ")}, options...)...)

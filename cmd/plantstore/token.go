@@ -209,16 +209,9 @@ Remove tokens that were revoked or expired before a time. Their names can be use
 	before := f.String("before", "", "`time`: a past date such as 2026-01-01 in UTC, a time such\n"+
 		"as 2026-01-01T12:00:00Z, or an age such as 30d")
 	return f.runs(func(ctx context.Context) error {
-		now := time.Now()
-		at, err := time.Parse(time.DateOnly, *before)
+		at, err := parsePast("before", *before, time.Now())
 		if err != nil {
-			at, err = time.Parse(time.RFC3339, *before)
-		}
-		if age, ageErr := parseLifetime("before", *before, 0); ageErr == nil {
-			at, err = now.Add(-age), nil
-		}
-		if err != nil || at.After(now) {
-			return usagef("--before is %q: use a past date such as 2026-01-01, or an age such as 30d", *before)
+			return err
 		}
 		var n int
 		err = env.withStorage(ctx, *db, writes, func(st storage.Storage) (err error) {
