@@ -19,9 +19,10 @@ All flags of serve can be set in the environment: --base-url is PLANTSTORE_BASE_
 have variables for --url, --token, --token-file, --db and --json. A flag on the command line
 overrides its variable. An unknown PLANTSTORE_ variable is an error to serve.
 
-The exit code is 0 after a success, 2 if the command line is wrong, 3 if a plant, a token or a store
-was not found, 4 for a conflict, 5 if the service did not respond, 6 if it refused the token, and 1
-after any other failure or if the outcome is unknown. With --json, an error is one line of JSON.`,
+The exit code is 0 after a success, 2 if the command line is wrong, 3 if a plant, a token, a store
+or a webhook was not found, 4 for a conflict, 5 if the service did not respond, 6 if it refused the
+token, and 1 after any other failure or if the outcome is unknown. With --json, an error is one line
+of JSON.`,
 		Example: `  plantstore serve
   plantstore token issue --name laptop
   plantstore plants list`,
@@ -36,7 +37,8 @@ after any other failure or if the outcome is unknown. With --json, an error is o
 		}
 	}
 	add("Run the service", serveCommand(env), sandboxCommand(env), healthCommand(env), doctorCommand(env))
-	add("Use the service", tokenCommands(env), storeCommands(env), plantsCommands(env))
+	add("Use the service", tokenCommands(env), storeCommands(env), plantsCommands(env),
+		webhookCommands(env))
 	add("Manage databases", copyCommand(env), backupCommand(env), restoreCommand(env), dbCommands(env))
 	add("Other commands", versionCommand(env))
 	root.SetHelpCommandGroupID("Other commands")

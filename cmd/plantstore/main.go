@@ -101,10 +101,11 @@ func exitCode(err error) int {
 		return 2
 	case errors.Is(err, client.ErrUnknown):
 		return 1
-	case errors.Is(err, token.ErrUnknown), errors.Is(err, errUnknownStore), isResponse && e.Number == 40401:
+	case errors.Is(err, token.ErrUnknown), errors.Is(err, errUnknownStore),
+		isResponse && (e.Number == 40401 || e.Number == 40403):
 		return notFound
 	case errors.Is(err, token.ErrNameTaken),
-		isResponse && (e.Number == 40009 || e.Status == http.StatusPreconditionFailed):
+		isResponse && (e.Number == 40009 || e.Status == http.StatusConflict || e.Status == http.StatusPreconditionFailed):
 		return 4
 	case !isResponse && isTransport && !errors.Is(err, context.Canceled):
 		return unreachable

@@ -204,6 +204,8 @@ func TestExitCodes(t *testing.T) {
 		{response(404, 40401), 3, "40401: m", `{"error":40401,"message":"m","exit":3}`},
 		{fmt.Errorf("%w (tried 2 times)", response(404, 40401)), 3, "40401: m (tried 2 times)",
 			`{"error":40401,"message":"m (tried 2 times)","exit":3}`},
+		{response(404, 40403), 3, "40403: m", `{"error":40403,"message":"m","exit":3}`},
+		{response(409, 40901), 4, "40901: m", `{"error":40901,"message":"m","exit":4}`},
 		{fmt.Errorf("%w: x", token.ErrUnknown), 3, "no such token: x", `{"message":"no such token: x","exit":3}`},
 		{response(400, 40009), 4, "40009: m", `{"error":40009,"message":"m","exit":4}`},
 		{response(412, 41201), 4, "41201: m", `{"error":41201,"message":"m","exit":4}`},
