@@ -116,7 +116,7 @@ func mayHaveChanged(err error) bool {
 	switch {
 	case !ok:
 		return !isUnsent(err)
-	case e.nothingStored():
+	case e.nothingStored(), e.Number/100 == http.StatusNotImplemented:
 		return false
 	}
 	return e.Status < 300 || e.Status >= 500 // an unexpected success may come from anything

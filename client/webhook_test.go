@@ -114,9 +114,11 @@ func TestWebhookRetries(t *testing.T) {
 			t.Errorf("%s %s after a lost connection: %v", test.want.method, test.want.uri, err)
 		}
 		s.wantRequests(t, map[bool]int32{false: 1, true: 2}[reads])
-		c, _ = start(t, reply(404, `{"error":40403,"message":"none"}`))
-		if _, err = test.call(t.Context(), c); err == nil || err.Error() != "40403: none" {
-			t.Errorf("%s %s of an unknown id: %v", test.want.method, test.want.uri, err)
+		for status, want := range map[int]string{404: "40403: none", 501: "50103: none"} {
+			c, _ = start(t, reply(status, fmt.Sprintf(`{"error":%s,"message":"none"}`, want[:5])))
+			if _, err = test.call(t.Context(), c); err == nil || err.Error() != want {
+				t.Errorf("%s %s: %v, want %s", test.want.method, test.want.uri, err, want)
+			}
 		}
 	}
 }
