@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"plantstore/client"
@@ -108,15 +107,9 @@ func (im *importer) one(ctx context.Context, row plantfile.Row) error {
 	}
 	im.bad.Add(1)
 	text := oneLine(err.Error())
-	if *im.json {
-		refused := newJSONError(err, text)
-		refused.Line = row.Line
-		quoted, _ := json.Marshal(refused)
-		text = string(quoted)
-	} else {
-		text = fmt.Sprintf("line %d: %s", row.Line, text)
-	}
-	fmt.Fprint(im.f.env.stderr, text+"\n") // in one write, because rows are imported in parallel
+	refused := newJSONError(err, text)
+	refused.Line = row.Line
+	im.f.env.printError(*im.json, refused, fmt.Sprintf("line %d: %s", row.Line, text))
 	return nil
 }
 

@@ -67,14 +67,9 @@ func (env environment) run(ctx context.Context, args []string) int {
 	}
 	asJSON, noFlag := cmd.Flags().GetBool("json")      // false in a command without it
 	asJSON = asJSON || slices.Contains(args, "--json") // also after a flag that is invalid
-	if asJSON && noFlag == nil {
-		line := newJSONError(err, text)
-		line.Exit = code
-		json.MarshalWrite(env.stderr, line)
-		fmt.Fprintln(env.stderr)
-	} else {
-		fmt.Fprintf(env.stderr, "%s: %s\n", cmd.CommandPath(), text)
-	}
+	line := newJSONError(err, text)
+	line.Exit = code
+	env.printError(asJSON && noFlag == nil, line, cmd.CommandPath()+": "+text)
 	return code
 }
 
@@ -131,6 +126,15 @@ func newJSONError(err error, text string) jsonError {
 		return jsonError{Message: text}
 	}
 	return jsonError{Error: e.Number, Message: strings.TrimPrefix(text, fmt.Sprintf("%d: ", e.Number))}
+}
+
+// printError prints an error as JSON, or a text, in one write, because rows are imported in parallel.
+func (env environment) printError(asJSON bool, e jsonError, text string) {
+	if asJSON {
+		quoted, _ := json.Marshal(e)
+		text = string(quoted)
+	}
+	fmt.Fprint(env.stderr, text+"\n")
 }
 
 // oneLine returns the text of joined errors in one line that cannot control a terminal.
