@@ -16,8 +16,8 @@ func (env environment) commands() *cobra.Command {
 		Long: `Plant Store stores plants durably: a create is on disk before its response is sent.
 
 All flags of serve can be set in the environment: --base-url is PLANTSTORE_BASE_URL. Other commands
-have variables for --url, --token, --token-file, --db and --json. A flag on the command line
-overrides its variable. An unknown PLANTSTORE_ variable is an error to serve.
+have variables for --url, --token, --token-file, --secret, --db and --json. A flag on the command
+line overrides its variable. An unknown PLANTSTORE_ variable is an error to serve.
 
 The exit code is 0 after a success, 2 if the command line is wrong, 3 if a plant, a token, a store
 or a webhook was not found, 4 for a conflict, 5 if the service did not respond, 6 if it refused the
@@ -38,7 +38,7 @@ of JSON.`,
 	}
 	add("Run the service", serveCommand(env), sandboxCommand(env), healthCommand(env), doctorCommand(env))
 	add("Use the service", tokenCommands(env), storeCommands(env), plantsCommands(env),
-		webhookCommands(env))
+		webhookCommands(env), listenCommand(env))
 	add("Manage databases", copyCommand(env), backupCommand(env), restoreCommand(env), dbCommands(env))
 	add("Other commands", versionCommand(env))
 	root.SetHelpCommandGroupID("Other commands")

@@ -158,7 +158,8 @@ var otherVariables = regexp.MustCompile(`^PLANTSTORE_(TEST_.*|` +
 // checkVariables returns an error if a variable is unknown, probably mistyped: the service would not have the settings
 // that the operator wanted.
 func (env environment) checkVariables(serve *pflag.FlagSet) error {
-	known := []string{fixedTokenVariable, tokenVariable, tokenVariable + "_FILE", "PLANTSTORE_URL", "PLANTSTORE_JSON"}
+	known := []string{fixedTokenVariable, tokenVariable, tokenVariable + "_FILE", "PLANTSTORE_URL", "PLANTSTORE_JSON",
+		webhookSecretVariable}
 	serve.VisitAll(func(fl *pflag.Flag) { known = append(known, fl.Annotations[variableKey]...) })
 	for name, value := range env.variables {
 		isKnown := slices.Contains(known, name) || otherVariables.MatchString(name+"="+value)

@@ -139,6 +139,7 @@ func TestUnknownVariables(t *testing.T) {
 		"PLANTSTORE_PORT_80_TCP": "tcp://10.0.0.1:80", "PLANTSTORE_OPS_SERVICE_HOST": "10.0.0.1",
 		"PLANTSTORE_OPS_SERVICE_PORT": "81", "PLANTSTORE_OPS_PORT": "tcp://10.0.0.1:81",
 		"PLANTSTORE_OPS_PORT_81_TCP_PORT": "81", "PLANTSTORE_DB": "x", "PLANTSTORE_TOKEN": "x", "PLANTSTORE_QUEUE": "x",
+		"PLANTSTORE_WEBHOOK_SECRET": "x",
 	}
 	got := withStorage(t, v, nil, errors.New("opened"), "serve", "--queue", "1")
 	if got.code != 1 || !strings.HasSuffix(got.stderr, "plantstore serve: opened\n") {
@@ -152,7 +153,7 @@ func TestOnlySettingsHaveVariables(t *testing.T) {
 		cmd.Flags().VisitAll(func(fl *pflag.Flag) {
 			for _, name := range fl.Annotations[variableKey] {
 				if cmd.Name() != "serve" && !slices.Contains([]string{"PLANTSTORE_URL", "PLANTSTORE_DB", "PLANTSTORE_DB_FILE",
-					"PLANTSTORE_JSON", "PLANTSTORE_TOKEN", "PLANTSTORE_TOKEN_FILE"}, name) {
+					"PLANTSTORE_JSON", "PLANTSTORE_TOKEN", "PLANTSTORE_TOKEN_FILE", "PLANTSTORE_WEBHOOK_SECRET"}, name) {
 					t.Errorf("%s --%s has the variable %s", cmd.CommandPath(), fl.Name, name)
 				}
 			}

@@ -169,8 +169,9 @@ func withAdvice(err error, advice string) error {
 }
 
 const (
-	tokenVariable = "PLANTSTORE_TOKEN"
-	firstPause    = 100 * time.Millisecond // before the first retry
+	tokenVariable         = "PLANTSTORE_TOKEN"
+	webhookSecretVariable = "PLANTSTORE_WEBHOOK_SECRET"
+	firstPause            = 100 * time.Millisecond // before the first retry
 )
 
 // service is the running service that a command calls.

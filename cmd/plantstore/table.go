@@ -48,7 +48,8 @@ func printTable[T any](env environment, asJSON bool, value any, err error, heade
 
 // printJSON prints a value over several lines, unless options change that.
 func (env environment) printJSON(v any, options ...json.Options) error {
-	text, err := json.Marshal(v, append([]json.Options{jsontext.WithIndent("  ")}, options...)...)
+	options = append([]json.Options{jsontext.WithIndent("  "), json.Deterministic(true)}, options...)
+	text, err := json.Marshal(v, options...)
 	if err != nil {
 		return err
 	}
