@@ -82,7 +82,8 @@ func TestClient(t *testing.T) {
 			}
 		}
 		about, err := c.Token(ctx)
-		want := plants.Token{Name: "first", Store: "main", Scopes: []string{"plants:create", "plants:read", "plants:write"}}
+		want := plants.Token{Name: "first", Store: "main", Scopes: []string{
+			"plants:create", "plants:read", "plants:write", "webhooks:manage"}}
 		if err != nil || !reflect.DeepEqual(about, want) {
 			t.Errorf("Token = %+v, %v, want %+v", about, err, want)
 		}
