@@ -10,13 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"plantstore/internal/storage"
 	"plantstore/internal/storage/postgres"
 	"plantstore/internal/storage/postgres/pgtest"
-	"plantstore/internal/storage/sqlite"
 )
 
-// pull returns what a pull endpoint has, after how long.
+// pull returns what a pull endpoint has, and after how long.
 func (s *service) pull(path, query string) (found []pulled, took time.Duration) {
 	s.t.Helper()
 	started := time.Now()
@@ -24,22 +22,22 @@ func (s *service) pull(path, query string) (found []pulled, took time.Duration) 
 	return got.Deliveries, time.Since(started)
 }
 
+func (s *service) ack(path string, ids ...string) {
+	s.t.Helper()
+	want[none](s, 204, "POST", path+"/ack", `{"ids":["`+strings.Join(ids, `","`)+`"]}`)
+}
+
 // A pull returns the same deliveries until they are acknowledged, and they verify.
 func TestPull(t *testing.T) {
-	inBubble(t, func(t *testing.T, file *sqlite.Storage) {
-		s := start(t, file, Config{}, &receiver{respond: always(200)})
-		path, e := s.addPull("")
-		push, _ := s.add("https://a.example/")
-		if e.TTL != 86_400 || e.URL != "" || e.Kind != pull {
-			t.Errorf("the endpoint: %+v", e)
+	inBubble(t, always(200), func(t *testing.T, s *service) {
+		path, e := s.add("", `"kind":"pull"`)
+		push, _ := s.add("", toA)
+		for query, want := range map[string]time.Duration{"wait=20": 20 * time.Second, "wait=99": 30 * time.Second, "": 0} {
+			if found, took := s.pull(path, query); found == nil || len(found) != 0 || took != want {
+				t.Errorf("pull?%s: %v after %v, want [] after %v", query, found, took, want)
+			}
 		}
-		if found, took := s.pull(path, "wait=20"); len(found) != 0 || took != 20*time.Second {
-			t.Errorf("%d deliveries after %v, want none after 20 s", len(found), took)
-		}
-		if found, took := s.pull(path, "wait=99"); found == nil || took != maxWait*time.Second {
-			t.Errorf("%v after %v, want [] after 30 s", found, took)
-		}
-		s.create("main", series(102)...)
+		s.create("main", 1, 102)
 		first, _ := s.pull(path, "")
 		again, took := s.pull(path, "wait=20")
 		if len(first) != 100 || len(again) != 100 || took != 0 || again[99].ID != first[99].ID {
@@ -52,222 +50,169 @@ func TestPull(t *testing.T) {
 		if err := Verify(e.Secret, h, []byte(first[0].Body), time.Now()); err != nil || len(h) != 5 {
 			t.Errorf("Verify() = %v; headers %v", err, h)
 		}
-		ids := fmt.Sprintf(`{"ids":[%q,%q,"msg_none",%q]}`, first[0].ID, first[1].ID, newEvent(time.Now()))
-		want[none](s, 204, "POST", path+"/ack", ids)
-		want[none](s, 204, "POST", path+"/ack", ids)
+		ids := []string{first[0].ID, first[1].ID, "msg_none", newEvent(time.Now())}
+		s.ack(path, ids...)
+		s.ack(path, ids...)
 		if rest, _ := s.pull(path, ""); len(rest) != 100 || rest[0].ID != first[2].ID {
 			t.Errorf("%d deliveries after two are acknowledged, want the other 100", len(rest))
 		}
-		want[none](s, 202, "POST", path+"/deliveries/"+first[0].ID+"/replay", "")
-		if rest, _ := s.pull(path, ""); len(rest) != 100 || rest[0].ID != first[0].ID {
+		s.replay(path, ids[0], 202)
+		if rest, _ := s.pull(path, ""); len(rest) != 100 || rest[0].ID != ids[0] {
 			t.Errorf("%d deliveries, want first the one that is replayed", len(rest))
 		}
-		want[none](s, 204, "POST", path+"/ack", ids)
+		s.ack(path, ids...)
 		if d := s.list(path, "status=delivered"); len(d) != 2 || d[0].Tries[0].Replay == d[1].Tries[0].Replay {
 			t.Errorf("delivered: %+v", d)
 		}
-		for _, request := range []string{"GET pull?wait=-1", "GET pull?wait=x", "GET pull?wait=1&wait=2",
-			"GET deliveries?limit=0", "GET deliveries?status=x", "GET deliveries?before=x", "GET deliveries?limit=x"} {
-			method, query, _ := strings.Cut(request, " ")
-			want[none](s, 40040, method, path+"/"+query, "")
+		for _, query := range []string{"pull?wait=-1", "pull?wait=x", "pull?wait=1&wait=2", "deliveries?limit=0",
+			"deliveries?status=x", "deliveries?before=x", "deliveries?limit=x"} {
+			want[none](s, 40040, "GET", path+"/"+query, "")
 		}
-		for _, ids := range []string{"", " null", "{}", `{"ids":[]}`, `{"ids":[1]}`, `{"ids":["x"],"ids":["x"]}`,
+		for _, body := range []string{"", "{}", `{"ids":[]}`, `{"ids":[1]}`, `{"ids":["x"],"ids":["x"]}`,
 			`{"ids":[` + strings.Repeat(`"x",`, 100) + `"x"]}`} {
-			want[none](s, 40039, "POST", path+"/ack", ids)
+			want[none](s, 40039, "POST", path+"/ack", body)
 		}
-		want[none](s, 40039, "GET", push+"/pull", "")
 		want[none](s, 40039, "PUT", path, " null")
-		want[none](s, 40039, "POST", push+"/ack", ids)
+		want[none](s, 40039, "GET", push+"/pull", "")
 		want[none](s, 40403, "GET", "other"+path+"/pull", "")
 	})
 }
 
 // A waiting pull returns at once after a create, of another process within a second. Four may wait.
 func TestWaitingPulls(t *testing.T) {
-	inBubble(t, func(t *testing.T, file *sqlite.Storage) {
-		s, other := start(t, file, Config{}, nil), start(t, file, Config{}, nil)
-		path, _ := s.addPull("")
-		s.run()
-		defer s.stop()
-		other.run()
-		defer other.stop()
-		time.Sleep(2 * time.Second)
-		for _, creator := range []*service{s, other} {
+	inBubble(t, nil, func(t *testing.T, s *service) {
+		path, _ := s.add("", `"kind":"pull"`)
+		for n, creator := range []*service{s, start(t, s.db, Config{}, s.receivers)} {
 			ended := make(chan time.Duration)
-			for range maxPullsOf {
+			for range 4 {
 				go func() {
 					found, took := s.pull(path, "wait=30")
 					if len(found) != 1 {
 						t.Errorf("a waiting pull returns %d deliveries", len(found))
 					}
-					ended <- took
+					ended <- took - 10*time.Second
 				}()
 			}
 			time.Sleep(10 * time.Second)
 			want[none](s, 42905, "GET", path+"/pull", "")
-			creator.create("main", time.Now().UnixMilli())
-			for range maxPullsOf {
-				took := <-ended - 10*time.Second
-				if creator == s && took != 0 || took > every {
+			creator.create("main", int64(n), int64(n))
+			for range 4 {
+				if took := <-ended; creator == s && took != 0 || took > time.Second {
 					t.Errorf("a waiting pull returns %v after the create", took)
 				}
 			}
 			found, _ := s.pull(path, "")
-			want[none](s, 204, "POST", path+"/ack", fmt.Sprintf(`{"ids":[%q]}`, found[0].ID))
+			s.ack(path, found[0].ID)
 		}
-		go func() {
-			time.Sleep(5 * time.Second)
-			close(s.closing)
-		}()
+		time.AfterFunc(5*time.Second, func() { close(s.stopping) })
 		if _, took := s.pull(path, "wait=30"); took != 5*time.Second {
 			t.Errorf("a waiting pull returns after %v, want 5 s: the service stops", took)
 		}
 	})
 }
 
-// An endpoint that nobody reads for its TTL is removed. In a sandbox, there are two of this kind, with few deliveries.
-func TestUnread(t *testing.T) {
-	inBubble(t, func(t *testing.T, file *sqlite.Storage) {
-		s := start(t, file, Config{}, nil)
-		read, _ := s.addPull(`,"ttl":60`)
-		unread, _ := s.addPull(`,"ttl":60,"description":"x"`)
-		s.run()
-		defer s.stop()
+// An endpoint that nobody reads for its TTL is removed. One with too many waiting deliveries, or bytes, is disabled. A
+// sandbox has two endpoints.
+func TestPullBounds(t *testing.T) {
+	defer func(b bounds) { ordinary = b }(ordinary)
+	ordinary = bounds{1000, 160} // 22 bytes a delivery
+	inBubble(t, nil, func(t *testing.T, s *service) {
+		read, _ := s.add("", `"kind":"pull","ttl":60`)
+		unread, _ := s.add("", `"kind":"pull","ttl":60`)
 		for range 10 {
 			time.Sleep(50 * time.Second)
 			s.pull(read, "")
 		}
 		want[none](s, 40403, "GET", unread, "")
-		time.Sleep(50 * time.Second)
-		want[none](s, 200, "GET", read, "")
-		time.Sleep(30 * time.Second)
+		for id := range int64(20) {
+			s.create("main", id, id)
+			time.Sleep(time.Millisecond) // counting ends
+		}
+		e, got := want[shown](s, 200, "GET", read, ""), len(s.list(read, ""))
+		if !e.Disabled || !strings.Contains(e.Reason, " wait; at most 1000 with 160 bytes ") || got < 8 || got > 18 {
+			t.Errorf("%+v with %d deliveries", e, got)
+		}
+		time.Sleep(time.Minute + 2*time.Second)
 		want[none](s, 40403, "GET", read, "")
 
 		const box = "sandbox:q3hyn7kxw5v2t6zrd4mbcj3pae"
-		want[none](s, 40039, "POST", box+"/webhooks", `{"url":"https://a.example"}`)
-		e := want[shown](s, 201, "POST", box+"/webhooks", `{"kind":"pull","ttl":604800.0}`)
-		want[none](s, 201, "POST", box+"/webhooks", `{"kind":"pull"}`)
+		want[none](s, 40039, "POST", box+"/webhooks", "{"+toA+"}")
+		path, e := s.add(box, `"kind":"pull","ttl":604800.0`)
+		s.add(box, `"kind":"pull"`)
 		want[none](s, 40041, "POST", box+"/webhooks", `{"kind":"pull"}`)
-		s.create(box, 1)
-		path := box + "/webhooks/" + e.ID
+		s.create(box, 1, 1)
 		found, _ := s.pull(path, "")
-		want[none](s, 204, "POST", path+"/ack", fmt.Sprintf(`{"ids":[%q]}`, found[0].ID))
+		s.ack(path, found[0].ID)
 		time.Sleep(2 * time.Second)
-		if d := s.list(path, ""); len(d) != 0 {
-			t.Errorf("a delivered delivery of a sandbox is kept: %+v", d)
+		if d := s.list(path, ""); len(d) != 0 || e.TTL != 604_800 {
+			t.Errorf("a delivered delivery of a sandbox is kept: %+v; ttl %d", d, e.TTL)
 		}
-		for id := range int64(1500) {
-			s.create(box, id+2)
-		}
-		synctest.Wait()
-		if e = want[shown](s, 200, "GET", path, ""); !e.Disabled || len(s.list(path, "")) == 0 {
+		s.create(box, 2, 1500)
+		time.Sleep(time.Second)
+		if e = want[shown](s, 200, "GET", path, ""); !e.Disabled || !strings.Contains(e.Reason, "1000 with 1048576 ") {
 			t.Errorf("an endpoint of a sandbox after 1,500 creates: %+v", e)
 		}
-		for _, bad := range []string{`"kind":"x"`, `"kind":""`, `"url":"https://a.example"`, `"ttl":59`, `"ttl":604801`,
-			`"ttl":60.5`, `"ttl":"60"`, `"ttl":null`, `"x":1`, `"description":"` + strings.Repeat("x", 1001) + `"`, `"kind":"pull"`} {
-			want[none](s, 40039, "POST", "/webhooks", `{"kind":"pull",`+bad+`}`)
+		for _, bad := range []string{`"kind":"x"`, `"kind":"pull",` + toA, `"kind":"pull","ttl":59`, `"kind":"pull","x":1`,
+			`"kind":"pull","ttl":604801`, `"kind":"pull","ttl":60.5`, `"kind":"pull","ttl":null`,
+			`"kind":"pull","description":"` + strings.Repeat("x", 1001) + `"`,
+			toA + `,"ttl":3600`} {
+			want[none](s, 40039, "POST", "/webhooks", "{"+bad+"}")
 		}
-		for range maxEndpoints {
-			s.addPull("")
+		for range 16 {
+			s.add("", `"kind":"pull"`)
 		}
 		want[none](s, 40041, "POST", "/webhooks", `{"kind":"pull"}`)
 	})
 }
 
-// One process delivers. Another one takes over at most 14 s after its death, and 4 s after it has stopped.
+// One process delivers. Another one takes over at most 14 s after its death, and sooner after it has stopped.
 func TestTakeover(t *testing.T) {
 	for _, dies := range []bool{true, false} {
-		inBubble(t, func(t *testing.T, file *sqlite.Storage) {
-			c := &receiver{respond: func(r request) (*http.Response, error) { return late(r, 14*time.Second) }}
-			hung := &receiver{respond: func(r request) (*http.Response, error) { return late(r, time.Hour) }}
-			first, second := start(t, file, Config{}, c), start(t, file, Config{}, c)
-			path, _ := first.add("https://a.example/")
-			first.run()
+		inBubble(t, takes(14*time.Second), func(t *testing.T, s *service) {
+			path, _ := s.add("", toA)
 			time.Sleep(2 * time.Second)
-			second.run()
-			time.Sleep(2 * time.Second)
-			defer func() { second.stop() }()
-			second.create("main", 1, 2)
+			next := start(t, s.db.Storage, Config{}, s.receivers)
+			next.run()
+			defer func() { next.stop() }()
+			next.create("main", 1, 2)
 			time.Sleep(time.Minute)
-			if len(c.requests("")) != 2 || first.results["delivered"] != 2 || len(second.results) != 0 || c.twice {
-				t.Fatalf("%d requests, want 2; results %v and %v", len(c.requests("")), first.results, second.results)
+			if len(s.requests("")) != 2 || s.tried("delivered") != 2 || next.tried("delivered") != 0 {
+				t.Fatalf("%d requests, and %d delivered by the first process; want 2", len(s.requests("")), s.tried("delivered"))
 			}
-			first.client.Transport = hung
-			second.create("main", 3)
-			time.Sleep(5 * time.Second)
-			c.respond = func(r request) (*http.Response, error) {
-				if hung.of[""] > 0 {
-					t.Error("a delivery is in flight twice")
-				}
-				return status(200)
-			}
-			stopped := time.Now()
-			if first.db.lost.Store(dies); !dies {
-				first.stop()
-			}
-			for len(second.list(path, "status=delivered")) < 3 {
-				if time.Sleep(100 * time.Millisecond); time.Since(stopped) > time.Hour {
-					t.Fatal("no takeover")
-				}
-			}
-			took, most := time.Since(stopped), stopTime+renewAfter+every+time.Second
+			next.create("main", 3, 3)
+			time.Sleep(5 * time.Second) // in flight
+			stopped, most := time.Now(), stopTime+renewAfter+2*every
 			if dies {
+				s.db.lost.Store(true)
 				most = leaseTime + renewAfter + every
+			} else {
+				s.stop()
 			}
-			if took > most {
-				t.Errorf("a takeover after %v, want at most %v", took, most)
+			for len(s.requests("")) < 4 && time.Since(stopped) < time.Hour {
+				time.Sleep(100 * time.Millisecond)
 			}
-			if dies {
-				first.stop()
+			took := time.Since(stopped)
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			if took > most || s.twice {
+				t.Errorf("a takeover after %v, want at most %v; in flight twice: %v", took, most, s.twice)
 			}
-			if n := first.db.changes.Load(); n != 2 {
-				t.Errorf("the first process has stored %d results, want 2", n)
+			if d := next.list(path, "status=delivered"); len(d) != 3 || next.tried("delivered") != 1 {
+				t.Errorf("%+v, %d delivered by the next process", d, next.tried("delivered"))
 			}
 		})
 	}
 }
 
-// Results of tries that end together are stored together, and only what was responded is delivered.
-func TestResults(t *testing.T) {
-	inBubble(t, func(t *testing.T, file *sqlite.Storage) {
-		c := &receiver{respond: func(r request) (*http.Response, error) { return late(r, 3*time.Second) }}
-		s := start(t, file, Config{}, c)
-		var paths []string
-		for n := range 5 {
-			path, _ := s.add(fmt.Sprintf("https://%d.example/", n))
-			paths = append(paths, path)
-		}
-		s.run()
-		defer s.stop()
-		s.create("main", 1)
-		time.Sleep(2 * time.Second)
-		for _, path := range paths {
-			if d := s.list(path, "")[0]; d.Status != storage.Waiting || len(d.Tries) != 0 {
-				t.Errorf("before the response: %+v", d)
-			}
-		}
-		time.Sleep(3 * time.Second)
-		for _, path := range paths {
-			if d := s.list(path, "")[0]; d.Status != storage.Delivered || len(d.Tries) != 1 {
-				t.Errorf("after the response: %+v", d)
-			}
-		}
-		if n := s.db.changes.Load(); n > 2 || len(c.requests("")) != 5 {
-			t.Errorf("%d transactions for the results of %d requests", n, len(c.requests("")))
-		}
-	})
-}
-
 // PostgreSQL delivers, replays and hands over as SQLite does.
 func TestPostgreSQL(t *testing.T) {
-	var all [2]*service
-	address := pgtest.Database(t)
-	got := make(chan string, 10)
+	address, got := pgtest.Database(t), make(chan string, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		got <- r.Header.Get("webhook-id")
 	}))
 	defer receiver.Close()
 	private, _ := ParseTargets("private")
+	var all [2]*service
 	for i := range all {
 		st, err := postgres.Open(context.Background(), address, postgres.Options{})
 		if err != nil {
@@ -278,25 +223,23 @@ func TestPostgreSQL(t *testing.T) {
 		all[i].run()
 		defer func() { all[i].stop() }()
 	}
-	path, _ := all[0].add(receiver.URL)
+	path, _ := all[0].add("", fmt.Sprintf(`"url":%q`, receiver.URL))
 	pgtest.Eventually(t, "the other process knows the endpoint", func() bool { return len(all[1].of("main")) == 1 })
-	all[1].create("main", 1)
+	all[1].create("main", 1, 1)
 	id := <-got
-	pgtest.Eventually(t, "delivered", func() bool { return len(all[1].list(path, "status=delivered")) == 1 })
-	want[none](all[0], 202, "POST", path+"/deliveries/"+id+"/replay", "")
+	all[0].replay(path, id, 202)
 	if again := <-got; again != id {
 		t.Errorf("replayed %s, want %s", again, id)
 	}
 	for _, bad := range []string{"x%00", "%ff", "msg_"} {
-		want[none](all[0], 40403, "POST", path+"/deliveries/"+bad+"/replay", "")
+		all[0].replay(path, bad, 40403)
 	}
 	all[0].stop()
-	all[1].create("main", 2)
+	all[1].create("main", 2, 2)
 	<-got
 	all[1].stop()
 	all[0].run()
-	all[0].create("main", 3)
+	all[0].create("main", 3, 3)
 	<-got
 	pgtest.Eventually(t, "stored", func() bool { return len(all[0].list(path, "status=delivered")) == 3 })
-	want[none](all[0], 204, "DELETE", path, "")
 }
