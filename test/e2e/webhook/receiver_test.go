@@ -102,7 +102,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.Context().Err() != nil {
 		return
 	}
-	if w.WriteHeader(status); status != 200 {
+	if status != 200 && status != noResponse {
+		w.WriteHeader(status)
 		return
 	}
 	var p struct{ ID int64 }
@@ -118,7 +119,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	before.times++
 	r.received[p.ID] = before
+	if status == noResponse {
+		panic(http.ErrAbortHandler)
+	}
 }
+
+// noResponse is the status of a receiver that closes the connection once it has received a delivery.
+const noResponse = 0
 
 // begin checks a request. It returns how to respond.
 func (r *receiver) begin(id string, q *http.Request, body []byte) (hold time.Duration, status int) {
