@@ -107,8 +107,9 @@ func (x *trial) stopProcess() { x.processes[rand.N(len(x.processes))].Stop() }
 
 // killReceiver kills the receiver once it has received something without a response.
 func (x *trial) killReceiver() {
+	before := x.receiver.dropped
 	x.receiver.respond(responseTime, noResponse)
-	x.receiver.wait(1)
+	x.receiver.waitFor("a request without a response", func() bool { return x.receiver.dropped > before })
 	x.receiver.kill()
 	x.receiver.respond(responseTime, 200)
 	time.Sleep(rand.N(100 * time.Millisecond))
@@ -117,8 +118,7 @@ func (x *trial) killReceiver() {
 
 // killInFlight kills all processes while the receiver has a request that it has not received when its client is gone.
 func (x *trial) killInFlight() {
-	x.receiver.respond(time.Hour, 200)
-	time.Sleep(5 * responseTime)
+	x.receiver.respond(hanging, 200)
 	x.receiver.waitInFlight()
 	for _, s := range x.processes {
 		s.Kill()

@@ -245,7 +245,7 @@ func TestMemory(t *testing.T) {
 		e := add(t, s.Target(), r)
 		s.Stop()
 		addWaiting(t, db, "main", e.ID, n)
-		r.respond(time.Hour, 200)
+		r.respond(hanging, 200)
 		s = start(t, db)
 		r.waitInFlight()
 		call[[]delivery](t, s.Target(), "GET", "/webhooks/"+e.ID+"/deliveries", "", 200)

@@ -62,7 +62,6 @@ func TestOwner(t *testing.T) {
 	createAlways(t, processes)
 	r.wait(5)
 	first := newOwner(t, processes)
-	const hanging = time.Hour
 	r.respond(hanging, 200)
 	r.waitInFlight()
 	held := "SELECT 1 FROM leases WHERE until > extract(epoch FROM clock_timestamp()) * 1000 AND owner = '" +

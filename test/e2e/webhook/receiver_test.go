@@ -32,6 +32,8 @@ type receiver struct {
 	status   int           // of each response
 	received map[int64]receipt
 	inFlight map[string]bool // by webhook-id
+	hanging  int             // of these
+	dropped  int             // received without a response
 }
 
 // receipt is what was received for a plant.
@@ -99,6 +101,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.inFlight, id)
+	if hold == hanging {
+		r.hanging--
+	}
 	if q.Context().Err() != nil {
 		return
 	}
@@ -120,6 +125,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	before.times++
 	r.received[p.ID] = before
 	if status == noResponse {
+		r.dropped++
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -138,6 +144,9 @@ func (r *receiver) begin(id string, q *http.Request, body []byte) (hold time.Dur
 		r.t.Errorf("%s is in flight twice", id)
 	}
 	r.inFlight[id] = true
+	if r.hold == hanging {
+		r.hanging++
+	}
 	return r.hold, r.status
 }
 
@@ -171,19 +180,28 @@ func (r *receiver) plants() map[int64]receipt {
 	return all
 }
 
+// waitFor waits until a condition holds, which is called with the lock.
+func (r *receiver) waitFor(what string, holds func() bool) {
+	r.t.Helper()
+	testkit.WaitFor(r.t, what, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return holds()
+	})
+}
+
 // wait waits until so many more plants have been received.
 func (r *receiver) wait(more int) {
 	r.t.Helper()
 	before := len(r.plants())
-	testkit.WaitFor(r.t, fmt.Sprintf("%d more deliveries", more), func() bool { return len(r.plants()) >= before+more })
+	r.waitFor(fmt.Sprintf("%d more deliveries", more), func() bool { return len(r.received) >= before+more })
 }
 
-// waitInFlight waits until a request has arrived that has no response.
+// hanging is the time of responses that clients do not wait for.
+const hanging = time.Hour
+
+// waitInFlight waits until a request hangs.
 func (r *receiver) waitInFlight() {
 	r.t.Helper()
-	testkit.WaitFor(r.t, "a request at the receiver", func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return len(r.inFlight) > 0
-	})
+	r.waitFor("a request at the receiver", func() bool { return r.hanging > 0 })
 }
