@@ -136,8 +136,8 @@ func (o *serveOptions) declare(f *flags) {
 	f.IntVar(&o.Sandbox.Max, "max-sandboxes", 1000, "maximum `number` of sandboxes, with --sandbox")
 	f.StringVar(&o.sandboxRate, "sandbox-rate", "60/m", "`rate` of new sandboxes from one address, with --sandbox")
 	f.StringVar(&o.targets, "webhook-targets", "public",
-		"`addresses` that webhooks are sent to: public, private (also\nloopback and private networks), or networks, separated\n"+
-			"by commas")
+		"`addresses` that webhooks are sent to: public, private (also\nloopback and private networks), or networks, "+
+			"separated by\ncommas")
 	f.StringVar(&o.proxy, "webhook-proxy", "",
 		"`URL` of a proxy for webhooks, which then decides\nwhat they may reach")
 	f.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with one fixed token,\ninstead of "+fixedTokenVariable)

@@ -136,6 +136,7 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 		return nil, err
 	}
 	_, err = w.read(c, e.Store)
+	w.wake()
 	return e.showWithSecret(), err
 }
 

@@ -131,13 +131,9 @@ func (w *Webhooks) Run(ctx context.Context) {
 			w.log.Warn("webhooks can't be delivered now", "reason", err.Error())
 		}
 		failed = err != nil
-		woken := w.woken
-		if !d.holds() {
-			woken = nil
-		}
 		select {
 		case <-time.After(max(rest, notDue)):
-		case <-woken:
+		case <-w.woken:
 			time.Sleep(soonest - time.Since(started))
 		case <-ctx.Done():
 		}
@@ -215,6 +211,7 @@ func (d *deliverer) renew() error {
 		return err
 	}
 	d.renewed = started
+	d.delivers.Store(held)
 	left := time.Until(started.Add(leaseTime - leaseMargin))
 	switch {
 	case held && d.holds() && d.expire.Stop():

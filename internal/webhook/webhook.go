@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"plantstore/internal/plant"
@@ -41,6 +42,7 @@ type Webhooks struct {
 	observe   func(result string) // called after each try
 	waiting   share.Waiters[string]
 	woken     chan struct{} // has an element if there is something to do before the next second
+	delivers  atomic.Bool   // this process holds the lease
 
 	changing sync.Mutex // held while endpoints are changed or read, so that stores is never older than a change
 	mu       sync.RWMutex
@@ -187,8 +189,9 @@ func (w *Webhooks) created(e endpoint, bytes int64) {
 	if !e.Enabled {
 		return
 	}
-	w.notify(e.ID)
-	w.wake()
+	if w.notify(e.ID); w.delivers.Load() {
+		w.wake()
+	}
 	limit := boundsOf(e.Store)
 	w.mu.Lock()
 	defer w.mu.Unlock()
