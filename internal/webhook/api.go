@@ -124,7 +124,7 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 			err = invalid("ttl must be an integer from %d to %d", minTTL, maxTTL)
 		}
 	}
-	if err = cmp.Or(err, e.encode()); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	w.changing.Lock()
@@ -132,7 +132,7 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	if err := w.checkNumber(c, e.Store); err != nil {
 		return nil, err
 	}
-	if err := w.storage.AddWebhook(c, e.Webhook); err != nil {
+	if err := w.storage.AddWebhook(c, e.row()); err != nil {
 		return nil, err
 	}
 	_, err = w.read(c, e.Store)
@@ -185,29 +185,21 @@ func checkDescription(text string) error {
 }
 
 func (w *Webhooks) List(c httpapi.Call) (any, error) {
-	rows, err := w.storage.Webhooks(c, c.Token.Store)
+	found, _, err := load(c, w.storage, c.Token.Store)
 	all := []shown{}
-	for _, row := range rows {
-		if e, err := decode(row); err != nil {
-			return nil, err
-		} else if e.Removed.IsZero() {
-			all = append(all, e.show())
-		}
+	for _, e := range found {
+		all = append(all, e.show())
 	}
 	return all, err
 }
 
 // get reads the endpoint of a request.
 func (w *Webhooks) get(c httpapi.Call) (endpoint, error) {
-	rows, err := w.storage.Webhooks(c, c.Token.Store)
+	all, _, err := load(c, w.storage, c.Token.Store)
 	if err != nil {
 		return endpoint{}, err
 	}
-	i := slices.IndexFunc(rows, func(h storage.Webhook) bool { return h.ID == c.ID && h.Removed.IsZero() })
-	if i < 0 {
-		return endpoint{}, storage.ErrNoWebhook
-	}
-	return decode(rows[i])
+	return pick(all, c.ID)
 }
 
 func (w *Webhooks) Get(c httpapi.Call) (any, error) {
@@ -238,24 +230,20 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 			return nil, err
 		}
 	}
-	e, err = w.change(c, e.Store, e.ID, func(e *endpoint) error {
+	e, err = w.change(c, e.Store, e.ID, func(e *endpoint) {
 		e.URL, e.Description = sent.URL, sent.Description
 		if sent.Disabled {
 			e.disable("a client has disabled it")
 		} else {
 			e.Enabled, e.DisabledAt, e.Reason = true, time.Time{}, ""
 		}
-		return nil
 	})
 	w.wake()
 	return e.show(), err
 }
 
 func (w *Webhooks) Remove(c httpapi.Call) (any, error) {
-	_, err := w.change(c, c.Token.Store, c.ID, func(e *endpoint) error {
-		e.Enabled, e.Removed = false, now()
-		return nil
-	})
+	_, err := w.change(c, c.Token.Store, c.ID, (*endpoint).remove)
 	return nil, err
 }
 
@@ -263,9 +251,8 @@ func (w *Webhooks) Rotate(c httpapi.Call) (any, error) {
 	if err := noBody(c); err != nil {
 		return nil, err
 	}
-	e, err := w.change(c, c.Token.Store, c.ID, func(e *endpoint) error {
+	e, err := w.change(c, c.Token.Store, c.ID, func(e *endpoint) {
 		e.OldSecret, e.OldUntil, e.Secret = e.Secret, now().Add(bothSecrets), NewSecret()
-		return nil
 	})
 	return e.showWithSecret(), err
 }

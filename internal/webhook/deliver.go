@@ -245,14 +245,12 @@ func (d *deliverer) stop() {
 
 // removeUnread removes a pull endpoint that nobody has read for its TTL.
 func (d *deliverer) removeUnread(e endpoint) {
-	_, err := d.change(d.run, e.Store, e.ID, func(e *endpoint) error {
-		if time.Since(e.Read) <= e.ttl() {
-			return storage.ErrNoWebhook // another process has recorded a read
+	e, err := d.change(d.run, e.Store, e.ID, func(e *endpoint) {
+		if time.Since(e.Read) > e.ttl() { // no other process has recorded a read meanwhile
+			e.remove()
 		}
-		e.Enabled, e.Removed = false, now()
-		return nil
 	})
-	if err == nil {
+	if err == nil && !e.Removed.IsZero() {
 		d.log.Info("a webhook endpoint is removed: nobody has read it", "endpoint", e.ID, "store", e.Store)
 	}
 }
@@ -280,8 +278,8 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 	allowed, next := 1, time.Now()
 	var page []storage.Delivery
 	for {
-		e, ok := d.find(store, id)
-		ok = ok && d.run.Err() == nil && lease.Err() == nil
+		e, err := pick(d.of(store), id)
+		ok := err == nil && d.run.Err() == nil && lease.Err() == nil
 		page = slices.DeleteFunc(page, func(d storage.Delivery) bool { return !ok || !e.sends(d.Status) })
 		if ok && len(page) == 0 {
 			page = d.due(lease, e, inFlight)

@@ -72,10 +72,7 @@ func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
 		err = invalid("the endpoint is not of the kind pull")
 	}
 	if err == nil && time.Since(e.Read) > min(readEvery, e.ttl()/4) {
-		e, err = w.change(c, e.Store, e.ID, func(e *endpoint) error {
-			e.Read = now()
-			return nil
-		})
+		e, err = w.change(c, e.Store, e.ID, func(e *endpoint) { e.Read = now() })
 	}
 	return e, err
 }

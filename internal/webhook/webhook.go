@@ -6,6 +6,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,16 +174,6 @@ func (w *Webhooks) of(store string) []endpoint {
 	return w.stores[store]
 }
 
-// find returns an endpoint, unless it is removed.
-func (w *Webhooks) find(store, id string) (endpoint, bool) {
-	all := w.of(store)
-	i := slices.IndexFunc(all, func(e endpoint) bool { return e.ID == id })
-	if i < 0 {
-		return endpoint{}, false
-	}
-	return all[i], true
-}
-
 // created sends a new delivery soon, and disables the endpoint if too many wait. They are counted after each quarter of
 // what may wait, and after the first one of this process.
 func (w *Webhooks) created(e endpoint, bytes int64) {
@@ -251,10 +242,7 @@ func (w *Webhooks) notify(id string) {
 
 // disable disables an endpoint for a reason.
 func (w *Webhooks) disable(ctx context.Context, e endpoint, reason string) error {
-	_, err := w.change(ctx, e.Store, e.ID, func(e *endpoint) error {
-		e.disable(reason)
-		return nil
-	})
+	_, err := w.change(ctx, e.Store, e.ID, func(e *endpoint) { e.disable(reason) })
 	if err == nil {
 		w.log.Warn("a webhook endpoint is disabled", "endpoint", e.ID, "store", e.Store, "reason", reason)
 	}
@@ -267,16 +255,15 @@ func (e *endpoint) disable(reason string) {
 	}
 }
 
+func (e *endpoint) remove() { e.Enabled, e.Removed = false, now() }
+
 // DisableAll disables the endpoints of a database that no service uses.
 func DisableAll(ctx context.Context, st storage.Webhooks, reason string) error {
-	rows, err := st.Webhooks(ctx, "")
-	for _, row := range rows {
-		if err != nil {
-			return err
-		}
-		var disabled storage.Webhook
-		if disabled, err = disabledRow(row, reason); err == nil && row.Removed.IsZero() {
-			err = st.ChangeWebhook(ctx, row, disabled)
+	all, _, err := load(ctx, st, "")
+	for _, e := range all {
+		before := e.Webhook
+		if e.disable(reason); err == nil {
+			err = st.ChangeWebhook(ctx, before, e.row())
 		}
 	}
 	return err
@@ -284,55 +271,37 @@ func DisableAll(ctx context.Context, st storage.Webhooks, reason string) error {
 
 // Copy copies the endpoints of a database that another one lacks, but not those of sandboxes, and disables them.
 func Copy(ctx context.Context, from, to storage.Webhooks, reason string) (copied int, err error) {
-	rows, err := from.Webhooks(ctx, "")
-	if err != nil {
+	all, _, err := load(ctx, from, "")
+	there, thereErr := to.Webhooks(ctx, "")
+	if err := cmp.Or(err, thereErr); err != nil {
 		return 0, err
 	}
-	there, err := to.Webhooks(ctx, "")
-	for _, row := range rows {
-		if err != nil {
-			return copied, err
-		}
-		isThere := slices.ContainsFunc(there, func(h storage.Webhook) bool { return h.ID == row.ID })
-		if isThere || isSandbox(row.Store) || !row.Removed.IsZero() {
+	for _, e := range all {
+		isThere := slices.ContainsFunc(there, func(h storage.Webhook) bool { return h.ID == e.ID })
+		if isThere || isSandbox(e.Store) {
 			continue
 		}
-		if row, err = disabledRow(row, reason); err == nil {
-			err = to.AddWebhook(ctx, row)
-			copied++
-		}
-	}
-	return copied, err
-}
-
-func disabledRow(row storage.Webhook, reason string) (storage.Webhook, error) {
-	e, err := decode(row)
-	if err == nil {
 		e.disable(reason)
-		err = e.encode()
+		if err := to.AddWebhook(ctx, e.row()); err != nil {
+			return copied, err
+		}
+		copied++
 	}
-	return e.Webhook, err
+	return copied, nil
 }
 
-func decode(row storage.Webhook) (e endpoint, err error) {
-	e.Webhook = row
-	if err = json.Unmarshal([]byte(row.Settings), &e.settings); err != nil {
-		err = fmt.Errorf("%w: the settings of the webhook endpoint %s are not valid", storage.ErrDamaged, row.ID)
-	}
-	return e, err
-}
-
-func (e *endpoint) encode() error {
-	text, err := json.Marshal(e.settings)
+// row returns what is stored.
+func (e endpoint) row() storage.Webhook {
+	text, _ := json.Marshal(e.settings) // it has no value that JSON can't have
 	e.Settings = string(text)
-	return err
+	return e.Webhook
 }
 
 // now is what is stored: milliseconds.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // change changes an endpoint, again if another process has changed it meanwhile.
-func (w *Webhooks) change(ctx context.Context, store, id string, do func(*endpoint) error) (endpoint, error) {
+func (w *Webhooks) change(ctx context.Context, store, id string, do func(*endpoint)) (endpoint, error) {
 	w.changing.Lock()
 	defer w.changing.Unlock()
 	for attempt := 1; ; attempt++ {
@@ -340,18 +309,13 @@ func (w *Webhooks) change(ctx context.Context, store, id string, do func(*endpoi
 		if err != nil {
 			return endpoint{}, err
 		}
-		i := slices.IndexFunc(all, func(e endpoint) bool { return e.ID == id })
-		if i < 0 {
-			return endpoint{}, storage.ErrNoWebhook
-		}
-		after := all[i]
-		if err := do(&after); err != nil {
+		before, err := pick(all, id)
+		if err != nil {
 			return endpoint{}, err
 		}
-		if err := after.encode(); err != nil {
-			return endpoint{}, err
-		}
-		err = w.storage.ChangeWebhook(ctx, all[i].Webhook, after.Webhook)
+		after := before
+		do(&after)
+		err = w.storage.ChangeWebhook(ctx, before.Webhook, after.row())
 		if errors.Is(err, storage.ErrNoWebhook) && attempt < 5 {
 			continue
 		}
@@ -362,32 +326,48 @@ func (w *Webhooks) change(ctx context.Context, store, id string, do func(*endpoi
 	}
 }
 
-// read reads the endpoints of a store, or of all if store is empty, and remembers them. The caller holds changing.
+// read is load for the endpoints that this process knows. The caller holds changing.
 func (w *Webhooks) read(ctx context.Context, store string) ([]endpoint, error) {
-	rows, err := w.storage.Webhooks(ctx, store)
+	all, rows, err := load(ctx, w.storage, store)
 	if err != nil {
 		return nil, err
 	}
-	var all []endpoint
-	stores, known := map[string][]endpoint{}, map[string]bool{}
-	for _, row := range rows {
-		e, err := decode(row)
-		if err != nil {
-			return nil, err
-		}
-		if e.Removed.IsZero() {
-			all = append(all, e)
-			stores[e.Store] = append(stores[e.Store], e)
-			known[e.ID] = true
-		}
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if store == "" {
-		w.stores, w.rows = stores, len(rows)
-		maps.DeleteFunc(w.recent, func(id string, _ *activity) bool { return !known[id] })
-	} else {
+	if store != "" {
 		w.stores[store] = all
+		return all, nil
 	}
+	w.stores, w.rows = map[string][]endpoint{}, rows
+	known := map[string]bool{}
+	for _, e := range all {
+		w.stores[e.Store] = append(w.stores[e.Store], e)
+		known[e.ID] = true
+	}
+	maps.DeleteFunc(w.recent, func(id string, _ *activity) bool { return !known[id] })
 	return all, nil
+}
+
+// load reads the endpoints of a store, or of all if store is empty. Rows counts those that are removed too.
+func load(ctx context.Context, st storage.Webhooks, store string) (all []endpoint, rows int, err error) {
+	found, err := st.Webhooks(ctx, store)
+	for _, row := range found {
+		e := endpoint{Webhook: row}
+		if json.Unmarshal([]byte(row.Settings), &e.settings) != nil {
+			return nil, 0, fmt.Errorf("%w: the settings of the webhook endpoint %s are not valid", storage.ErrDamaged, row.ID)
+		}
+		if row.Removed.IsZero() {
+			all = append(all, e)
+		}
+	}
+	return all, len(found), err
+}
+
+// pick returns the endpoint with an id.
+func pick(all []endpoint, id string) (endpoint, error) {
+	i := slices.IndexFunc(all, func(e endpoint) bool { return e.ID == id })
+	if i < 0 {
+		return endpoint{}, storage.ErrNoWebhook
+	}
+	return all[i], nil
 }
