@@ -136,7 +136,7 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 		return nil, err
 	}
 	_, err = w.read(c, e.Store)
-	w.wake()
+	w.wake(e.ID)
 	return e.showWithSecret(), err
 }
 
@@ -238,7 +238,7 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 			e.Enabled, e.DisabledAt, e.Reason = true, time.Time{}, ""
 		}
 	})
-	w.wake()
+	w.wake(e.ID)
 	return e.show(), err
 }
 
@@ -355,8 +355,7 @@ func (w *Webhooks) Replay(c httpapi.Call) (any, error) {
 	if err := w.storage.ChangeDeliveries(c, []storage.DeliveryChange{change}); err != nil {
 		return nil, err
 	}
-	w.wake()
-	w.notify(e.ID)
+	w.wake(e.ID)
 	return show(change.Delivery), nil
 }
 
@@ -407,8 +406,7 @@ func (w *Webhooks) ReplayFailed(c httpapi.Call) (any, error) {
 		}
 		n, before = n+len(found), found[len(found)-1].Event
 	}
-	w.wake()
-	w.notify(e.ID)
+	w.wake(e.ID)
 	return struct {
 		Replaying int `json:"replaying"`
 	}{n}, nil

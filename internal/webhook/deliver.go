@@ -176,11 +176,12 @@ func (d *deliverer) round() (rest time.Duration, err error) {
 			return every, err
 		}
 	}
-	var oldest time.Time
+	oldest := ""
 	for _, e := range endpoints {
 		isDue := e.Replaying || e.Enabled && !e.Due.IsZero() && !e.Due.After(now)
-		if at := timeOf(e.Oldest); e.Kind == push && e.Enabled && !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
-			oldest = at
+		waits := e.Kind == push && e.Enabled && e.Oldest != ""
+		if waits && (oldest == "" || e.Oldest < oldest) { // ids are in the order of time
+			oldest = e.Oldest
 		}
 		switch {
 		case isDue && e.Kind == pull:
@@ -192,9 +193,10 @@ func (d *deliverer) round() (rest time.Duration, err error) {
 		}
 	}
 	if !d.holds() {
+		d.oldest.Store(nil)
 		return every, nil
 	}
-	d.setOldest(oldest)
+	d.oldest.Store(&oldest)
 	now = time.Now()
 	n, err := d.storage.RemoveDeliveries(d.run, now, removeStep)
 	if n == removeStep {
@@ -211,7 +213,6 @@ func (d *deliverer) renew() error {
 		return err
 	}
 	d.renewed = started
-	d.delivers.Store(held)
 	left := time.Until(started.Add(leaseTime - leaseMargin))
 	switch {
 	case held && d.holds() && d.expire.Stop():
@@ -221,9 +222,6 @@ func (d *deliverer) renew() error {
 		d.expire = time.AfterFunc(left, d.end)
 	case d.holds():
 		d.end()
-	}
-	if !held {
-		d.setOldest(time.Time{})
 	}
 	return nil
 }

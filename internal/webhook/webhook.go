@@ -43,14 +43,14 @@ type Webhooks struct {
 	observe   func(result string) // called after each try
 	waiting   share.Waiters[string]
 	woken     chan struct{} // has an element if there is something to do before the next second
-	delivers  atomic.Bool   // this process holds the lease
 
 	changing sync.Mutex // held while endpoints are changed or read, so that stores is never older than a change
 	mu       sync.RWMutex
 	stores   map[string][]endpoint // those that are not removed
 	rows     int                   // endpoints, also those that are removed
 	recent   map[string]*activity  // by endpoint
-	oldest   time.Time             // event of the oldest waiting delivery, if this process delivers
+
+	oldest atomic.Pointer[string] // event of the oldest waiting delivery; nil or empty for none
 }
 
 // endpoint is a row of the database, with its settings.
@@ -121,14 +121,12 @@ func New(cfg Config, st storage.Webhooks, version string, log *slog.Logger, obse
 	}
 }
 
-// Oldest returns how long the oldest delivery has been waiting, or 0.
+// Oldest returns how long the oldest delivery has been waiting, or 0 without one, or if this process does not deliver.
 func (w *Webhooks) Oldest() time.Duration {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	if w.oldest.IsZero() {
-		return 0
+	if event := w.oldest.Load(); event != nil && *event != "" {
+		return time.Since(timeOf(*event))
 	}
-	return time.Since(w.oldest)
+	return 0
 }
 
 // Creates returns create with an event for each plant of a store that has endpoints.
@@ -149,12 +147,6 @@ func (w *Webhooks) Creates(
 		}
 		return outcome, err
 	}
-}
-
-func (w *Webhooks) setOldest(event time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.oldest = event
 }
 
 // all returns all endpoints, and how many there are with those that are removed.
@@ -180,9 +172,7 @@ func (w *Webhooks) created(e endpoint, bytes int64) {
 	if !e.Enabled {
 		return
 	}
-	if w.notify(e.ID); w.delivers.Load() {
-		w.wake()
-	}
+	w.wake(e.ID)
 	limit := boundsOf(e.Store)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,8 +212,9 @@ func (w *Webhooks) count(e endpoint, a *activity, limit bounds) {
 	a.created, a.counting = bounds{}, false
 }
 
-// wake makes Run look for deliveries now.
-func (w *Webhooks) wake() {
+// wake makes Run look for deliveries of an endpoint now.
+func (w *Webhooks) wake(id string) {
+	w.notify(id)
 	select {
 	case w.woken <- struct{}{}:
 	default:
