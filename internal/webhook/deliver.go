@@ -118,8 +118,8 @@ func (w *Webhooks) Refresh(ctx context.Context) error {
 // longer needed.
 func (w *Webhooks) Run(ctx context.Context) {
 	d := &deliverer{
-		Webhooks: w, run: ctx, owner: rand.Text(), slots: make(chan struct{}, maxInFlight), results: make(chan result),
-		stored: make(chan struct{}), serving: map[string]bool{},
+		Webhooks: w, run: ctx, owner: rand.Text(), slots: make(chan struct{}, maxInFlight),
+		results: make(chan result, maxInFlight), stored: make(chan struct{}), serving: map[string]bool{},
 	}
 	go d.storeResults()
 	defer d.stop()
@@ -367,22 +367,11 @@ func (d *deliverer) try(lease context.Context, e endpoint, delivery storage.Deli
 func (d *deliverer) storeResults() {
 	defer close(d.stored)
 	for r := range d.results {
-		batch, timer := []result{r}, time.After(resultsAfter)
-	collect:
-		for {
-			select {
-			case r, ok := <-d.results:
-				if !ok {
-					break collect
-				}
-				batch = append(batch, r)
-			case <-timer:
-				break collect
-			}
-		}
-		var changes []storage.DeliveryChange
-		for _, r := range batch {
-			changes = append(changes, r.change)
+		time.Sleep(resultsAfter)
+		batch, changes := []result{r}, []storage.DeliveryChange{r.change}
+		for range len(d.results) {
+			r := <-d.results
+			batch, changes = append(batch, r), append(changes, r.change)
 		}
 		for d.storage.ChangeDeliveries(r.lease, changes) != nil && r.lease.Err() == nil {
 			time.Sleep(every)
