@@ -278,10 +278,13 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 	for {
 		e, err := pick(d.of(store), id)
 		ok := err == nil && d.run.Err() == nil && lease.Err() == nil
-		page = slices.DeleteFunc(page, func(d storage.Delivery) bool { return !ok || !e.sends(d.Status) })
 		if ok && len(page) == 0 {
-			page = d.due(lease, e, inFlight)
+			page, _ = d.due(lease, e, pageSize+len(inFlight)) // after an error, the next round starts again
+			page = slices.DeleteFunc(page, func(d storage.Delivery) bool { return inFlight[d.Event] })
 		}
+		page = slices.DeleteFunc(page, func(d storage.Delivery) bool { // a disabled endpoint gets only replays
+			return !ok || !e.Enabled && d.Status == storage.Waiting
+		})
 		if len(page) == 0 && len(inFlight) == 0 {
 			return
 		}
@@ -308,24 +311,18 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 	}
 }
 
-// sends reports whether deliveries of a status are sent. A disabled endpoint gets only replays.
-func (e *endpoint) sends(status storage.Status) bool { return e.Enabled || status == storage.Replaying }
-
-// due returns some deliveries to an endpoint that are due and not in flight.
-func (d *deliverer) due(ctx context.Context, e endpoint, inFlight map[string]bool) (page []storage.Delivery) {
+// due returns at most limit deliveries of an endpoint that are due: replays, and then those that wait.
+func (w *Webhooks) due(ctx context.Context, e endpoint, limit int) (all []storage.Delivery, err error) {
 	for _, status := range []storage.Status{storage.Replaying, storage.Waiting} {
-		if !e.sends(status) {
-			continue
-		}
-		found, err := d.storage.Deliveries(ctx, storage.DeliveryFilter{
-			Webhook: e.ID, Status: status, Before: afterAllEvents, Due: time.Now(), Limit: pageSize + len(inFlight),
+		found, err := w.storage.Deliveries(ctx, storage.DeliveryFilter{
+			Webhook: e.ID, Status: status, Before: afterAllEvents, Due: time.Now(), Limit: limit - len(all),
 		})
 		if err != nil {
-			return nil // the next round starts again
+			return nil, err
 		}
-		page = append(page, slices.DeleteFunc(found, func(d storage.Delivery) bool { return inFlight[d.Event] })...)
+		all = append(all, found...)
 	}
-	return page
+	return all, nil
 }
 
 // result is what becomes of a delivery.

@@ -90,29 +90,22 @@ func (w *Webhooks) notified(e endpoint) <-chan struct{} {
 	return a.changed
 }
 
-// pullable returns the deliveries that are due, the first due first.
+// pullable returns the deliveries that are due, up to maxPulled bytes.
 func (w *Webhooks) pullable(c httpapi.Call, e endpoint) (page []pulled, err error) {
+	found, err := w.due(c, e, maxPage)
 	page = []pulled{}
 	size := 0
-	for _, status := range []storage.Status{storage.Replaying, storage.Waiting} {
-		found, err := w.storage.Deliveries(c, storage.DeliveryFilter{
-			Webhook: e.ID, Status: status, Before: afterAllEvents, Due: time.Now(), Limit: maxPage - len(page),
-		})
+	for _, d := range found {
+		body, err := w.storage.Body(c, d.Event)
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range found {
-			body, err := w.storage.Body(c, d.Event)
-			if err != nil {
-				return nil, err
-			}
-			if size += len(body); size > maxPulled && len(page) > 0 {
-				return page, nil
-			}
-			page = append(page, pulled{d.Event, e.headers(d.Event, time.Now(), []byte(body)), body})
+		if size += len(body); size > maxPulled && len(page) > 0 {
+			break
 		}
+		page = append(page, pulled{d.Event, e.headers(d.Event, time.Now(), []byte(body)), body})
 	}
-	return page, nil
+	return page, err
 }
 
 func (w *Webhooks) Acknowledge(c httpapi.Call) (any, error) {
