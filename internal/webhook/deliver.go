@@ -119,7 +119,7 @@ func (w *Webhooks) Refresh(ctx context.Context) error {
 func (w *Webhooks) Run(ctx context.Context) {
 	d := &deliverer{
 		Webhooks: w, run: ctx, owner: rand.Text(), slots: make(chan struct{}, maxInFlight),
-		results: make(chan result, maxInFlight), stored: make(chan struct{}), serving: map[string]bool{},
+		results: make(chan result, maxInFlight), stored: make(chan struct{}),
 	}
 	go d.storeResults()
 	defer d.stop()
@@ -154,8 +154,7 @@ type deliverer struct {
 	expire  *time.Timer     // calls end
 	end     context.CancelFunc
 
-	mu      sync.Mutex
-	serving map[string]bool // endpoints that have a goroutine
+	serving sync.Map // endpoints that have a goroutine
 	running sync.WaitGroup
 }
 
@@ -255,18 +254,13 @@ func (d *deliverer) removeUnread(e endpoint) {
 
 // serve starts to deliver to an endpoint, unless that has started.
 func (d *deliverer) serve(e endpoint) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.serving[e.ID] {
+	if _, started := d.serving.LoadOrStore(e.ID, true); started {
 		return
 	}
-	d.serving[e.ID] = true
 	lease := d.lease
 	d.running.Go(func() {
+		defer d.serving.Delete(e.ID)
 		d.deliver(lease, e.Store, e.ID)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.serving, e.ID)
 	})
 }
 
