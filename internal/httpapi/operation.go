@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 
 	"plantstore/internal/token"
 )
@@ -28,6 +29,19 @@ type Call struct {
 
 // Invalid returns an error of a kind of the catalogue, with a message for the client.
 func Invalid(kind error, format string, args ...any) error { return failf(kind, format, args...) }
+
+// QueryInteger returns a parameter of the query, the most that it may be if it is larger, or standard without one. An
+// error is of a kind of the catalogue.
+func (c Call) QueryInteger(kind error, name string, least, most, standard int) (int, error) {
+	if !c.Query.Has(name) {
+		return standard, nil
+	}
+	n, err := strconv.ParseUint(c.Query.Get(name), 10, 63) // the largest number if it is larger
+	if err != nil && !errors.Is(err, strconv.ErrRange) || n < uint64(least) || len(c.Query[name]) > 1 {
+		return 0, Invalid(kind, "%s must be one integer of at least %d", name, least)
+	}
+	return int(min(n, uint64(most))), nil
+}
 
 // respond calls an operation, which returns the body of its response or nil for none, and writes the response.
 func (a *API) respond(x *exchange, status int, do func(Call) (any, error)) error {

@@ -3,14 +3,12 @@ package sandbox
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"maps"
 	"math"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -145,24 +143,20 @@ func (m *masker) headers(r *http.Request) http.Header {
 }
 
 func (s *Sandboxes) Requests(c httpapi.Call) (any, error) {
-	limit, before := int64(defaultRequests), int64(math.MaxInt64)
-	for name, to := range map[string]*int64{"limit": &limit, "before": &before} {
-		values := c.Query[name]
-		if len(values) == 0 {
-			continue
-		}
-		n, err := strconv.ParseUint(values[0], 10, 63) // the largest number if it is larger
-		if err != nil && !errors.Is(err, strconv.ErrRange) || n < 1 || len(values) > 1 {
-			return nil, httpapi.Invalid(httpapi.ErrJournalQuery, "%s must be one integer of at least 1", name)
-		}
-		*to = int64(n)
+	limit, err := c.QueryInteger(httpapi.ErrJournalQuery, "limit", 1, maxEntries, defaultRequests)
+	if err != nil {
+		return nil, err
+	}
+	before, err := c.QueryInteger(httpapi.ErrJournalQuery, "before", 1, math.MaxInt, math.MaxInt)
+	if err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, page := s.box(c.Token.Store), []json.RawMessage{}
 	first := b.numbered - int64(len(b.journal)) + 1
 	for i, text := range slices.Backward(b.journal) {
-		if first+int64(i) < before && int64(len(page)) < limit {
+		if first+int64(i) < int64(before) && len(page) < limit {
 			page = append(page, text)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -279,7 +278,7 @@ func show(d storage.Delivery) shownDelivery {
 }
 
 func (w *Webhooks) Deliveries(c httpapi.Call) (any, error) {
-	limit, err := queryInteger(c, "limit", 1, maxPage, maxPage)
+	limit, err := c.QueryInteger(httpapi.ErrWebhookQuery, "limit", 1, maxPage, maxPage)
 	if err != nil {
 		return nil, err
 	}
@@ -305,18 +304,6 @@ func (w *Webhooks) Deliveries(c httpapi.Call) (any, error) {
 		page = append(page, show(d))
 	}
 	return page, err
-}
-
-// queryInteger returns a parameter of the query, the most that it may be if it is larger, or standard without one.
-func queryInteger(c httpapi.Call, name string, least, most, standard int) (int, error) {
-	if !c.Query.Has(name) {
-		return standard, nil
-	}
-	n, err := strconv.ParseUint(c.Query.Get(name), 10, 63)
-	if err != nil && !errors.Is(err, strconv.ErrRange) || n < uint64(least) || len(c.Query[name]) > 1 {
-		return 0, httpapi.Invalid(httpapi.ErrWebhookQuery, "%s must be one integer of at least %d", name, least)
-	}
-	return int(min(n, uint64(most))), nil
 }
 
 // deliveries returns the newest deliveries of an endpoint that have one of the statuses, from an event on and before

@@ -26,7 +26,7 @@ type pulled struct {
 // Pull returns the deliveries that wait, or waits until there is one. It returns the same ones again until they are
 // acknowledged.
 func (w *Webhooks) Pull(c httpapi.Call) (any, error) {
-	wait, err := queryInteger(c, "wait", 0, maxWait, 0)
+	wait, err := c.QueryInteger(httpapi.ErrWebhookQuery, "wait", 0, maxWait, 0)
 	if err != nil {
 		return nil, err
 	}
