@@ -72,7 +72,7 @@ func stores(ctx context.Context, st storage.Storage, only string) (all []store, 
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if strings.HasPrefix(name, token.SandboxPrefix) || only != "" && name != only {
+		if token.IsSandbox(name) || only != "" && name != only {
 			continue
 		}
 		s := store{Name: name}
@@ -162,7 +162,7 @@ func (f *flags) onStore(do func(context.Context, storage.Storage, store) error) 
 		switch {
 		case *name == "": // such as that of an unset variable in a script
 			return usagef("NAME is empty; see plantstore store list")
-		case strings.HasPrefix(*name, token.SandboxPrefix):
+		case token.IsSandbox(*name):
 			return usagef("%s is a sandbox, which the service removes when it expires", *name)
 		}
 		return f.env.withStorage(ctx, *db, writes, func(st storage.Storage) error {

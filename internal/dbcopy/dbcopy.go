@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -69,8 +68,7 @@ func Copy(ctx context.Context, from, to storage.Storage, done *atomic.Int64) (re
 // stores returns the names of the stores of a database that are no sandboxes.
 func stores(ctx context.Context, db storage.Storage) ([]string, error) {
 	names, err := db.Stores(ctx)
-	isSandbox := func(name string) bool { return strings.HasPrefix(name, token.SandboxPrefix) }
-	return slices.DeleteFunc(names, isSandbox), err
+	return slices.DeleteFunc(names, token.IsSandbox), err
 }
 
 type copier struct {

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"plantstore/internal/httpapi"
@@ -79,7 +78,7 @@ func (s *Sandboxes) Creates(
 	create func(context.Context, plant.Record) (plant.Outcome, error),
 ) func(context.Context, plant.Record) (plant.Outcome, error) {
 	return func(ctx context.Context, r plant.Record) (plant.Outcome, error) {
-		if !strings.HasPrefix(r.Store, token.SandboxPrefix) {
+		if !token.IsSandbox(r.Store) {
 			return create(ctx, r)
 		}
 		if err := s.fits(r.Store, 1, r.Size()); err != nil {
@@ -101,7 +100,7 @@ func (s *Sandboxes) Edits(
 	edit func(context.Context, plant.Edit) (plant.Outcome, error),
 ) func(context.Context, plant.Edit) (plant.Outcome, error) {
 	return func(ctx context.Context, e plant.Edit) (plant.Outcome, error) {
-		if !strings.HasPrefix(e.Store, token.SandboxPrefix) {
+		if !token.IsSandbox(e.Store) {
 			return edit(ctx, e)
 		}
 		for unconditional := e.Seen == nil; ; {

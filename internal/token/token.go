@@ -112,12 +112,15 @@ const DefaultStore = "main"
 // SandboxPrefix starts the names of stores that expire: see package sandbox. No other store has such a name.
 const SandboxPrefix = "sandbox:"
 
+// IsSandbox reports whether a store is a sandbox.
+func IsSandbox(store string) bool { return strings.HasPrefix(store, SandboxPrefix) }
+
 // CheckName returns an error if a name is hard to type or to read. Its kind is token or store.
 func CheckName(kind, name string) error {
 	if len(name) == 0 || len(name) > 64 {
 		return fmt.Errorf("the %s name %q must have 1 to 64 characters", kind, name)
 	}
-	if kind == "store" && strings.HasPrefix(name, SandboxPrefix) {
+	if kind == "store" && IsSandbox(name) {
 		return fmt.Errorf("the store name %q is reserved for a sandbox: choose another", name)
 	}
 	for _, r := range name {

@@ -14,6 +14,7 @@ import (
 
 	"plantstore/internal/httpapi"
 	"plantstore/internal/storage"
+	"plantstore/internal/token"
 )
 
 const (
@@ -104,7 +105,7 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	}
 	err := checkDescription(e.Description)
 	switch {
-	case e.Kind == push && isSandbox(e.Store):
+	case e.Kind == push && token.IsSandbox(e.Store):
 		err = invalid("kind must be pull in a sandbox")
 	case e.Kind == push && sent.TTL != nil:
 		err = invalid("ttl is for endpoints of the kind pull; omit it")
@@ -146,14 +147,14 @@ func (w *Webhooks) checkNumber(c httpapi.Call, store string) error {
 		return err
 	}
 	most := maxEndpoints
-	if isSandbox(store) {
+	if token.IsSandbox(store) {
 		most = maxEndpointsInSandbox
 	}
 	if len(of) >= most {
 		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the store has %d endpoints, the most that it may have", most)
 	}
 	all, _ := w.all()
-	all = slices.DeleteFunc(all, func(e endpoint) bool { return isSandbox(e.Store) != isSandbox(store) })
+	all = slices.DeleteFunc(all, func(e endpoint) bool { return token.IsSandbox(e.Store) != token.IsSandbox(store) })
 	if len(all) >= maxEndpointsOfKind {
 		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the service has %d endpoints, the most that it may have",
 			len(all))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"plantstore/internal/storage"
+	"plantstore/internal/token"
 )
 
 const (
@@ -90,7 +91,7 @@ func after(e endpoint, d storage.Delivery, t try, now time.Time) storage.Deliver
 	switch {
 	case t.Error == "":
 		c.Status, c.Due = storage.Delivered, now.Add(keepDelivered)
-		if isSandbox(e.Store) {
+		if token.IsSandbox(e.Store) {
 			c.Due = now
 		}
 	case t.Replay && !h.Next.IsZero():

@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,13 +91,11 @@ var (
 )
 
 func boundsOf(store string) bounds {
-	if isSandbox(store) {
+	if token.IsSandbox(store) {
 		return inSandbox
 	}
 	return ordinary
 }
-
-func isSandbox(store string) bool { return strings.HasPrefix(store, token.SandboxPrefix) }
 
 // activity is what happens at an endpoint in this process.
 type activity struct {
@@ -269,7 +266,7 @@ func Copy(ctx context.Context, from, to storage.Webhooks, reason string) (copied
 	}
 	for _, e := range all {
 		isThere := slices.ContainsFunc(there, func(h storage.Webhook) bool { return h.ID == e.ID })
-		if isThere || isSandbox(e.Store) {
+		if isThere || token.IsSandbox(e.Store) {
 			continue
 		}
 		e.disable(reason)
