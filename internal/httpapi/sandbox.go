@@ -250,10 +250,8 @@ func (a *API) delay(x *exchange, d time.Duration) error {
 	}
 	http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now().Add(d + bodyTime))
 	resume := a.deps.Connections.Park(x.ctx)
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-a.deps.Stopping:
 	}
 	if !resume() {

@@ -35,8 +35,7 @@ func (w *Webhooks) Pull(c httpapi.Call) (any, error) {
 		return nil, &rate.Exceeded{Why: httpapi.ErrWaiting, Wait: time.Second}
 	}
 	defer leave()
-	timeout := time.NewTimer(time.Duration(wait) * time.Second)
-	defer timeout.Stop()
+	timeout := time.After(time.Duration(wait) * time.Second)
 	for {
 		e, err := w.getPull(c)
 		if err != nil {
@@ -52,7 +51,7 @@ func (w *Webhooks) Pull(c httpapi.Call) (any, error) {
 		resume := c.Park()
 		select {
 		case <-woken:
-		case <-timeout.C:
+		case <-timeout:
 			wait = 0
 		case <-c.Gone:
 			wait = 0
