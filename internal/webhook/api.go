@@ -164,9 +164,9 @@ func (w *Webhooks) checkNumber(c httpapi.Call, store string) error {
 
 // checkTarget returns an error unless the service delivers to a URL.
 func (w *Webhooks) checkTarget(c httpapi.Call, text string) error {
-	u, problem := checkURL(text)
-	if problem != "" {
-		return invalid("%s", problem)
+	u, err := checkURL(text)
+	if err != nil {
+		return err
 	}
 	if w.cfg.Proxy == nil && w.cfg.Targets.check(c, u.Hostname()) != nil {
 		return httpapi.Invalid(httpapi.ErrTarget, "url has an address that the service does not deliver to: its operator "+

@@ -140,18 +140,16 @@ func newTransport(t Targets, proxy *url.URL) *http.Transport {
 	return tr
 }
 
-// checkURL returns the URL of an endpoint, or a message that says what is wrong with it.
-func checkURL(text string) (u *url.URL, problem string) {
+// checkURL returns the URL of an endpoint.
+func checkURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
-	case text == "":
-		return nil, "url is required"
-	case err != nil || len(text) > 2048 || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
-		return nil, "url must be an absolute URL of at most 2048 bytes"
+	case err != nil || u.Hostname() == "" || len(text) > 2048:
+		return nil, invalid("url is required and must be an absolute URL of at most 2048 bytes")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, "url must start with http:// or https://"
-	case u.User != nil || u.Fragment != "" || strings.Contains(text, "#"):
-		return nil, "url must have no user and no fragment"
+		return nil, invalid("url must start with http:// or https://")
+	case u.User != nil || strings.Contains(text, "#"):
+		return nil, invalid("url must have no user and no fragment")
 	}
-	return u, ""
+	return u, nil
 }
