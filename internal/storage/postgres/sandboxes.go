@@ -29,7 +29,7 @@ const (
 )
 
 func (s *Storage) AddSandbox(_ context.Context, b storage.Sandbox) error {
-	return s.changeToken(true, nil, addSandbox, b.Store, b.Hash[:], b.Seed, b.Created.UnixMilli(), b.Expires.UnixMilli(),
+	return s.change(true, nil, addSandbox, b.Store, b.Hash[:], b.Seed, b.Created.UnixMilli(), b.Expires.UnixMilli(),
 		b.Used.UnixMilli(), b.Plants, b.Bytes)
 }
 
@@ -40,11 +40,11 @@ func (s *Storage) ChangeSandboxes(_ context.Context, changes []storage.Sandbox) 
 		stores, expires = append(stores, b.Store), append(expires, b.Expires.UnixMilli())
 		used, plants, bytes = append(used, b.Used.UnixMilli()), append(plants, b.Plants), append(bytes, b.Bytes)
 	}
-	return s.changeToken(true, nil, changeSandboxes, stores, expires, used, plants, bytes)
+	return s.change(true, nil, changeSandboxes, stores, expires, used, plants, bytes)
 }
 
 func (s *Storage) ForgetSandbox(_ context.Context, store string) error {
-	return s.changeToken(true, nil, forgetSandbox, store, time.Now().UnixMilli())
+	return s.change(true, nil, forgetSandbox, store, time.Now().UnixMilli())
 }
 
 func (s *Storage) SandboxByHash(ctx context.Context, hash token.Hash) (storage.Sandbox, error) {

@@ -31,7 +31,7 @@ const (
 )
 
 func (s *Storage) AddToken(_ context.Context, t token.Token) error {
-	return s.changeToken(false, token.ErrNameTaken, addToken, tokenArgs(t)...)
+	return s.change(false, token.ErrNameTaken, addToken, tokenArgs(t)...)
 }
 
 func tokenArgs(t token.Token) []any {
@@ -40,7 +40,7 @@ func tokenArgs(t token.Token) []any {
 }
 
 func (s *Storage) RevokeToken(_ context.Context, name string, at time.Time) error {
-	return s.changeToken(true, token.ErrUnknown, revokeToken, at.UnixMilli(), name)
+	return s.change(true, token.ErrUnknown, revokeToken, at.UnixMilli(), name)
 }
 
 func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
@@ -52,7 +52,7 @@ func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add 
 	if add != nil {
 		sql, args = rotateToken, append(args, tokenArgs(*add)...)
 	}
-	err := s.changeToken(false, token.ErrChanged, sql, args...)
+	err := s.change(false, token.ErrChanged, sql, args...)
 	if hasCode(err, uniqueViolation) {
 		err = token.ErrNameTaken
 	}
@@ -64,29 +64,12 @@ func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
 	for i, use := range uses {
 		hashes[i], times[i] = use.Hash[:], use.At.UnixMilli()
 	}
-	return s.changeToken(true, nil, recordUses, hashes, times)
+	return s.change(true, nil, recordUses, hashes, times)
 }
 
 func (s *Storage) PruneTokens(_ context.Context, store string, before time.Time) (removed int, err error) {
-	err = s.write(s.otherSlots, false, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-		rows, stored, err := exec(ctx, conn, pruneTokens, before.UnixMilli(), store)
-		removed = int(rows)
-		return stored, err
-	})
-	return removed, err
-}
-
-// changeToken runs a statement on tokens, and returns errNone if it changed none.
-func (s *Storage) changeToken(repeatable bool, errNone error, sql string, args ...any) error {
-	var rows int64
-	err := s.write(s.otherSlots, repeatable, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-		rows, stored, err = exec(ctx, conn, sql, args...)
-		return stored, err
-	})
-	if err == nil && rows == 0 {
-		err = errNone
-	}
-	return err
+	rows, err := s.execute(false, pruneTokens, before.UnixMilli(), store)
+	return int(rows), err
 }
 
 func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {

@@ -20,7 +20,7 @@ const (
 	allWebhooks = `
 		SELECT id, store, enabled, removed, created, settings,
 			(SELECT min(due) FROM deliveries WHERE webhook = id AND status = 'waiting'),
-			(SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'waiting'),
+			coalesce((SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'waiting'), ''),
 			EXISTS (SELECT 1 FROM deliveries WHERE webhook = id AND status = 'replaying')
 		FROM webhooks WHERE $1 = '' OR store = $1 ORDER BY created, id`
 
@@ -94,13 +94,13 @@ func (p *pipeline) addEvents(ctx context.Context, keys []*key) error {
 }
 
 func (s *Storage) AddWebhook(_ context.Context, h storage.Webhook) error {
-	return s.changeToken(true, nil, addWebhook, h.ID, h.Store, h.Enabled, token.Millis(h.Removed), h.Created.UnixMilli(),
+	return s.change(true, nil, addWebhook, h.ID, h.Store, h.Enabled, token.Millis(h.Removed), h.Created.UnixMilli(),
 		h.Settings)
 }
 
 // ChangeWebhook is not repeatable: after an attempt that succeeded, a second one would find other settings.
 func (s *Storage) ChangeWebhook(_ context.Context, before, after storage.Webhook) error {
-	return s.changeToken(false, storage.ErrNoWebhook, changeWebhook, after.Enabled, token.Millis(after.Removed),
+	return s.change(false, storage.ErrNoWebhook, changeWebhook, after.Enabled, token.Millis(after.Removed),
 		after.Settings, before.ID, before.Settings)
 }
 
@@ -108,12 +108,8 @@ func (s *Storage) Webhooks(ctx context.Context, store string) ([]storage.Webhook
 	return collect(ctx, s, s.otherSlots, func(row pgx.CollectableRow) (h storage.Webhook, err error) {
 		var created int64
 		var removed, due *int64
-		var oldest *string
-		err = row.Scan(&h.ID, &h.Store, &h.Enabled, &removed, &created, &h.Settings, &due, &oldest, &h.Replaying)
+		err = row.Scan(&h.ID, &h.Store, &h.Enabled, &removed, &created, &h.Settings, &due, &h.Oldest, &h.Replaying)
 		h.Created, h.Removed, h.Due = time.UnixMilli(created).UTC(), token.FromMillis(removed), token.FromMillis(due)
-		if oldest != nil {
-			h.Oldest = *oldest
-		}
 		return h, err
 	}, allWebhooks, store)
 }
@@ -155,24 +151,15 @@ func (s *Storage) ChangeDeliveries(_ context.Context, changes []storage.Delivery
 		webhooks, events, before = append(webhooks, c.Webhook), append(events, c.Event), append(before, string(c.From))
 		status, due, logs = append(status, string(c.Status)), append(due, c.Due.UnixMilli()), append(logs, c.Log)
 	}
-	return s.changeToken(true, nil, changeDeliveries, webhooks, events, before, status, due, logs)
+	return s.change(true, nil, changeDeliveries, webhooks, events, before, status, due, logs)
 }
 
 func (s *Storage) RemoveDeliveries(_ context.Context, now time.Time, limit int) (removed int, err error) {
-	err = s.write(s.otherSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-		rows, stored, err := exec(ctx, conn, removeDeliveries, now.UnixMilli(), limit,
-			now.Add(-storage.ForgetAfter).UnixMilli())
-		removed = int(rows)
-		return stored, err
-	})
-	return removed, err
+	rows, err := s.execute(true, removeDeliveries, now.UnixMilli(), limit, now.Add(-storage.ForgetAfter).UnixMilli())
+	return int(rows), err
 }
 
 func (s *Storage) Lease(_ context.Context, owner string, d time.Duration) (held bool, err error) {
-	err = s.write(s.otherSlots, true, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-		rows, stored, err := exec(ctx, conn, lease, owner, d.Milliseconds())
-		held = rows == 1 && d > 0
-		return stored, err
-	})
-	return held, err
+	rows, err := s.execute(true, lease, owner, d.Milliseconds())
+	return rows == 1 && d > 0, err
 }

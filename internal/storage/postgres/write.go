@@ -61,6 +61,24 @@ func (s *Storage) write(slots chan struct{}, repeatable bool, run transaction) e
 	}
 }
 
+// execute runs a statement and returns how many rows it changed or returned.
+func (s *Storage) execute(repeatable bool, sql string, args ...any) (rows int64, err error) {
+	err = s.write(s.otherSlots, repeatable, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
+		rows, stored, err = exec(ctx, conn, sql, args...)
+		return stored, err
+	})
+	return rows, err
+}
+
+// change runs a statement, and returns errNone if it changed no row.
+func (s *Storage) change(repeatable bool, errNone error, sql string, args ...any) error {
+	rows, err := s.execute(repeatable, sql, args...)
+	if err == nil && rows == 0 {
+		err = errNone
+	}
+	return err
+}
+
 func (s *Storage) attempt(slots chan struct{}, deadline time.Time, run transaction) (stored bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(s.timeouts.Attempt, time.Until(deadline)))
 	defer cancel()
