@@ -24,21 +24,13 @@ const (
 )
 
 func (s *Storage) AddSandbox(_ context.Context, b storage.Sandbox) error {
-	return s.writer.tx(func() error {
-		return exec(s.writer.conn, addSandbox, b.Store, b.Hash[:], b.Seed, b.Created.UnixMilli(), b.Expires.UnixMilli(),
-			b.Used.UnixMilli(), b.Plants, b.Bytes)
-	})
+	return s.change(nil, addSandbox, b.Store, b.Hash[:], b.Seed, b.Created.UnixMilli(), b.Expires.UnixMilli(),
+		b.Used.UnixMilli(), b.Plants, b.Bytes)
 }
 
 func (s *Storage) ChangeSandboxes(_ context.Context, changes []storage.Sandbox) error {
-	return s.writer.tx(func() error {
-		for _, b := range changes {
-			err := exec(s.writer.conn, changeSandbox, b.Expires.UnixMilli(), b.Used.UnixMilli(), b.Plants, b.Bytes, b.Store)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+	return changeEach(s, changeSandbox, changes, func(b storage.Sandbox) []any {
+		return []any{b.Expires.UnixMilli(), b.Used.UnixMilli(), b.Plants, b.Bytes, b.Store}
 	})
 }
 

@@ -37,9 +37,7 @@ func (w *writer) addToken(t token.Token) error {
 }
 
 func (s *Storage) RevokeToken(_ context.Context, name string, at time.Time) error {
-	return s.writer.tx(func() error {
-		return s.writer.execOne(token.ErrUnknown, revokeToken, at.UnixMilli(), name)
-	})
+	return s.change(token.ErrUnknown, revokeToken, at.UnixMilli(), name)
 }
 
 func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
@@ -58,14 +56,9 @@ func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add 
 }
 
 func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
-	return s.writer.tx(func() error {
-		for _, use := range uses {
-			at := use.At.UnixMilli()
-			if err := exec(s.writer.conn, recordUse, at, use.Hash[:], at); err != nil {
-				return err
-			}
-		}
-		return nil
+	return changeEach(s, recordUse, uses, func(use token.Use) []any {
+		at := use.At.UnixMilli()
+		return []any{at, use.Hash[:], at}
 	})
 }
 
@@ -77,17 +70,6 @@ func (s *Storage) PruneTokens(_ context.Context, store string, before time.Time)
 		return err
 	})
 	return removed, err
-}
-
-// execOne runs a statement that changes one row, and returns errNone if it changed none.
-func (w *writer) execOne(errNone error, statement string, args ...any) error {
-	if err := exec(w.conn, statement, args...); err != nil {
-		return err
-	}
-	if w.conn.Changes() == 0 {
-		return errNone
-	}
-	return nil
 }
 
 func (s *Storage) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {

@@ -28,8 +28,8 @@ const (
 	selectDeliveries = `
 		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
 		WHERE webhook = ? AND status = ? AND event >= ? AND event < ?`
-	newestDeliveries = selectDeliveries + " ORDER BY event DESC LIMIT ?"
-	dueDeliveries    = selectDeliveries + " AND due <= ? ORDER BY due LIMIT ?"
+	newestDeliveries = selectDeliveries + " ORDER BY event DESC LIMIT ?5"
+	dueDeliveries    = selectDeliveries + " AND due <= ?6 ORDER BY due LIMIT ?5"
 	backlog          = `
 		SELECT count(*), coalesce(sum(bytes), 0) FROM deliveries WHERE webhook = ? AND status = 'waiting'`
 	changeDelivery = "UPDATE deliveries SET status = ?, due = ?, log = ? WHERE webhook = ? AND status = ? AND event = ?"
@@ -103,17 +103,12 @@ func (w *writer) addEvents(plants ...*plant.Record) error {
 }
 
 func (s *Storage) AddWebhook(_ context.Context, h storage.Webhook) error {
-	return s.writer.tx(func() error {
-		return exec(s.writer.conn, addWebhook, h.ID, h.Store, h.Enabled, token.Millis(h.Removed), h.Created.UnixMilli(),
-			h.Settings)
-	})
+	return s.change(nil, addWebhook, h.ID, h.Store, h.Enabled, token.Millis(h.Removed), h.Created.UnixMilli(), h.Settings)
 }
 
 func (s *Storage) ChangeWebhook(_ context.Context, before, after storage.Webhook) error {
-	return s.writer.tx(func() error {
-		return s.writer.execOne(storage.ErrNoWebhook, changeWebhook, after.Enabled, token.Millis(after.Removed),
-			after.Settings, before.ID, before.Settings)
-	})
+	return s.change(storage.ErrNoWebhook, changeWebhook, after.Enabled, token.Millis(after.Removed), after.Settings,
+		before.ID, before.Settings)
 }
 
 func (s *Storage) Webhooks(ctx context.Context, store string) ([]storage.Webhook, error) {
@@ -130,7 +125,7 @@ func (s *Storage) Webhooks(ctx context.Context, store string) ([]storage.Webhook
 func (s *Storage) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {
 	sql, args := newestDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, int64(f.Limit)}
 	if !f.Due.IsZero() {
-		sql, args = dueDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, f.Due.UnixMilli(), int64(f.Limit)}
+		sql, args = dueDeliveries, append(args, f.Due.UnixMilli())
 	}
 	return collect(ctx, s.readers, func(row *sqlite.Stmt) (storage.Delivery, error) {
 		d := storage.Delivery{
@@ -141,18 +136,15 @@ func (s *Storage) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]s
 	}, sql, args...)
 }
 
-func (s *Storage) Body(ctx context.Context, event string) (string, error) {
-	found, err := collect(ctx, s.readers, func(row *sqlite.Stmt) (string, error) {
-		body := row.ColumnText(0)
-		return body, storage.CheckText(&body)
+func (s *Storage) Body(ctx context.Context, event string) (body string, err error) {
+	found, err := collect(ctx, s.readers, func(row *sqlite.Stmt) (struct{}, error) {
+		body = row.ColumnText(0)
+		return struct{}{}, storage.CheckText(&body)
 	}, eventBody, event)
 	if err == nil && len(found) == 0 {
 		err = storage.ErrNoWebhook
 	}
-	if err != nil {
-		return "", err
-	}
-	return found[0], nil
+	return body, err
 }
 
 func (s *Storage) Backlog(ctx context.Context, webhook string) (deliveries, bytes int64, err error) {
@@ -164,15 +156,8 @@ func (s *Storage) Backlog(ctx context.Context, webhook string) (deliveries, byte
 }
 
 func (s *Storage) ChangeDeliveries(_ context.Context, changes []storage.DeliveryChange) error {
-	return s.writer.tx(func() error {
-		for _, c := range changes {
-			err := exec(s.writer.conn, changeDelivery, string(c.Status), c.Due.UnixMilli(), c.Log, c.Webhook, string(c.From),
-				c.Event)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+	return changeEach(s, changeDelivery, changes, func(c storage.DeliveryChange) []any {
+		return []any{string(c.Status), c.Due.UnixMilli(), c.Log, c.Webhook, string(c.From), c.Event}
 	})
 }
 

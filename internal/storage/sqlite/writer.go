@@ -151,6 +151,34 @@ func (w *writer) tx(do func() error) (err error) {
 	})
 }
 
+// execOne runs a statement, and returns errNone if it changed no row.
+func (w *writer) execOne(errNone error, statement string, args ...any) error {
+	if err := exec(w.conn, statement, args...); err != nil {
+		return err
+	}
+	if w.conn.Changes() == 0 {
+		return errNone
+	}
+	return nil
+}
+
+// change is execOne in a transaction.
+func (s *Storage) change(errNone error, statement string, args ...any) error {
+	return s.writer.tx(func() error { return s.writer.execOne(errNone, statement, args...) })
+}
+
+// changeEach runs a statement with the arguments of each change, in one transaction.
+func changeEach[T any](s *Storage, statement string, changes []T, args func(T) []any) error {
+	return s.writer.tx(func() error {
+		for _, c := range changes {
+			if err := exec(s.writer.conn, statement, args(c)...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 func (w *writer) commit(do func() error) error {
 	if err := exec(w.conn, "BEGIN IMMEDIATE"); err != nil {
 		return w.damage.Record(translate(err))
