@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ const (
 	maxEndpointsInSandbox = 2
 	maxEndpointsOfKind    = 1000 // about: in all stores, and the same in all sandboxes
 
-	maxDescription = 1000      // bytes
+	maxDescription = 1000      // characters
 	defaultTTL     = 24 * 3600 // seconds, as are the two below
 	minTTL         = 60
 	maxTTL         = 7 * 24 * 3600
@@ -79,52 +80,33 @@ func decodeBody(body []byte, to any, names string) error {
 	return err
 }
 
-// noBody returns an error if a request has a body.
-func noBody(c httpapi.Call) error {
-	if len(c.Body) > 0 {
-		return invalid("the operation has no body; omit it")
-	}
-	return nil
-}
-
 func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	var sent struct {
-		Kind        *string  `json:"kind"`
+		Kind        string   `json:"kind"`
 		URL         string   `json:"url"`
 		Description string   `json:"description"`
 		TTL         *float64 `json:"ttl"` // 60.0 is an integer
 	}
+	sent.Kind = push
 	if err := decodeBody(c.Body, &sent, "kind, url, ttl and description"); err != nil {
 		return nil, err
 	}
 	var e endpoint
 	e.ID, e.Store, e.Enabled, e.Created = "wh_"+strings.ToLower(rand.Text()), c.Token.Store, true, now()
-	e.Kind, e.URL, e.Description, e.Secret = push, sent.URL, sent.Description, NewSecret()
-	if sent.Kind != nil {
-		e.Kind = *sent.Kind
-	}
-	err := checkDescription(e.Description)
+	e.Kind, e.URL, e.Description, e.Secret = sent.Kind, sent.URL, sent.Description, NewSecret()
 	switch {
 	case e.Kind == push && token.IsSandbox(e.Store):
-		err = invalid("kind must be pull in a sandbox")
+		return nil, invalid("kind must be pull in a sandbox")
 	case e.Kind == push && sent.TTL != nil:
-		err = invalid("ttl is for endpoints of the kind pull; omit it")
-	case e.Kind == push:
-		err = cmp.Or(err, w.checkTarget(c, e.URL))
-	case e.Kind != pull:
-		err = invalid("kind must be push or pull")
-	case e.URL != "":
-		err = errPullURL
-	default:
-		e.Read, e.TTL = e.Created, defaultTTL
-		if sent.TTL != nil {
-			e.TTL = int(*sent.TTL)
+		return nil, invalid("ttl is for endpoints of the kind pull; omit it")
+	case e.Kind == pull:
+		ttl := *cmp.Or(sent.TTL, new(float64(defaultTTL)))
+		if ttl < minTTL || ttl > maxTTL || ttl != math.Trunc(ttl) {
+			return nil, invalid("ttl must be an integer from %d to %d", minTTL, maxTTL)
 		}
-		if e.TTL < minTTL || e.TTL > maxTTL || sent.TTL != nil && float64(e.TTL) != *sent.TTL {
-			err = invalid("ttl must be an integer from %d to %d", minTTL, maxTTL)
-		}
+		e.Read, e.TTL = e.Created, int(ttl)
 	}
-	if err != nil {
+	if err := w.check(c, e); err != nil {
 		return nil, err
 	}
 	w.changing.Lock()
@@ -135,9 +117,24 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	if err := w.storage.AddWebhook(c, e.row()); err != nil {
 		return nil, err
 	}
-	_, err = w.read(c, e.Store)
+	_, err := w.read(c, e.Store)
 	w.wake(e.ID)
 	return e.showWithSecret(), err
+}
+
+// check returns an error unless an endpoint may have its kind, URL and description.
+func (w *Webhooks) check(c httpapi.Call, e endpoint) error {
+	switch {
+	case utf8.RuneCountInString(e.Description) > maxDescription || strings.Contains(e.Description, "\x00"):
+		return invalid("description must have at most %d characters and no U+0000", maxDescription)
+	case e.Kind == push:
+		return w.checkTarget(c, e.URL)
+	case e.Kind != pull:
+		return invalid("kind must be push or pull")
+	case e.URL != "":
+		return invalid("url is for endpoints of the kind push; omit it")
+	}
+	return nil
 }
 
 // checkNumber returns an error if there are too many endpoints for another one in a store. The caller holds changing.
@@ -175,15 +172,6 @@ func (w *Webhooks) checkTarget(c httpapi.Call, text string) error {
 	return nil
 }
 
-var errPullURL = invalid("url is for endpoints of the kind push; omit it")
-
-func checkDescription(text string) error {
-	if utf8.RuneCountInString(text) > maxDescription || strings.Contains(text, "\x00") {
-		return invalid("description must have at most %d characters and no U+0000", maxDescription)
-	}
-	return nil
-}
-
 func (w *Webhooks) List(c httpapi.Call) (any, error) {
 	found, _, err := load(c, w.storage, c.Token.Store)
 	all := []shown{}
@@ -216,19 +204,13 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 	if err := decodeBody(c.Body, &sent, "url, description and disabled"); err != nil {
 		return nil, err
 	}
-	if err := checkDescription(sent.Description); err != nil {
+	e, err := w.get(c)
+	if err != nil {
 		return nil, err
 	}
-	e, err := w.get(c)
-	switch {
-	case err != nil:
+	e.URL, e.Description = sent.URL, sent.Description
+	if err := w.check(c, e); err != nil {
 		return nil, err
-	case e.Kind == pull && sent.URL != "":
-		return nil, errPullURL
-	case e.Kind == push:
-		if err := w.checkTarget(c, sent.URL); err != nil {
-			return nil, err
-		}
 	}
 	e, err = w.change(c, e.Store, e.ID, func(e *endpoint) {
 		e.URL, e.Description = sent.URL, sent.Description
@@ -248,8 +230,8 @@ func (w *Webhooks) Remove(c httpapi.Call) (any, error) {
 }
 
 func (w *Webhooks) Rotate(c httpapi.Call) (any, error) {
-	if err := noBody(c); err != nil {
-		return nil, err
+	if len(c.Body) > 0 {
+		return nil, invalid("the operation has no body; omit it")
 	}
 	e, err := w.change(c, c.Token.Store, c.ID, func(e *endpoint) {
 		e.OldSecret, e.OldUntil, e.Secret = e.Secret, now().Add(bothSecrets), NewSecret()
@@ -326,24 +308,23 @@ func (w *Webhooks) deliveries(c httpapi.Call, statuses []storage.Status, from, b
 }
 
 func (w *Webhooks) Replay(c httpapi.Call) (any, error) {
-	e, err := w.get(c)
-	if err == nil && timeOf(c.Delivery).IsZero() {
-		err = storage.ErrNoWebhook
-	}
-	if err != nil {
+	if _, err := w.get(c); err != nil {
 		return nil, err
+	}
+	if timeOf(c.Delivery).IsZero() {
+		return nil, storage.ErrNoWebhook
 	}
 	found, err := w.deliveries(c, storage.Statuses, c.Delivery, c.Delivery+afterAllEvents, 1)
 	if err != nil {
 		return nil, err
-	} else if len(found) == 0 || found[0].Event != c.Delivery {
+	} else if len(found) == 0 {
 		return nil, storage.ErrNoWebhook
 	}
 	change := replayed(found[0])
 	if err := w.storage.ChangeDeliveries(c, []storage.DeliveryChange{change}); err != nil {
 		return nil, err
 	}
-	w.wake(e.ID)
+	w.wake(c.ID)
 	return show(change.Delivery), nil
 }
 
