@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"plantstore/internal/backup"
+	"plantstore/internal/storage"
 	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/webhook"
 )
@@ -95,16 +95,13 @@ continue with -wal and -shm.`, `
 		ctx, stop := untilSignal(ctx)
 		defer stop()
 		start := time.Now()
-		contents, err := backup.Restore(ctx, *file, *db, func(temporary string, c sqlite.Contents) (err error) {
+		contents, err := backup.Restore(ctx, *file, *db, func(temporary string, c sqlite.Contents) error {
 			if c.Webhooks == 0 {
 				return nil
 			}
-			st, err := sqlite.OpenCommand(ctx, temporary, true)
-			if err != nil {
-				return err
-			}
-			err = webhook.DisableAll(ctx, st, "the database was restored from a backup")
-			return errors.Join(err, st.Close())
+			return env.withStorage(ctx, temporary, migrates, func(st storage.Storage) error {
+				return webhook.DisableAll(ctx, st, "the database was restored from a backup")
+			})
 		})
 		return env.printContents(contents, err, start, *asJSON, "The database was restored")
 	})

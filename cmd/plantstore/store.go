@@ -14,6 +14,7 @@ import (
 
 	"plantstore/internal/storage"
 	"plantstore/internal/token"
+	"plantstore/internal/webhook"
 )
 
 var errUnknownStore = errors.New("no such store")
@@ -125,7 +126,7 @@ plants, tokens and webhook endpoints are removed. Tokens of an identity provider
 			}
 		}
 		if err == nil {
-			err = removeWebhooks(ctx, st, s.Name)
+			err = webhook.RemoveAll(ctx, st, s.Name)
 		}
 		if err == nil {
 			time.Sleep(wait) // until every process refuses the tokens
@@ -140,19 +141,6 @@ plants, tokens and webhook endpoints are removed. Tokens of an identity provider
 		}
 		return err
 	})
-}
-
-// removeWebhooks removes the webhook endpoints of a store.
-func removeWebhooks(ctx context.Context, st storage.Storage, store string) error {
-	all, err := st.Webhooks(ctx, store)
-	for _, h := range all {
-		removed := h
-		removed.Enabled, removed.Removed = false, time.Now()
-		if h.Removed.IsZero() {
-			err = cmp.Or(err, st.ChangeWebhook(ctx, h, removed))
-		}
-	}
-	return err
 }
 
 // onStore returns the command, which calls do with the store that its argument names.

@@ -247,10 +247,19 @@ func (e *endpoint) remove() { e.Enabled, e.Removed = false, now() }
 
 // DisableAll disables the endpoints of a database that no service uses.
 func DisableAll(ctx context.Context, st storage.Webhooks, reason string) error {
-	all, _, err := load(ctx, st, "")
+	return changeAll(ctx, st, "", func(e *endpoint) { e.disable(reason) })
+}
+
+// RemoveAll removes the endpoints of a store.
+func RemoveAll(ctx context.Context, st storage.Webhooks, store string) error {
+	return changeAll(ctx, st, store, (*endpoint).remove)
+}
+
+func changeAll(ctx context.Context, st storage.Webhooks, store string, do func(*endpoint)) error {
+	all, _, err := load(ctx, st, store)
 	for _, e := range all {
 		before := e.Webhook
-		if e.disable(reason); err == nil {
+		if do(&e); err == nil {
 			err = st.ChangeWebhook(ctx, before, e.row())
 		}
 	}
