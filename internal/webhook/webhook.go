@@ -99,9 +99,8 @@ func boundsOf(store string) bounds {
 
 // activity is what happens at an endpoint in this process.
 type activity struct {
-	created  bounds        // since the waiting deliveries were last counted
-	counting bool          // they are being counted
-	changed  chan struct{} // closed when there may be deliveries to pull; nil if no request waits
+	created bounds        // since the waiting deliveries were last counted
+	changed chan struct{} // closed when there may be deliveries to pull; nil if no request waits
 }
 
 // New returns the endpoints of a database. Run keeps them up to date.
@@ -176,9 +175,9 @@ func (w *Webhooks) created(e endpoint, bytes int64) {
 	a := w.activity(e)
 	a.created.deliveries++
 	a.created.bytes += bytes
-	if !a.counting && (a.created.deliveries > limit.deliveries/4 || a.created.bytes > limit.bytes/4) {
-		a.counting = true
-		go w.count(e, a, limit)
+	if a.created.deliveries > limit.deliveries/4 || a.created.bytes > limit.bytes/4 {
+		a.created = bounds{}
+		go w.count(e, limit)
 	}
 }
 
@@ -193,7 +192,7 @@ func (w *Webhooks) activity(e endpoint) *activity {
 }
 
 // count disables an endpoint if too many deliveries wait.
-func (w *Webhooks) count(e endpoint, a *activity, limit bounds) {
+func (w *Webhooks) count(e endpoint, limit bounds) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	n, bytes, err := w.storage.Backlog(ctx, e.ID)
@@ -204,9 +203,6 @@ func (w *Webhooks) count(e endpoint, a *activity, limit bounds) {
 	if err != nil && !errors.Is(err, storage.ErrNoWebhook) {
 		w.log.Warn("the waiting deliveries of a webhook endpoint can't be counted", "endpoint", e.ID, "reason", err.Error())
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	a.created, a.counting = bounds{}, false
 }
 
 // wake makes Run look for deliveries of an endpoint now.
