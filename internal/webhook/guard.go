@@ -131,12 +131,15 @@ func newTransport(t Targets, proxy *url.URL) *http.Transport {
 		MaxIdleConnsPerHost:    maxInFlightOf,
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: 16 << 10,
+		TLSHandshakeTimeout:    tryTimeout, // the end of a request does not end them
 	}
+	dialer := net.Dialer{Timeout: tryTimeout}
 	if proxy != nil {
 		tr.Proxy = http.ProxyURL(proxy)
 	} else {
-		tr.DialContext = (&net.Dialer{ControlContext: t.control}).DialContext
+		dialer.ControlContext = t.control
 	}
+	tr.DialContext = dialer.DialContext
 	return tr
 }
 

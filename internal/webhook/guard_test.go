@@ -245,3 +245,25 @@ func TestTimeout(t *testing.T) {
 		})
 	}
 }
+
+// A handshake that the receiver never answers ends, although the request ended before: the bubble has no goroutine left.
+func TestHangingHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTransport(Targets{}, nil)
+		tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			conn, receiver := net.Pipe()
+			go io.Copy(io.Discard, receiver)
+			return conn, nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, "POST", "https://a.example/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.RoundTrip(r); err == nil {
+			t.Error("a response without a handshake")
+		}
+		time.Sleep(tryTimeout)
+	})
+}
