@@ -71,6 +71,9 @@ func (a *API) respond(x *exchange, status int, do func(Call) (any, error)) error
 		return nil
 	}
 	body, err := json.Marshal(content)
+	if err == nil {
+		err = x.reserve(len(body)) // until a slow client has read it
+	}
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	maxPulls   = 256 // requests that wait for deliveries
-	maxPullsOf = 4   // of these, for one endpoint
-	maxWait    = 30  // seconds
-	maxPulled  = 1 << 20
+	maxPulls   = 256         // requests that wait for deliveries
+	maxPullsOf = 4           // of these, for one endpoint
+	maxWait    = 30          // seconds
+	maxPulled  = 128 << 10   // bytes of bodies in a response
 	readEvery  = time.Minute // the time of the last read is stored
 )
 
