@@ -49,9 +49,9 @@ type Delivery struct {
 type DeliveryFilter struct {
 	Webhook string
 	Status  Status
-	From    string    // the lowest event
-	Before  string    // the first event above the selected ones
 	Due     time.Time // if not zero, those that are due then, the first due first; otherwise the newest first
+	From    string    // the lowest event, without Due
+	Before  string    // the first event above the selected ones, without Due
 	Limit   int
 }
 

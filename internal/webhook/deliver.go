@@ -310,7 +310,7 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 func (w *Webhooks) due(ctx context.Context, e endpoint, limit int) (all []storage.Delivery, err error) {
 	for _, status := range []storage.Status{storage.Replaying, storage.Waiting} {
 		found, err := w.storage.Deliveries(ctx, storage.DeliveryFilter{
-			Webhook: e.ID, Status: status, Before: afterAllEvents, Due: time.Now(), Limit: limit - len(all),
+			Webhook: e.ID, Status: status, Due: time.Now(), Limit: limit - len(all),
 		})
 		if err != nil {
 			return nil, err

@@ -38,10 +38,11 @@ const (
 	eventBody        = "SELECT body FROM events WHERE id = $1"
 	selectDeliveries = `
 		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
-		WHERE webhook = $1 AND status = $2 AND event >= $3 AND event < $4`
-	newestDeliveries = selectDeliveries + " ORDER BY event DESC LIMIT $5"
-	dueDeliveries    = selectDeliveries + " AND due <= $6 ORDER BY due LIMIT $5"
-	backlog          = `
+		WHERE webhook = $1 AND status = $2`
+	newestDeliveries = selectDeliveries + " AND event >= $3 AND event < $4 ORDER BY event DESC LIMIT $5"
+	// Without fresh statistics, conditions for the event would make the server sort all that wait.
+	dueDeliveries = selectDeliveries + " AND due <= $3 ORDER BY due LIMIT $4"
+	backlog       = `
 		SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM deliveries WHERE webhook = $1 AND status = 'waiting'`
 	changeDeliveries = `
 		UPDATE deliveries SET status = sent.status, due = sent.due, log = sent.log
@@ -49,28 +50,29 @@ const (
 			AS sent (webhook, event, before, status, due, log)
 		WHERE deliveries.webhook = sent.webhook AND deliveries.status = before AND deliveries.event = sent.event`
 
-	// The orders are those of the indexes. Without them, PostgreSQL scans all deliveries.
+	// LATERAL, ORDER BY and OFFSET 0 make the server look up deliveries by an index. Otherwise it reads all that wait.
 	removeDeliveries = `
 		WITH gone AS (
 			DELETE FROM deliveries WHERE (webhook, status, event) IN (
-				(SELECT due.* FROM webhooks CROSS JOIN (VALUES ('delivered'), ('failed')) AS ended (status) CROSS JOIN LATERAL (
+				(SELECT of.* FROM webhooks CROSS JOIN unnest(ARRAY['delivered', 'failed']) AS ended CROSS JOIN LATERAL (
 					SELECT webhook, status, event FROM deliveries
-					WHERE webhook = webhooks.id AND status = ended.status AND due <= $1
-					ORDER BY webhook, status, due LIMIT $2) AS due WHERE removed IS NULL)
+					WHERE webhook = id AND status = ended AND due <= $1 ORDER BY due LIMIT $2) AS of LIMIT $2)
 				UNION ALL
-				(SELECT of_removed.* FROM webhooks CROSS JOIN LATERAL (
-					SELECT webhook, status, event FROM deliveries WHERE webhook = webhooks.id
-					ORDER BY webhook, status, event LIMIT $2) AS of_removed WHERE removed IS NOT NULL)
+				(SELECT of.* FROM webhooks CROSS JOIN LATERAL (
+					SELECT webhook, status, event FROM deliveries
+					WHERE webhook = id ORDER BY webhook, status, event LIMIT $2) AS of WHERE removed IS NOT NULL LIMIT $2)
 				LIMIT $2)
 			RETURNING webhook, event),
 		events_gone AS (
 			DELETE FROM events WHERE id IN (SELECT event FROM gone) AND NOT EXISTS (
-				SELECT 1 FROM webhooks JOIN deliveries ON webhook = webhooks.id
-				WHERE webhooks.store = events.store AND event = events.id
-					AND status IN ('waiting', 'replaying', 'delivered', 'failed')
-					AND (webhook, event) NOT IN (SELECT webhook, event FROM gone))),
+				SELECT 1 FROM webhooks CROSS JOIN LATERAL (
+					SELECT 1 FROM deliveries
+					WHERE webhook = webhooks.id AND event = events.id AND status IN ('waiting', 'replaying', 'delivered', 'failed')
+						AND (webhook, event) NOT IN (SELECT webhook, event FROM gone) OFFSET 0) AS of
+				WHERE webhooks.store = events.store OFFSET 0)),
 		forgotten AS (
-			DELETE FROM webhooks WHERE removed <= $3 AND NOT EXISTS (SELECT 1 FROM deliveries WHERE webhook = webhooks.id))
+			DELETE FROM webhooks WHERE removed <= $3 AND NOT EXISTS (
+				SELECT 1 FROM deliveries WHERE webhook = webhooks.id ORDER BY webhook, status, event OFFSET 0))
 		SELECT 1 FROM gone`
 
 	lease = `
@@ -117,7 +119,7 @@ func (s *Storage) Webhooks(ctx context.Context, store string) ([]storage.Webhook
 func (s *Storage) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {
 	sql, args := newestDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, f.Limit}
 	if !f.Due.IsZero() {
-		sql, args = dueDeliveries, append(args, f.Due.UnixMilli())
+		sql, args = dueDeliveries, []any{f.Webhook, string(f.Status), f.Due.UnixMilli(), f.Limit}
 	}
 	return collect(ctx, s, s.otherSlots, func(row pgx.CollectableRow) (d storage.Delivery, err error) {
 		var due int64

@@ -27,9 +27,9 @@ const (
 	eventBody        = "SELECT body FROM events WHERE id = ?"
 	selectDeliveries = `
 		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
-		WHERE webhook = ? AND status = ? AND event >= ? AND event < ?`
-	newestDeliveries = selectDeliveries + " ORDER BY event DESC LIMIT ?5"
-	dueDeliveries    = selectDeliveries + " AND due <= ?6 ORDER BY due LIMIT ?5"
+		WHERE webhook = ? AND status = ?`
+	newestDeliveries = selectDeliveries + " AND event >= ? AND event < ? ORDER BY event DESC LIMIT ?"
+	dueDeliveries    = selectDeliveries + " AND due <= ? ORDER BY due LIMIT ?"
 	backlog          = `
 		SELECT count(*), coalesce(sum(bytes), 0) FROM deliveries WHERE webhook = ? AND status = 'waiting'`
 	changeDelivery = "UPDATE deliveries SET status = ?, due = ?, log = ? WHERE webhook = ? AND status = ? AND event = ?"
@@ -125,7 +125,7 @@ func (s *Storage) Webhooks(ctx context.Context, store string) ([]storage.Webhook
 func (s *Storage) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {
 	sql, args := newestDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, int64(f.Limit)}
 	if !f.Due.IsZero() {
-		sql, args = dueDeliveries, append(args, f.Due.UnixMilli())
+		sql, args = dueDeliveries, []any{f.Webhook, string(f.Status), f.Due.UnixMilli(), int64(f.Limit)}
 	}
 	return collect(ctx, s.readers, func(row *sqlite.Stmt) (storage.Delivery, error) {
 		d := storage.Delivery{
