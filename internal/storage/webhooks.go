@@ -88,7 +88,7 @@ type Webhooks interface {
 	// Body returns the body of an event, or ErrNoWebhook.
 	Body(ctx context.Context, event string) (string, error)
 
-	// Backlog returns how many waiting deliveries an endpoint has, and the length of their bodies.
+	// Backlog returns how many deliveries of an endpoint wait or are to be repeated, and the length of their bodies.
 	Backlog(ctx context.Context, webhook string) (deliveries, bytes int64, err error)
 
 	// ChangeDeliveries changes status, due time and log of deliveries that still have the status From. It may be

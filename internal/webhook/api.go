@@ -212,6 +212,13 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 	if err := w.check(c, e); err != nil {
 		return nil, err
 	}
+	if e.Kind == pull && !e.Enabled && !sent.Disabled { // a push endpoint sends what waits once it is enabled
+		if reason, err := w.excess(c, e); err != nil {
+			return nil, err
+		} else if reason != "" {
+			return nil, invalid("%s: acknowledge some before you enable the endpoint", reason)
+		}
+	}
 	e, err = w.change(c, e.Store, e.ID, func(e *endpoint) {
 		e.URL, e.Description = sent.URL, sent.Description
 		if sent.Disabled {
@@ -220,7 +227,10 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 			e.Enabled, e.DisabledAt, e.Reason = true, time.Time{}, ""
 		}
 	})
-	w.wake(e.ID)
+	if err == nil {
+		w.countSoon(e)
+		w.wake(e.ID)
+	}
 	return e.show(), err
 }
 

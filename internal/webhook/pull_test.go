@@ -152,6 +152,8 @@ func TestPullBounds(t *testing.T) {
 		if e = want[shown](s, 200, "GET", path, ""); !e.Disabled || !strings.Contains(e.Reason, "1000 with 1048576 ") {
 			t.Errorf("an endpoint of a sandbox after 1,500 creates: %+v", e)
 		}
+		want[none](s, 40039, "PUT", path, `{}`) // until some of what waits is acknowledged
+		want[none](s, 200, "PUT", path, `{"disabled":true}`)
 		for _, bad := range []string{`"kind":"x"`, `"kind":"pull",` + toA, `"kind":"pull","ttl":59`, `"kind":"pull","x":1`,
 			`"kind":"pull","ttl":604801`, `"kind":"pull","ttl":60.5`, `"kind":"pull","ttl":null`,
 			`"kind":"pull","description":"` + strings.Repeat("x", 1001) + `"`,

@@ -177,7 +177,7 @@ func (w *Webhooks) created(e endpoint, bytes int64) {
 	a.created.bytes += bytes
 	if a.created.deliveries > limit.deliveries/4 || a.created.bytes > limit.bytes/4 {
 		a.created = bounds{}
-		go w.count(e, limit)
+		go w.count(e)
 	}
 }
 
@@ -192,17 +192,34 @@ func (w *Webhooks) activity(e endpoint) *activity {
 }
 
 // count disables an endpoint if too many deliveries wait.
-func (w *Webhooks) count(e endpoint, limit bounds) {
+func (w *Webhooks) count(e endpoint) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	n, bytes, err := w.storage.Backlog(ctx, e.ID)
-	if err == nil && (n >= limit.deliveries || bytes >= limit.bytes) {
-		err = w.disable(ctx, e, fmt.Sprintf("%d deliveries with %d bytes wait; at most %d with %d bytes may wait", n, bytes,
-			limit.deliveries, limit.bytes))
+	reason, err := w.excess(ctx, e)
+	if reason != "" {
+		err = w.disable(ctx, e, reason)
 	}
 	if err != nil && !errors.Is(err, storage.ErrNoWebhook) {
 		w.log.Warn("the waiting deliveries of a webhook endpoint can't be counted", "endpoint", e.ID, "reason", err.Error())
 	}
+}
+
+// excess returns "" or, if too many deliveries wait, a sentence that says so.
+func (w *Webhooks) excess(ctx context.Context, e endpoint) (string, error) {
+	n, bytes, err := w.storage.Backlog(ctx, e.ID)
+	limit := boundsOf(e.Store)
+	if err != nil || n < limit.deliveries && bytes < limit.bytes {
+		return "", err
+	}
+	return fmt.Sprintf("%d deliveries with %d bytes wait; at most %d with %d bytes may wait", n, bytes, limit.deliveries,
+		limit.bytes), nil
+}
+
+// countSoon makes the next create count the waiting deliveries.
+func (w *Webhooks) countSoon(e endpoint) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.activity(e).created = boundsOf(e.Store)
 }
 
 // wake makes Run look for deliveries of an endpoint now.

@@ -43,7 +43,8 @@ const (
 	// Without fresh statistics, conditions for the event would make the server sort all that wait.
 	dueDeliveries = selectDeliveries + " AND due <= $3 ORDER BY due LIMIT $4"
 	backlog       = `
-		SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM deliveries WHERE webhook = $1 AND status = 'waiting'`
+		SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM deliveries
+		WHERE webhook = $1 AND status IN ('waiting', 'replaying')`
 	changeDeliveries = `
 		UPDATE deliveries SET status = sent.status, due = sent.due, log = sent.log
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])

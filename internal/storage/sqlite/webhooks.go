@@ -31,7 +31,7 @@ const (
 	newestDeliveries = selectDeliveries + " AND event >= ? AND event < ? ORDER BY event DESC LIMIT ?"
 	dueDeliveries    = selectDeliveries + " AND due <= ? ORDER BY due LIMIT ?"
 	backlog          = `
-		SELECT count(*), coalesce(sum(bytes), 0) FROM deliveries WHERE webhook = ? AND status = 'waiting'`
+		SELECT count(*), coalesce(sum(bytes), 0) FROM deliveries WHERE webhook = ? AND status IN ('waiting', 'replaying')`
 	changeDelivery = "UPDATE deliveries SET status = ?, due = ?, log = ? WHERE webhook = ? AND status = ? AND event = ?"
 
 	// CROSS JOIN makes SQLite look up the deliveries of each endpoint by the index.
