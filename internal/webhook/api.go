@@ -23,6 +23,9 @@ const (
 	maxEndpointsInSandbox = 2
 	maxEndpointsOfKind    = 1000 // about: in all stores, and the same in all sandboxes
 
+	maxChangers   = 64 // requests that wait to change endpoints: the reading of all waits for them
+	maxChangersOf = 16 // of these, for one store
+
 	maxDescription = 1000      // characters
 	defaultTTL     = 24 * 3600 // seconds, as are the two below
 	minTTL         = 60
@@ -109,6 +112,11 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	if err := w.check(c, e); err != nil {
 		return nil, err
 	}
+	leave, err := enter(&w.changers, changerOf(e.Store))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	w.changing.Lock()
 	defer w.changing.Unlock()
 	if err := w.checkNumber(c, e.Store); err != nil {
@@ -117,9 +125,26 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	if err := w.storage.AddWebhook(c, e.row()); err != nil {
 		return nil, err
 	}
-	_, err := w.read(c, e.Store)
+	_, err = w.read(c, e.Store)
 	w.wake(e.ID)
 	return e.showWithSecret(), err
+}
+
+// changeFor changes the endpoint of a request.
+func (w *Webhooks) changeFor(c httpapi.Call, do func(*endpoint)) (endpoint, error) {
+	leave, err := enter(&w.changers, changerOf(c.Token.Store))
+	if err != nil {
+		return endpoint{}, err
+	}
+	defer leave()
+	return w.change(c, c.Token.Store, c.ID, do)
+}
+
+func changerOf(store string) string {
+	if token.IsSandbox(store) {
+		return token.SandboxPrefix
+	}
+	return store
 }
 
 // check returns an error unless an endpoint may have its kind, URL and description.
@@ -219,7 +244,7 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 			return nil, invalid("%s: acknowledge some before you enable the endpoint", reason)
 		}
 	}
-	e, err = w.change(c, e.Store, e.ID, func(e *endpoint) {
+	e, err = w.changeFor(c, func(e *endpoint) {
 		e.URL, e.Description = sent.URL, sent.Description
 		if sent.Disabled {
 			e.disable("a client has disabled it")
@@ -235,7 +260,7 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 }
 
 func (w *Webhooks) Remove(c httpapi.Call) (any, error) {
-	_, err := w.change(c, c.Token.Store, c.ID, (*endpoint).remove)
+	_, err := w.changeFor(c, (*endpoint).remove)
 	return nil, err
 }
 
@@ -243,7 +268,7 @@ func (w *Webhooks) Rotate(c httpapi.Call) (any, error) {
 	if len(c.Body) > 0 {
 		return nil, invalid("the operation has no body; omit it")
 	}
-	e, err := w.change(c, c.Token.Store, c.ID, func(e *endpoint) {
+	e, err := w.changeFor(c, func(e *endpoint) {
 		e.OldSecret, e.OldUntil, e.Secret = e.Secret, now().Add(bothSecrets), NewSecret()
 	})
 	return e.showWithSecret(), err

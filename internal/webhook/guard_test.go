@@ -247,7 +247,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A handshake that the receiver never answers ends, although the request ended before: the bubble has no goroutine left.
+// A handshake that the receiver never answers ends, although the request ended before: no goroutine is left.
 func TestHangingHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTransport(Targets{}, nil)

@@ -1,11 +1,14 @@
 package webhook
 
 import (
+	"errors"
 	"time"
 
 	"plantstore/internal/httpapi"
 	"plantstore/internal/rate"
+	"plantstore/internal/share"
 	"plantstore/internal/storage"
+	"plantstore/internal/token"
 )
 
 const (
@@ -30,9 +33,13 @@ func (w *Webhooks) Pull(c httpapi.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	leave, ok := w.waiting.Enter(c.ID)
-	if !ok {
-		return nil, &rate.Exceeded{Why: httpapi.ErrWaiting, Wait: time.Second}
+	waiters := &w.pulls
+	if token.IsSandbox(c.Token.Store) {
+		waiters = &w.boxPulls
+	}
+	leave, err := enter(waiters, c.ID)
+	if err != nil {
+		return nil, err
 	}
 	defer leave()
 	timeout := time.After(time.Duration(wait) * time.Second)
@@ -64,6 +71,15 @@ func (w *Webhooks) Pull(c httpapi.Call) (any, error) {
 	}
 }
 
+// enter bounds the requests that wait for something. Each of them holds a connection.
+func enter(waiters *share.Waiters[string], owner string) (leave func(), err error) {
+	leave, ok := waiters.Enter(owner)
+	if !ok {
+		return nil, &rate.Exceeded{Why: httpapi.ErrWaiting, Wait: time.Second}
+	}
+	return leave, nil
+}
+
 // getPull is get for a pull endpoint. It records that the endpoint is read.
 func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
 	e, err := w.get(c)
@@ -71,7 +87,7 @@ func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
 		err = invalid("the endpoint is not of the kind pull")
 	}
 	if err == nil && time.Since(e.Read) > min(readEvery, e.ttl()/4) {
-		e, err = w.change(c, e.Store, e.ID, func(e *endpoint) { e.Read = now() })
+		e, err = w.changeFor(c, func(e *endpoint) { e.Read = now() })
 	}
 	return e, err
 }
@@ -96,7 +112,9 @@ func (w *Webhooks) pullable(c httpapi.Call, e endpoint) (page []pulled, err erro
 	size := 0
 	for _, d := range found {
 		body, err := w.storage.Body(c, d.Event)
-		if err != nil {
+		if errors.Is(err, storage.ErrNoWebhook) { // it was acknowledged and removed meanwhile
+			continue
+		} else if err != nil {
 			return nil, err
 		}
 		if size += len(body); size > maxPulled && len(page) > 0 {

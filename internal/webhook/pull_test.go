@@ -245,3 +245,37 @@ func TestPostgreSQL(t *testing.T) {
 	<-got
 	pgtest.Eventually(t, "stored", func() bool { return len(all[0].list(path, "status=delivered")) == 3 })
 }
+
+// Few requests wait to change endpoints: reading all endpoints, and with it the lease, waits for them. Pulls of
+// sandboxes do not exclude those of other stores.
+func TestWaitersAreBounded(t *testing.T) {
+	s := start(t, open(t), Config{}, nil)
+	path, _ := s.add("", `"kind":"pull"`)
+	codes := make(chan int, 50)
+	s.changing.Lock()
+	for range cap(codes) {
+		go func() { codes <- s.send("POST", path+"/rotate", "").Code }()
+	}
+	for n := range cap(codes) {
+		want := 429
+		if n == cap(codes)-maxChangersOf {
+			s.changing.Unlock()
+		}
+		if n >= cap(codes)-maxChangersOf {
+			want = 200
+		}
+		if got := <-codes; got != want {
+			t.Errorf("response %d has the status %d, want %d", n, got, want)
+		}
+	}
+
+	for n := range maxPulls {
+		if _, ok := s.boxPulls.Enter(fmt.Sprint(n)); !ok {
+			t.Fatalf("request %d is refused", n)
+		}
+	}
+	s.pull(path, "")
+	const box = "sandbox:q3hyn7kxw5v2t6zrd4mbcj3pae"
+	path, _ = s.add(box, `"kind":"pull"`)
+	want[none](s, 42905, "GET", path+"/pull", "")
+}

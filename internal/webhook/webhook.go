@@ -39,9 +39,11 @@ type Webhooks struct {
 	client    *http.Client
 	userAgent string
 	log       *slog.Logger
-	observe   func(result string) // called after each try
-	waiting   share.Waiters[string]
-	woken     chan struct{} // has an element if there is something to do before the next second
+	observe   func(result string)   // called after each try
+	pulls     share.Waiters[string] // requests that wait for deliveries, by endpoint
+	boxPulls  share.Waiters[string] // the same in sandboxes, which anyone can have
+	changers  share.Waiters[string] // requests that wait for changing, by store; all sandboxes are one
+	woken     chan struct{}         // has an element if there is something to do before the next second
 
 	changing sync.Mutex // held while endpoints are changed or read, so that stores is never older than a change
 	mu       sync.RWMutex
@@ -111,9 +113,11 @@ func New(cfg Config, st storage.Webhooks, version string, log *slog.Logger, obse
 			Transport:     newTransport(cfg.Targets, cfg.Proxy),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		recent:  map[string]*activity{},
-		waiting: share.Waiters[string]{PerOwner: maxPullsOf, Total: maxPulls},
-		woken:   make(chan struct{}, 1),
+		recent:   map[string]*activity{},
+		pulls:    share.Waiters[string]{PerOwner: maxPullsOf, Total: maxPulls},
+		boxPulls: share.Waiters[string]{PerOwner: maxPullsOf, Total: maxPulls},
+		changers: share.Waiters[string]{PerOwner: maxChangersOf, Total: maxChangers},
+		woken:    make(chan struct{}, 1),
 	}
 }
 
