@@ -51,6 +51,12 @@ type Config struct {
 	Rate      rate.Limit // of tokens without one of their own; zero is unlimited
 }
 
+// Create and Edit return once a plant is stored, or changed, in a way that would survive power loss.
+type (
+	Create func(context.Context, plant.Record) (plant.Outcome, error)
+	Edit   func(context.Context, plant.Edit) (plant.Outcome, error)
+)
+
 // Dependencies are the parts of the service that an API is built on.
 type Dependencies struct {
 	Auth        Authenticator
@@ -60,9 +66,8 @@ type Dependencies struct {
 	Mask        token.Mask    // hides credentials in the log
 	Observe     func(Request) // called at the end of every request; may be nil
 
-	// Create and Edit return once a plant is stored, or changed, in a way that would survive power loss.
-	Create func(ctx context.Context, record plant.Record) (plant.Outcome, error)
-	Edit   func(ctx context.Context, edit plant.Edit) (plant.Outcome, error)
+	Create Create
+	Edit   Edit
 
 	Prefix    string // path under which the API is mounted: "" or "/some/prefix"
 	Queue     int    // calls that Create queues, and Edit; 0 does not divide them between tokens

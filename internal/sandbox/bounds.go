@@ -74,9 +74,7 @@ func (s *Sandboxes) makeSpace(ctx context.Context) error {
 }
 
 // Creates returns create with the bounds of sandboxes. They may be exceeded by requests in flight.
-func (s *Sandboxes) Creates(
-	create func(context.Context, plant.Record) (plant.Outcome, error),
-) func(context.Context, plant.Record) (plant.Outcome, error) {
+func (s *Sandboxes) Creates(create httpapi.Create) httpapi.Create {
 	return func(ctx context.Context, r plant.Record) (plant.Outcome, error) {
 		if !token.IsSandbox(r.Store) {
 			return create(ctx, r)
@@ -96,9 +94,7 @@ func (s *Sandboxes) Creates(
 }
 
 // Edits returns edit with the bounds of sandboxes. It changes exactly the plant whose size it counts.
-func (s *Sandboxes) Edits(
-	edit func(context.Context, plant.Edit) (plant.Outcome, error),
-) func(context.Context, plant.Edit) (plant.Outcome, error) {
+func (s *Sandboxes) Edits(edit httpapi.Edit) httpapi.Edit {
 	return func(ctx context.Context, e plant.Edit) (plant.Outcome, error) {
 		if !token.IsSandbox(e.Store) {
 			return edit(ctx, e)

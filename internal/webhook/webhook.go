@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"plantstore/internal/httpapi"
 	"plantstore/internal/plant"
 	"plantstore/internal/share"
 	"plantstore/internal/storage"
@@ -130,9 +131,7 @@ func (w *Webhooks) Oldest() time.Duration {
 }
 
 // Creates returns create with an event for each plant of a store that has endpoints.
-func (w *Webhooks) Creates(
-	create func(context.Context, plant.Record) (plant.Outcome, error),
-) func(context.Context, plant.Record) (plant.Outcome, error) {
+func (w *Webhooks) Creates(create httpapi.Create) httpapi.Create {
 	return func(ctx context.Context, r plant.Record) (plant.Outcome, error) {
 		endpoints := w.of(r.Store)
 		if !slices.ContainsFunc(endpoints, func(e endpoint) bool { return e.Enabled }) {
