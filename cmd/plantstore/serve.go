@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net"
 	"os/signal"
@@ -107,6 +109,7 @@ func (o *serveOptions) serve(ctx context.Context, cfg server.Config, env environ
 		}
 		sqlite.Restrict(*o.db, cfg.Log.Warn)
 	}
+	log.SetOutput(io.Discard) // net/http writes there what receivers of webhooks send without a request
 	return errors.Join(ignoreStop(ctx, cfg.Log, server.Run(ctx, cfg, st)), st.Close())
 }
 
