@@ -35,6 +35,8 @@ const (
 	lookAgain     = 200 * time.Millisecond // for new deliveries, while a request is in flight
 	resultsAfter  = 50 * time.Millisecond  // results are stored together
 
+	readableFor = 10 * time.Minute // after the start, at most, before an unread pull endpoint is removed
+
 	removeStep     = 200
 	removeRest     = 10 // the pause after a full step, in durations of that step
 	keepDelivered  = 24 * time.Hour
@@ -120,7 +122,7 @@ func (w *Webhooks) Refresh(ctx context.Context) error {
 func (w *Webhooks) Run(ctx context.Context) {
 	d := &deliverer{
 		Webhooks: w, run: ctx, owner: rand.Text(), slots: make(chan struct{}, maxInFlight),
-		results: make(chan result, maxInFlight), stored: make(chan struct{}),
+		results: make(chan result, maxInFlight), stored: make(chan struct{}), started: time.Now(),
 	}
 	go d.storeResults()
 	defer d.stop()
@@ -149,6 +151,7 @@ type deliverer struct {
 	slots   chan struct{} // has an element for each request in flight
 	results chan result
 	stored  chan struct{} // closed after the last result
+	started time.Time
 
 	renewed time.Time
 	lease   context.Context // ends before the lease does; nil before the first
@@ -184,12 +187,12 @@ func (d *deliverer) round() (rest time.Duration, err error) {
 			oldest = e.Oldest
 		}
 		switch {
+		case e.Kind == pull && d.holds() && now.Sub(e.Read) > e.ttl() && now.Sub(d.started) > min(e.ttl(), readableFor):
+			d.removeUnread(e)
 		case isDue && e.Kind == pull:
 			d.notify(e.ID)
 		case isDue && d.holds():
 			d.serve(e)
-		case e.Kind == pull && d.holds() && now.Sub(e.Read) > e.ttl():
-			d.removeUnread(e)
 		}
 	}
 	if !d.holds() {
@@ -277,9 +280,7 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 			page, _ = d.due(lease, e, pageSize+len(inFlight)) // after an error, the next round starts again
 			page = slices.DeleteFunc(page, func(d storage.Delivery) bool { return inFlight[d.Event] })
 		}
-		page = slices.DeleteFunc(page, func(d storage.Delivery) bool { // a disabled endpoint gets only replays
-			return !ok || !e.Enabled && d.Status == storage.Waiting
-		})
+		page = slices.DeleteFunc(page, func(d storage.Delivery) bool { return !ok || !e.sends(d) })
 		if len(page) == 0 && len(inFlight) == 0 {
 			return
 		}
@@ -296,7 +297,7 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 			delivery := page[0]
 			page = page[1:]
 			inFlight[delivery.Event] = true
-			go d.try(lease, e, delivery, done)
+			go d.try(lease, e.Store, delivery, done)
 		case r := <-done:
 			delete(inFlight, r.change.Event)
 			if allowed = 1; r.change.Status == storage.Delivered {
@@ -305,6 +306,9 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 		}
 	}
 }
+
+// sends reports whether a delivery is sent: a disabled endpoint gets only replays.
+func (e *endpoint) sends(d storage.Delivery) bool { return e.Enabled || d.Status == storage.Replaying }
 
 // due returns at most limit deliveries of an endpoint that are due: replays, and then those that wait.
 func (w *Webhooks) due(ctx context.Context, e endpoint, limit int) (all []storage.Delivery, err error) {
@@ -328,7 +332,7 @@ type result struct {
 }
 
 // try tries a delivery. It sends the result to done once it is stored.
-func (d *deliverer) try(lease context.Context, e endpoint, delivery storage.Delivery, done chan<- result) {
+func (d *deliverer) try(lease context.Context, store string, delivery storage.Delivery, done chan<- result) {
 	r := result{lease: lease, done: done}
 	r.change.Event = delivery.Event
 	select {
@@ -337,13 +341,13 @@ func (d *deliverer) try(lease context.Context, e endpoint, delivery storage.Deli
 		done <- r
 		return
 	}
-	body, err := d.storage.Body(lease, delivery.Event)
+	e, err := pick(d.of(store), delivery.Webhook) // it may have changed while the slots were taken
 	var t try
-	if err == nil {
-		t, err = d.send(lease, e, delivery.Event, []byte(body))
+	if err == nil && e.sends(delivery) {
+		t, err = d.sendEvent(lease, e, delivery.Event)
 	}
 	<-d.slots
-	if err != nil {
+	if err != nil || t.Time.IsZero() {
 		done <- r
 		return
 	}

@@ -108,7 +108,7 @@ func TestPauses(t *testing.T) {
 	in := func(d time.Duration) string { return now.Add(d).UTC().Format(http.TimeFormat) }
 	for value, want := range map[string]time.Duration{
 		"60": time.Minute, "999999": day, in(time.Hour): time.Hour, in(48 * time.Hour): day, in(-time.Hour): 0, "-60": 0,
-		"": 0, "soon": 0, "99999999999999999999": 0,
+		"": 0, "soon": 0, "99999999999999999999": day,
 	} {
 		for status := 200; status < 600; status++ {
 			got := retryAfter(&http.Response{StatusCode: status, Header: http.Header{"Retry-After": {value}}}, now)
@@ -333,6 +333,47 @@ func TestRotation(t *testing.T) {
 		got := s.send("GET", "/webhooks", "").Body.String()
 		if strings.Contains(got, "secret") || !strings.Contains(got, e.ID) {
 			t.Errorf("the list has a secret, or not the endpoint: %s", got)
+		}
+	})
+}
+
+// A try that waits for one of the 64 slots is sent with the latest settings of its endpoint, or not at all. 410 from an
+// earlier URL does not disable the endpoint.
+func TestChangesBeforeSlot(t *testing.T) {
+	respond := func(r request) (*http.Response, error) {
+		if r.URL.Path == "/gone" {
+			time.Sleep(time.Second)
+			return status(410)
+		}
+		return takes(14 * time.Second)(r)
+	}
+	inBubble(t, respond, func(t *testing.T, s *service) {
+		for n := range 10 {
+			s.add("", fmt.Sprintf(`"url":"https://slow%d.example/"`, n))
+		}
+		moves, _ := s.add("", `"url":"https://moves.example/gone"`)
+		s.create("main", 1, 1)
+		time.Sleep(500 * time.Millisecond)
+		want[none](s, 200, "PUT", moves, `{"url":"https://moved.example/"}`)
+		time.Sleep(15 * time.Second)
+		if e := want[shown](s, 200, "GET", moves, ""); e.Disabled {
+			t.Errorf("after 410 from an earlier URL: %+v", e)
+		}
+		want[none](s, 204, "DELETE", moves, "")
+		s.create("main", 2, 30)
+		time.Sleep(time.Minute) // all slots are taken
+		off, _ := s.add("", `"url":"https://off.example/"`)
+		on, _ := s.add("", `"url":"https://on.example/"`)
+		s.create("main", 100, 100)
+		time.Sleep(time.Second)
+		want[none](s, 200, "PUT", off, `{"url":"https://off.example/","disabled":true}`)
+		want[none](s, 200, "PUT", on, `{"url":"https://latest.example/"}`)
+		time.Sleep(time.Minute)
+		if n := len(s.requests("off.example")) + len(s.requests("on.example")); n != 0 {
+			t.Errorf("%d requests with earlier settings", n)
+		}
+		if n := len(s.requests("latest.example")); n != 1 {
+			t.Errorf("%d requests to the latest URL, want 1", n)
 		}
 	})
 }

@@ -279,3 +279,20 @@ func TestWaitersAreBounded(t *testing.T) {
 	path, _ = s.add(box, `"kind":"pull"`)
 	want[none](s, 42905, "GET", path+"/pull", "")
 }
+
+// An endpoint that nobody reads is removed also if a delivery waits, but not because the service was away.
+func TestUnreadWhileAway(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *service) {
+		path, _ := s.add("", `"kind":"pull","ttl":3600`)
+		s.create("main", 1, 1)
+		s.restartAt(time.Now().Add(48 * time.Hour))
+		time.Sleep(readableFor - time.Minute)
+		if found, _ := s.pull(path, ""); len(found) != 1 {
+			t.Errorf("%d deliveries after two days, want 1", len(found))
+		}
+		time.Sleep(50 * time.Minute)
+		want[none](s, 200, "GET", path, "")
+		time.Sleep(20 * time.Minute)
+		want[none](s, 40403, "GET", path, "")
+	})
+}

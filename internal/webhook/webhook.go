@@ -244,10 +244,14 @@ func (w *Webhooks) notify(id string) {
 	}
 }
 
-// disable disables an endpoint for a reason.
+// disable disables an endpoint for a reason, unless it has another URL now.
 func (w *Webhooks) disable(ctx context.Context, e endpoint, reason string) error {
-	_, err := w.change(ctx, e.Store, e.ID, func(e *endpoint) { e.disable(reason) })
-	if err == nil {
+	after, err := w.change(ctx, e.Store, e.ID, func(latest *endpoint) {
+		if latest.URL == e.URL {
+			latest.disable(reason)
+		}
+	})
+	if err == nil && !after.Enabled {
 		w.log.Warn("a webhook endpoint is disabled", "endpoint", e.ID, "store", e.Store, "reason", reason)
 	}
 	return err
@@ -329,10 +333,12 @@ func (w *Webhooks) change(ctx context.Context, store, id string, do func(*endpoi
 		after := before
 		do(&after)
 		err = w.storage.ChangeWebhook(ctx, before.Webhook, after.row())
-		if errors.Is(err, storage.ErrNoWebhook) && attempt < 5 {
+		switch {
+		case errors.Is(err, storage.ErrNoWebhook) && attempt < 5:
 			continue
-		}
-		if err == nil {
+		case errors.Is(err, storage.ErrNoWebhook):
+			err = fmt.Errorf("%w: other processes change the webhook endpoint", storage.ErrBusy)
+		case err == nil:
 			_, err = w.read(ctx, store)
 		}
 		return after, err
