@@ -16,7 +16,8 @@ import (
 // makeOlder gives a database the schema of version 2, and returns what it contains.
 func makeOlder(t *testing.T, db string) (read func() string) {
 	t.Helper()
-	const drop = "ALTER TABLE tokens DROP COLUMN last_used; DROP TABLE sandboxes"
+	const drop = "ALTER TABLE tokens DROP COLUMN last_used; DROP TABLE sandboxes; DROP TABLE webhooks; " +
+		"DROP TABLE events; DROP TABLE deliveries; DROP TABLE leases"
 	if strings.HasPrefix(db, "postgres") {
 		query := func(sql string) [][]string { return pgtest.Shared(t).Query(t, pgtest.Name(db), sql) }
 		query(drop + "; DELETE FROM plantstore_schema WHERE version > 2")
