@@ -125,9 +125,9 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	if err := w.storage.AddWebhook(c, e.row()); err != nil {
 		return nil, err
 	}
-	_, err = w.read(c, e.Store)
+	w.read(c, e.Store) // after an error, Refresh reads it
 	w.wake(e.ID)
-	return e.showWithSecret(), err
+	return e.showWithSecret(), nil
 }
 
 // changeFor changes the endpoint of a request.

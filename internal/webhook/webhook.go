@@ -339,7 +339,7 @@ func (w *Webhooks) change(ctx context.Context, store, id string, do func(*endpoi
 		case errors.Is(err, storage.ErrNoWebhook):
 			err = fmt.Errorf("%w: other processes change the webhook endpoint", storage.ErrBusy)
 		case err == nil:
-			_, err = w.read(ctx, store)
+			w.read(ctx, store) // after an error, Refresh reads it
 		}
 		return after, err
 	}
