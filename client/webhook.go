@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Webhook is an endpoint, which gets an event for each plant that is created in its store. The service sends the events
-// of a push endpoint to its URL; Pull returns those of a pull endpoint.
+// Webhook is an endpoint, which gets a delivery for each plant that is created in its store. The service sends the
+// deliveries of a push endpoint to its URL. Pull returns the deliveries of a pull endpoint.
 type Webhook struct {
 	ID             string    `json:"id"`
 	Kind           string    `json:"kind"` // push or pull
@@ -25,15 +25,15 @@ type Webhook struct {
 	Secret         string    `json:"secret,omitzero"` // only from AddWebhook and RotateWebhook
 }
 
-// Delivery is the event of one plant for one endpoint, and Try is one attempt to deliver it.
+// Delivery is one plant for one endpoint. Try is one request for it.
 type (
 	Delivery struct {
 		ID      string    `json:"id"` // the webhook-id of its requests
 		Plant   int64     `json:"plant"`
 		Status  string    `json:"status"` // waiting, replaying, delivered or failed
 		Created time.Time `json:"created"`
-		Next    time.Time `json:"next,omitzero"` // time of the next try
-		Tries   []Try     `json:"tries"`
+		Next    time.Time `json:"next,omitzero"` // when the next try of a waiting delivery is due
+		Tries   []Try     `json:"tries"`         // the last 20, oldest first
 	}
 	Try struct {
 		Time   time.Time `json:"time"`
@@ -44,14 +44,15 @@ type (
 	}
 )
 
-// Pulled is a delivery of a pull endpoint: the headers, with names in lower case, and the body of its request.
+// Pulled is a delivery of a pull endpoint: the headers and the body of its request. The names of headers are in lower
+// case.
 type Pulled struct {
 	ID      string            `json:"id"`
 	Headers map[string]string `json:"headers"`
 	Body    string            `json:"body"`
 }
 
-// DeliveryFilter sets which deliveries Deliveries returns. The zero value returns the 100 newest ones.
+// DeliveryFilter selects the deliveries that Deliveries returns. The zero value selects the 100 newest.
 type DeliveryFilter struct {
 	Status string // only deliveries with this status
 	Before string // only deliveries older than the one with this id
@@ -69,7 +70,7 @@ func (c *Client) Webhooks(ctx context.Context) ([]Webhook, error) {
 	return call[[]Webhook](ctx, c, http.MethodGet, "webhooks", http.StatusOK, nil)
 }
 
-// Webhook returns an endpoint. As in the methods below, an *Error with the number 40403 means that none has the id.
+// Webhook returns an endpoint. As in the methods below, an *Error with the number 40403 means that it does not exist.
 func (c *Client) Webhook(ctx context.Context, id string) (Webhook, error) {
 	return call[Webhook](ctx, c, http.MethodGet, webhookPath(id), http.StatusOK, nil)
 }
@@ -104,16 +105,16 @@ func (c *Client) ReplayDelivery(ctx context.Context, id, delivery string) (Deliv
 	return call[Delivery](ctx, c, http.MethodPost, path, http.StatusAccepted, nil)
 }
 
-// ReplayFailed sends the deliveries again that have failed since a time, at most the 10,000 newest, and returns how
-// many. An *Error with the number 40901 means that an earlier replay has not ended.
+// ReplayFailed sends the failed deliveries of plants created since a time again, at most the 10,000 newest, and returns
+// their number. An *Error with the number 40901 means that an earlier replay has not ended.
 func (c *Client) ReplayFailed(ctx context.Context, id string, since time.Time) (int, error) {
 	got, err := call[struct{ Replaying int }](ctx, c, http.MethodPost, webhookPath(id)+"/replay", http.StatusAccepted,
 		object{"since": since.UTC()})
 	return got.Replaying, err
 }
 
-// Pull returns up to 100 deliveries of a pull endpoint, and waits up to 30 seconds for the first. It returns the same
-// ones again until Ack acknowledges them. The timeout of the HTTP client must be longer than the wait.
+// Pull returns up to 100 deliveries of a pull endpoint. If there are none, it waits for one, at most 30 seconds. It
+// returns the same deliveries again until Ack acknowledges them. The timeout of the HTTP client must be longer.
 func (c *Client) Pull(ctx context.Context, id string, wait time.Duration) ([]Pulled, error) {
 	path := fmt.Sprintf("%s/pull?wait=%.0f", webhookPath(id), wait.Seconds())
 	got, err := call[struct{ Deliveries []Pulled }](ctx, c, http.MethodGet, path, http.StatusOK, nil)

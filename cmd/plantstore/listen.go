@@ -22,17 +22,17 @@ import (
 
 func listenCommand(env environment) *cobra.Command {
 	f := env.command("listen", `
-Print and forward an event for each new plant. It is signed with a secret that is printed first. If
-the receiver fails, it is sent again after pauses of 1 to 30 s, and other events meanwhile. Without
---forward-to, signatures are only verified. With --json, each line is an object: the endpoint, and
-then the deliveries. Ctrl-C removes the endpoint. With --name it stays for 7 days, and the same
-command continues where it ended. The token needs the scope webhooks:manage.`, `
+Print and forward new plants. The secret that signs the requests is printed first. A request that
+fails is sent again after pauses of 1 to 30 s; others do not wait for it. Without --forward-to,
+signatures are only verified. With --json, each line is an object: the endpoint, and then the
+deliveries. Ctrl-C removes the endpoint. With --name, it is kept for 7 days, and the next run
+continues with waiting plants. The token needs the scope webhooks:manage.`, `
   plantstore listen
   plantstore listen --forward-to http://localhost:3000/hook --name laptop`)
 	l := &listener{pauses: map[string]time.Duration{}, again: map[string]time.Time{}}
 	l.to = f.String("forward-to", "", "`URL` of the receiver, such as http://localhost:3000/hook")
-	l.name = f.String("name", "", "`name` of the endpoint, which then stays")
-	l.secret = f.String("secret", "", "`secret` that signs what is forwarded\n(default: a new one of the endpoint)")
+	l.name = f.String("name", "", "`name` of the endpoint, which is then kept")
+	l.secret = f.String("secret", "", "`secret` that signs forwarded requests\n(default: a new one of the endpoint)")
 	f.variable("secret", webhookSecretVariable)
 	l.service = f.service(client.WithRetries(1<<30, time.Second), client.OnWait(l.report))
 	return l.calls(l.run)
@@ -42,8 +42,8 @@ type listener struct {
 	*service
 	to, name, secret *string
 	endpoint         client.Webhook
-	pauses           map[string]time.Duration // the last pause of each delivery that has failed
-	again            map[string]time.Time     // the next try of each
+	pauses           map[string]time.Duration // the last pause of each failed delivery
+	again            map[string]time.Time     // when it is tried again
 }
 
 func (l *listener) run(ctx context.Context, c *client.Client) (err error) {
@@ -90,7 +90,7 @@ func (l *listener) open(ctx context.Context, c *client.Client) (client.Webhook, 
 	case i < 0:
 		return c.AddWebhook(ctx, client.Webhook{Kind: "pull", TTL: 7 * 24 * 3600, Description: *l.name})
 	case all[i].Disabled:
-		return all[i], fmt.Errorf("endpoint %s is disabled; see plantstore webhook enable --help", all[i].ID)
+		return all[i], fmt.Errorf("endpoint %s is disabled; enable it with plantstore webhook enable", all[i].ID)
 	case *l.secret == "":
 		return c.RotateWebhook(ctx, all[i].ID)
 	}
@@ -98,7 +98,7 @@ func (l *listener) open(ctx context.Context, c *client.Client) (client.Webhook, 
 	return all[i], nil
 }
 
-// round delivers the events that have come, and acknowledges them.
+// round pulls deliveries, and acknowledges those that succeed.
 func (l *listener) round(ctx context.Context, c *client.Client) error {
 	deliveries, err := c.Pull(ctx, l.endpoint.ID, 20*time.Second)
 	var done []string
@@ -129,7 +129,7 @@ func (l *listener) round(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// deliver forwards an event with a new signature, or verifies the one that it has.
+// deliver forwards a delivery with a new signature. Without --forward-to, it verifies the signature instead.
 func (l *listener) deliver(ctx context.Context, d client.Pulled) error {
 	header, now := http.Header{}, time.Now()
 	for name, value := range d.Headers {
@@ -155,7 +155,7 @@ func (l *listener) deliver(ctx context.Context, d client.Pulled) error {
 	return nil
 }
 
-// report writes to standard error that something has failed and will be tried again.
+// report prints an error, and the pause before the next try.
 func (l *listener) report(err error, pause time.Duration) {
 	text := fmt.Sprintf("%s; trying again in %.1f s", oneLine(err.Error()), pause.Seconds())
 	l.f.env.printError(*l.json, newJSONError(err, text), text)

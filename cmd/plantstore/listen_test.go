@@ -129,7 +129,7 @@ func TestListenName(t *testing.T) {
 	disabled := strings.Replace(found, `"laptop","secret"`, `"laptop","disabled":true,"secret"`, 1)
 	got, _ = endedListen(t, map[string][]string{list: {disabled}}, name...)
 	got.want(t, "a disabled endpoint", 1, "",
-		"plantstore listen: endpoint wh_2 is disabled; see plantstore webhook enable --help\n")
+		"plantstore listen: endpoint wh_2 is disabled; enable it with plantstore webhook enable\n")
 }
 
 func wantRequests(t *testing.T, got []string, want ...string) {

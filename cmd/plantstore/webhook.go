@@ -15,31 +15,31 @@ import (
 
 func webhookCommands(env environment) *cobra.Command {
 	return group("webhook", `
-Manage webhook endpoints in a running service. Each gets an event for every plant that is created in
-the store of the token, which needs the scope webhooks:manage. Set the service with --url, and the
-token with PLANTSTORE_TOKEN or --token-file.`, `
+Manage webhook endpoints in a running service. An endpoint gets each new plant of the token's store.
+The token needs the scope webhooks:manage. Set the service with --url, and the token with
+PLANTSTORE_TOKEN or --token-file.`, `
   plantstore webhook add https://shop.example/hook
   plantstore webhook list`,
 		webhookAddCommand(env), webhookListCommand(env),
 		env.command("remove ID", `
-Remove an endpoint and its deliveries, also those that are waiting. Nothing is printed.`, `
+Remove an endpoint and its deliveries, also waiting ones. Nothing is printed.`, `
   plantstore webhook remove wh_vhlg4bo3pkok`).changesWebhook("ID", removeWebhook),
 		env.command("disable ID", `
-Disable an endpoint. It gets no events until it is enabled.`, `
+Disable an endpoint. It never gets plants that are created until it is enabled.`, `
   plantstore webhook disable wh_vhlg4bo3pkok`).changesWebhook("ID", setDisabled(true)),
 		env.command("enable ID", `
-Enable an endpoint. It gets the events of plants that are created from now on.`, `
+Enable an endpoint. It gets waiting deliveries, and plants that are created from now on.`, `
   plantstore webhook enable wh_vhlg4bo3pkok`).changesWebhook("ID", setDisabled(false)),
 		env.command("rotate ID", `
-Replace the secret of an endpoint and print the new one. For 24 hours, both sign its requests.`, `
+Replace the secret of an endpoint and print the new one. For 24 hours, both sign each request.`, `
   plantstore webhook rotate wh_vhlg4bo3pkok`).changesWebhook("ID", (*client.Client).RotateWebhook),
 		webhookDeliveriesCommand(env), webhookReplayCommand(env))
 }
 
 func webhookAddCommand(env environment) *cobra.Command {
 	f := env.command("add URL", `
-Add an endpoint and print it with its secret. The secret cannot be shown again. The service sends a
-signed request to the URL for each new plant.`, `
+Add an endpoint, and print it with its secret, which is shown only once. The service sends each new
+plant to the URL in a signed request.`, `
   plantstore webhook add https://shop.example/hook
   plantstore webhook add https://shop.example/hook --description "Shop, production" --json`)
 	description := f.String("description", "", "`text` that webhook list prints")
@@ -50,7 +50,7 @@ signed request to the URL for each new plant.`, `
 
 func webhookListCommand(env environment) *cobra.Command {
 	s := env.command("list", `
-List the endpoints of the store, oldest first. TARGET is the URL, or pull if listen reads it.`, `
+List the endpoints of the store, oldest first. TARGET is the URL, or pull.`, `
   plantstore webhook list
   plantstore webhook list --json`).service()
 	return s.calls(func(ctx context.Context, c *client.Client) error {
@@ -59,10 +59,10 @@ List the endpoints of the store, oldest first. TARGET is the URL, or pull if lis
 	})
 }
 
-// webhookChange is a change of an endpoint, in the form of a method of the client. It returns what is to be printed.
+// webhookChange changes an endpoint and returns what is printed. A method of the client can be one.
 type webhookChange func(c *client.Client, ctx context.Context, argument string) (client.Webhook, error)
 
-// changesWebhook returns the command, which makes a change with its argument and prints the endpoint.
+// changesWebhook returns a command that calls change with its argument, and prints the endpoint.
 func (f *flags) changesWebhook(argument string, change webhookChange) *cobra.Command {
 	value, s := f.takesText(argument), f.service()
 	return s.calls(func(ctx context.Context, c *client.Client) error {
@@ -94,8 +94,8 @@ func setDisabled(to bool) webhookChange {
 
 func webhookDeliveriesCommand(env environment) *cobra.Command {
 	f := env.command("deliveries ID", `
-List deliveries of an endpoint, newest first. LAST TRY is how long the last try took, the HTTP status
-of its response, if there was one, and a class of error.`, `
+List deliveries of an endpoint, newest first. LAST TRY has the duration, HTTP status and error of
+the last try.`, `
   plantstore webhook deliveries wh_vhlg4bo3pkok
   plantstore webhook deliveries wh_vhlg4bo3pkok --status failed --limit 1000 --json`)
 	id, status := f.takesText("ID"), f.String("status", "", "only `status` waiting, replaying, delivered or failed")
@@ -118,17 +118,18 @@ of its response, if there was one, and a class of error.`, `
 
 func webhookReplayCommand(env environment) *cobra.Command {
 	f := env.command("replay ID [DELIVERY...]", `
-Send deliveries again. They are those with the given ids, or all that have failed since a time, at
-most 10,000.`, `
+Send deliveries again. Name their ids, or use --since for the failed ones of plants created since a
+time, at most the 10,000 newest.`, `
   plantstore webhook replay wh_vhlg4bo3pkok msg_06GV3TLC9F72
   plantstore webhook replay wh_vhlg4bo3pkok --since 24h`)
-	since := f.String("since", "", "replay what has failed since this `time`, such as 24h or 2026-01-01")
+	since := f.String("since", "",
+		"replay failed deliveries of plants created since this\n`time`, such as 24h or 2026-01-01")
 	var ids []string
 	f.takes("ID [DELIVERY]...", func(id string) error { ids = append(ids, id); return nil })
 	s := f.service()
 	return s.calls(func(ctx context.Context, c *client.Client) error {
 		if (len(ids) == 1) == (*since == "") {
-			return usagef("use the ids of deliveries, or --since")
+			return usagef("use either ids of deliveries or --since")
 		}
 		var all []client.Delivery
 		for _, id := range ids[1:] {

@@ -98,8 +98,8 @@ var webhookTests = []struct {
 		"{\n  \"replaying\": 3\n}\n", "", 0},
 	{"replay wh_1 --since 2026-01-01", []string{`POST /webhooks/wh_1/replay {"since":"2026-01-01T00:00:00Z"}`},
 		[]string{`409 {"error":40901,"message":"wait"}`}, "", "40901: wait\n", 4},
-	{"replay wh_1", nil, nil, "", "use the ids of deliveries, or --since\n", 2},
-	{"replay wh_1 msg_1 --since 24h", nil, nil, "", "use the ids of deliveries, or --since\n", 2},
+	{"replay wh_1", nil, nil, "", "use either ids of deliveries or --since\n", 2},
+	{"replay wh_1 msg_1 --since 24h", nil, nil, "", "use either ids of deliveries or --since\n", 2},
 	{"replay wh_1 --since 9999-01-01", nil, nil, "",
 		`--since is "9999-01-01": use a past date such as 2026-01-01, or an age such as 30d` + "\n", 2},
 }

@@ -119,8 +119,8 @@ func create(t *testing.T, p *testkit.Server, id int) (body string) {
 	return body
 }
 
-// Each event is forwarded as a signed webhook, also those from while listen was not running. One that fails is sent
-// again, and others do not wait for it.
+// Each plant is forwarded in a signed request, also if it was created while listen was not running. A request that
+// fails is sent again, and others do not wait for it.
 func TestListenForwards(t *testing.T) {
 	t.Parallel()
 	testkit.OnEachEngine(t, func(t *testing.T, p *testkit.Server) {
@@ -173,7 +173,7 @@ func TestListenForwards(t *testing.T) {
 	})
 }
 
-// Without --forward-to, verified events are printed. Without --name, a signal removes the endpoint.
+// Without --forward-to, verified deliveries are printed. Without --name, a signal removes the endpoint.
 func TestListenPrints(t *testing.T) {
 	t.Parallel()
 	p := testkit.Start(t, testkit.Engines[0].Database(t))
@@ -205,7 +205,7 @@ func TestListenVerifies(t *testing.T) {
 	interrupt(t, l, syscall.SIGINT)
 }
 
-// A restart of the service loses no event and does not end listen, also if the service is killed.
+// A restart of the service loses no delivery and does not end listen, also if the service is killed.
 func TestListenReconnects(t *testing.T) {
 	t.Parallel()
 	db := testkit.Engines[0].Database(t)
