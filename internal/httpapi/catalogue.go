@@ -96,10 +96,10 @@ var failures = []struct {
 	{ErrRules, Failure{40037, "The rules for faults in the sandbox are invalid."}},
 	{ErrJournalQuery, Failure{40038,
 		"The limit or before of a list of requests in a sandbox is not an integer of at least 1."}},
-	{ErrWebhookBody, Failure{40039, "The body of a request for webhooks is invalid."}},
-	{ErrWebhookQuery, Failure{40040, "A query parameter of a request for deliveries is invalid."}},
-	{ErrTooManyEndpoints, Failure{40041, "There are too many webhook endpoints."}},
-	{ErrTarget, Failure{40042, "The service does not deliver to the address of the URL."}},
+	{ErrWebhookBody, Failure{40039, "The body of the webhook request is invalid."}},
+	{ErrWebhookQuery, Failure{40040, "A query parameter of the webhook request is invalid."}},
+	{ErrTooManyEndpoints, Failure{40041, "The store or the service has too many webhook endpoints."}},
+	{ErrTarget, Failure{40042, "The address of the webhook URL is not allowed."}},
 
 	{token.ErrMissing, Failure{40101, "The token is missing."}},
 	{token.ErrMalformed, Failure{40102, "The Authorization header is repeated or has no bearer token."}},
@@ -113,7 +113,7 @@ var failures = []struct {
 
 	{plant.ErrNotFound, Failure{40401, "No plant in the store has this id."}},
 	{errNoRoute, Failure{40402, "The path does not exist."}},
-	{storage.ErrNoWebhook, Failure{40403, "No webhook endpoint of the store, or no delivery of it, has this id."}},
+	{storage.ErrNoWebhook, Failure{40403, "No webhook endpoint or delivery of the store has this id."}},
 	{errMethod, Failure{40501, "The path does not support the method."}},
 	{ErrReplaying, Failure{40901, "An earlier replay of the webhook endpoint has not ended."}},
 	{plant.ErrChanged, Failure{41201, "The plant does not match If-Match."}},
@@ -129,7 +129,7 @@ var failures = []struct {
 
 	{errInternal, Failure{50001, "The service failed."}},
 	{errCoding, Failure{50101, "The Transfer-Encoding is not supported."}},
-	{errNoWebhooks, Failure{50102, "A cluster has no webhooks."}},
+	{errNoWebhooks, Failure{50102, "Citus has no webhooks."}},
 	{errGateway, Failure{50201, "A gateway received no valid response. Only a fault in a sandbox causes it."}},
 	{storage.ErrUnknown, Failure{50302, "Whether the change was stored is unknown."}},
 	{storage.ErrBusy, Failure{50301, "The service is overloaded. Nothing was stored."}},

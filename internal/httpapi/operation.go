@@ -12,38 +12,38 @@ import (
 	"plantstore/internal/token"
 )
 
-// Call is a request for an operation of a feature: sandboxes or webhooks.
+// Call is a request for an operation of sandboxes or webhooks.
 type Call struct {
 	context.Context
 	Token    *token.Token // nil for a new sandbox
 	Address  netip.Addr   // of the client
-	Body     []byte       // empty without one
+	Body     []byte       // empty if there is none
 	Query    url.Values
 	ID       string // of the endpoint in the path
 	Delivery string // in the path
 
 	Gone     <-chan struct{}             // closed when the client has closed its connection
-	Stopping <-chan struct{}             // closed when requests that wait on purpose must end
+	Stopping <-chan struct{}             // closed when the service stops: waiting requests must end
 	Park     func() (resume func() bool) // see Connections.Park
 }
 
-// Invalid returns an error of a kind of the catalogue, with a message for the client.
+// Invalid returns an error with a message for the client. kind is an error of the catalogue.
 func Invalid(kind error, format string, args ...any) error { return failf(kind, format, args...) }
 
-// QueryInteger returns a parameter of the query, the most that it may be if it is larger, or standard without one. An
-// error is of a kind of the catalogue.
+// QueryInteger returns a parameter of the query: most if it is larger, or standard if it is absent. kind is an error of
+// the catalogue.
 func (c Call) QueryInteger(kind error, name string, least, most, standard int) (int, error) {
 	if !c.Query.Has(name) {
 		return standard, nil
 	}
-	n, err := strconv.ParseUint(c.Query.Get(name), 10, 63) // the largest number if it is larger
+	n, err := strconv.ParseUint(c.Query.Get(name), 10, 63) // the largest number with ErrRange
 	if err != nil && !errors.Is(err, strconv.ErrRange) || n < uint64(least) || len(c.Query[name]) > 1 {
 		return 0, Invalid(kind, "%s must be one integer of at least %d", name, least)
 	}
 	return int(min(n, uint64(most))), nil
 }
 
-// respond calls an operation, which returns the body of its response or nil for none, and writes the response.
+// respond calls an operation and writes its response. An operation returns the body of the response, or nil for none.
 func (a *API) respond(x *exchange, status int, do func(Call) (any, error)) error {
 	r := x.request
 	c := Call{

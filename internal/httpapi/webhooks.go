@@ -6,8 +6,7 @@ import (
 	"fmt"
 )
 
-// Webhooks is what package webhook adds to the API: its operations. Each returns the body of its response, or nil for
-// none.
+// Webhooks are the operations of package webhook. Each returns the body of its response, or nil for none.
 type Webhooks interface {
 	Add(Call) (any, error)
 	List(Call) (any, error)
@@ -30,11 +29,10 @@ var (
 	ErrTarget           = errors.New("the address of the URL is not allowed")
 	ErrReplaying        = errors.New("an earlier replay of the endpoint has not ended; retry later")
 	ErrEvicted          = fmt.Errorf("the connection of a waiting request was evicted: %w", context.Canceled)
-	errNoWebhooks       = errors.New("webhooks need SQLite or one PostgreSQL server: in a cluster, one node alone has " +
-		"the tables")
+	errNoWebhooks       = errors.New("webhooks need SQLite, or PostgreSQL without Citus")
 )
 
-// hooked is the handler of an operation of webhooks.
+// hooked returns the handler of an operation of webhooks.
 func (a *API) hooked(status int, do func(Webhooks, Call) (any, error)) handler {
 	return func(x *exchange) error {
 		if a.deps.Webhooks == nil {

@@ -21,20 +21,20 @@ import (
 const (
 	maxEndpoints          = 16 // in a store
 	maxEndpointsInSandbox = 2
-	maxEndpointsOfKind    = 1000 // about: in all stores, and the same in all sandboxes
+	maxEndpointsInTotal   = 1000 // about, in all stores, and as many in all sandboxes
 
-	maxChangers   = 64 // requests that wait to change endpoints: the reading of all waits for them
+	maxChangers   = 64 // requests that wait to change endpoints: Refresh waits for them
 	maxChangersOf = 16 // of these, for one store
 
 	maxDescription = 1000      // characters
-	defaultTTL     = 24 * 3600 // seconds, as are the two below
+	defaultTTL     = 24 * 3600 // seconds, as the next two
 	minTTL         = 60
 	maxTTL         = 7 * 24 * 3600
 
-	bothSecrets = 24 * time.Hour // after a rotation
+	bothSecrets = 24 * time.Hour // after a rotation, both sign
 	maxPage     = 100
-	maxReplayed = 10_000
-	replayStep  = 200
+	maxReplayed = 10_000 // by one request
+	replayStep  = 200    // in one transaction
 )
 
 // shown is an endpoint in a response.
@@ -58,7 +58,7 @@ func invalid(format string, args ...any) error {
 	return httpapi.Invalid(httpapi.ErrWebhookBody, format, args...)
 }
 
-// decodeBody decodes the body of a request into a struct. The names are those of its members.
+// decodeBody decodes the body of a request into a struct, whose members have the names.
 func decodeBody(body []byte, to any, names string) error {
 	var members map[string]jsontext.Value
 	err := json.Unmarshal(body, &members)
@@ -147,7 +147,7 @@ func changerOf(store string) string {
 	return store
 }
 
-// check returns an error unless an endpoint may have its kind, URL and description.
+// check returns an error unless the kind, URL and description of an endpoint are valid.
 func (w *Webhooks) check(c httpapi.Call, e endpoint) error {
 	switch {
 	case utf8.RuneCountInString(e.Description) > maxDescription || strings.Contains(e.Description, "\x00"):
@@ -162,7 +162,7 @@ func (w *Webhooks) check(c httpapi.Call, e endpoint) error {
 	return nil
 }
 
-// checkNumber returns an error if there are too many endpoints for another one in a store. The caller holds changing.
+// checkNumber returns an error if a store can't have another endpoint. The caller holds changing.
 func (w *Webhooks) checkNumber(c httpapi.Call, store string) error {
 	of, err := w.read(c, store)
 	if err != nil {
@@ -173,13 +173,12 @@ func (w *Webhooks) checkNumber(c httpapi.Call, store string) error {
 		most = maxEndpointsInSandbox
 	}
 	if len(of) >= most {
-		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the store has %d endpoints, the most that it may have", most)
+		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the store already has %d endpoints; remove one", most)
 	}
 	all, _ := w.all()
 	all = slices.DeleteFunc(all, func(e endpoint) bool { return token.IsSandbox(e.Store) != token.IsSandbox(store) })
-	if len(all) >= maxEndpointsOfKind {
-		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the service has %d endpoints, the most that it may have",
-			len(all))
+	if len(all) >= maxEndpointsInTotal {
+		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the service already has %d endpoints; remove one", len(all))
 	}
 	return nil
 }
@@ -191,8 +190,8 @@ func (w *Webhooks) checkTarget(c httpapi.Call, text string) error {
 		return err
 	}
 	if w.cfg.Proxy == nil && w.cfg.Targets.check(c, u.Hostname()) != nil {
-		return httpapi.Invalid(httpapi.ErrTarget, "url has an address that the service does not deliver to: its operator "+
-			"can allow it with serve --webhook-targets")
+		return httpapi.Invalid(httpapi.ErrTarget, "url has an address that is not allowed; use another, or ask the operator "+
+			"to change --webhook-targets")
 	}
 	return nil
 }
@@ -237,11 +236,11 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 	if err := w.check(c, e); err != nil {
 		return nil, err
 	}
-	if e.Kind == pull && !e.Enabled && !sent.Disabled { // a push endpoint sends what waits once it is enabled
+	if e.Kind == pull && !e.Enabled && !sent.Disabled { // the deliveries of a push endpoint drain once it is enabled
 		if reason, err := w.excess(c, e); err != nil {
 			return nil, err
 		} else if reason != "" {
-			return nil, invalid("%s: acknowledge some before you enable the endpoint", reason)
+			return nil, invalid("%s; acknowledge some before you enable the endpoint", reason)
 		}
 	}
 	e, err = w.changeFor(c, func(e *endpoint) {
@@ -266,7 +265,7 @@ func (w *Webhooks) Remove(c httpapi.Call) (any, error) {
 
 func (w *Webhooks) Rotate(c httpapi.Call) (any, error) {
 	if len(c.Body) > 0 {
-		return nil, invalid("the operation has no body; omit it")
+		return nil, invalid("the request must have no body")
 	}
 	e, err := w.changeFor(c, func(e *endpoint) {
 		e.OldSecret, e.OldUntil, e.Secret = e.Secret, now().Add(bothSecrets), NewSecret()
@@ -280,7 +279,7 @@ type shownDelivery struct {
 	Plant   int64          `json:"plant"`
 	Status  storage.Status `json:"status"`
 	Created time.Time      `json:"created"`
-	Next    time.Time      `json:"next,omitzero"` // try, if it waits
+	Next    time.Time      `json:"next,omitzero"` // try of a waiting delivery
 	Tries   []try          `json:"tries"`
 }
 
@@ -324,8 +323,8 @@ func (w *Webhooks) Deliveries(c httpapi.Call) (any, error) {
 	return page, err
 }
 
-// deliveries returns the newest deliveries of an endpoint that have one of the statuses, from an event on and before
-// another one.
+// deliveries returns the newest deliveries of an endpoint with one of the statuses, whose events are at least from and
+// below before.
 func (w *Webhooks) deliveries(c httpapi.Call, statuses []storage.Status, from, before string, limit int) (
 	all []storage.Delivery, err error,
 ) {
@@ -363,7 +362,7 @@ func (w *Webhooks) Replay(c httpapi.Call) (any, error) {
 	return show(change.Delivery), nil
 }
 
-// replayed returns the change that makes a delivery due now, once. If it waits, it goes on to wait after a failure.
+// replayed returns the change that replays a delivery. A waiting one waits for its next try again if the replay fails.
 func replayed(d storage.Delivery) storage.DeliveryChange {
 	c := storage.DeliveryChange{Delivery: d, From: d.Status}
 	if c.Status = storage.Replaying; d.Status == storage.Waiting {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	maxPulls   = 256         // requests that wait for deliveries
-	maxPullsOf = 4           // of these, for one endpoint
+	maxPulls   = 256         // in flight
+	maxPullsOf = 4           // of these, from one endpoint
 	maxWait    = 30          // seconds
 	maxPulled  = 128 << 10   // bytes of bodies in a response
-	readEvery  = time.Minute // the time of the last read is stored
+	readEvery  = time.Minute // the least time between two stored times of a pull
 )
 
 // pulled is a delivery in the response to a pull.
@@ -26,8 +26,7 @@ type pulled struct {
 	Body    string            `json:"body"`
 }
 
-// Pull returns the deliveries that wait, or waits until there is one. It returns the same ones again until they are
-// acknowledged.
+// Pull returns due deliveries, or waits for one. It returns the same ones again until they are acknowledged.
 func (w *Webhooks) Pull(c httpapi.Call) (any, error) {
 	wait, err := c.QueryInteger(httpapi.ErrWebhookQuery, "wait", 0, maxWait, 0)
 	if err != nil {
@@ -71,7 +70,7 @@ func (w *Webhooks) Pull(c httpapi.Call) (any, error) {
 	}
 }
 
-// enter bounds the requests that wait for something. Each of them holds a connection.
+// enter bounds the waiting requests, each of which holds a connection.
 func enter(waiters *share.Waiters[string], owner string) (leave func(), err error) {
 	leave, ok := waiters.Enter(owner)
 	if !ok {
@@ -80,11 +79,11 @@ func enter(waiters *share.Waiters[string], owner string) (leave func(), err erro
 	return leave, nil
 }
 
-// getPull is get for a pull endpoint. It records that the endpoint is read.
+// getPull returns the pull endpoint of a request, and stores about when it was last pulled.
 func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
 	e, err := w.get(c)
 	if err == nil && e.Kind != pull {
-		err = invalid("the endpoint is not of the kind pull")
+		err = invalid("the endpoint has the kind push; use one of the kind pull")
 	}
 	if err == nil && time.Since(e.Read) > min(readEvery, e.ttl()/4) {
 		e, err = w.changeFor(c, func(e *endpoint) { e.Read = now() })
@@ -132,7 +131,7 @@ func (w *Webhooks) Acknowledge(c httpapi.Call) (any, error) {
 	if err := decodeBody(c.Body, &sent, "ids"); err != nil {
 		return nil, err
 	} else if len(sent.IDs) == 0 || len(sent.IDs) > maxPage {
-		return nil, invalid("ids must have 1 to %d ids of deliveries", maxPage)
+		return nil, invalid("ids must be an array of 1 to %d ids of deliveries", maxPage)
 	}
 	e, err := w.getPull(c)
 	if err != nil {
@@ -141,7 +140,7 @@ func (w *Webhooks) Acknowledge(c httpapi.Call) (any, error) {
 	var changes []storage.DeliveryChange
 	for _, id := range sent.IDs {
 		if timeOf(id).IsZero() {
-			continue // it can't be one
+			continue // it is no id
 		}
 		for _, status := range []storage.Status{storage.Waiting, storage.Replaying} {
 			d := storage.Delivery{Webhook: e.ID, Event: id, Status: status}

@@ -1,8 +1,8 @@
-// Package webhook tells others about new plants. A store has endpoints; each gets a delivery for every plant that is
-// created while it is enabled. The engine writes deliveries in the transaction of the plant: see storage.Webhooks.
+// Package webhook sends new plants to the endpoints of their store. An endpoint gets a delivery for each plant that is
+// created while it is enabled. The engine stores deliveries in the transaction of the plant: see storage.Webhooks.
 //
-// One process of a database, which holds the lease, sends deliveries to push endpoints (deliver.go). Clients fetch
-// those of pull endpoints from any process (pull.go).
+// The process that holds the lease of the database sends the deliveries of push endpoints (deliver.go). Clients fetch
+// the deliveries of pull endpoints from any process (pull.go).
 package webhook
 
 import (
@@ -30,7 +30,7 @@ import (
 // Config is what an operator sets.
 type Config struct {
 	Targets Targets  // addresses that push endpoints may have
-	Proxy   *url.URL // that all requests go through; then Targets has no effect
+	Proxy   *url.URL // of all requests; if it is not nil, Targets has no effect
 }
 
 // Webhooks are the endpoints of a database, as this process knows them. They implement httpapi.Webhooks.
@@ -42,17 +42,17 @@ type Webhooks struct {
 	log       *slog.Logger
 	observe   func(result string)   // called after each try
 	pulls     share.Waiters[string] // requests that wait for deliveries, by endpoint
-	boxPulls  share.Waiters[string] // the same in sandboxes, which anyone can have
-	changers  share.Waiters[string] // requests that wait for changing, by store; all sandboxes are one
-	woken     chan struct{}         // has an element if there is something to do before the next second
+	boxPulls  share.Waiters[string] // the same for sandboxes, which anyone can create
+	changers  share.Waiters[string] // requests that wait for changing, by store; all sandboxes count as one
+	woken     chan struct{}         // has an element if a delivery may be due before the next round
 
-	changing sync.Mutex // held while endpoints are changed or read, so that stores is never older than a change
+	changing sync.Mutex // held while endpoints are changed or read: a read never overwrites a newer change
 	mu       sync.RWMutex
-	stores   map[string][]endpoint // those that are not removed
-	rows     int                   // endpoints, also those that are removed
+	stores   map[string][]endpoint // without removed endpoints
+	rows     int                   // endpoints, with removed ones
 	recent   map[string]*activity  // by endpoint
 
-	oldest atomic.Pointer[string] // event of the oldest waiting delivery; nil or empty for none
+	oldest atomic.Pointer[string] // event of the oldest waiting delivery; nil or empty without one
 }
 
 // endpoint is a row of the database, with its settings.
@@ -66,15 +66,15 @@ type settings struct {
 	public
 	Secret    string    `json:"secret"`
 	OldSecret string    `json:"old_secret,omitzero"`
-	OldUntil  time.Time `json:"old_until,omitzero"` // OldSecret signs too
-	Read      time.Time `json:"read,omitzero"`      // about when a pull endpoint was last read
+	OldUntil  time.Time `json:"old_until,omitzero"` // until then, OldSecret signs too
+	Read      time.Time `json:"read,omitzero"`      // when a pull endpoint was last pulled, to about a minute
 }
 
 // public are the settings that clients see.
 type public struct {
 	Kind        string    `json:"kind"` // push or pull
 	URL         string    `json:"url,omitzero"`
-	TTL         int       `json:"ttl,omitzero"` // seconds after which a pull endpoint that nobody reads is removed
+	TTL         int       `json:"ttl,omitzero"` // seconds without a pull after which a pull endpoint is removed
 	Description string    `json:"description"`
 	DisabledAt  time.Time `json:"disabled_at,omitzero"`
 	Reason      string    `json:"disabled_reason,omitzero"`
@@ -85,7 +85,7 @@ const (
 	pull = "pull"
 )
 
-// bounds of the deliveries that wait for one endpoint.
+// bounds of the waiting deliveries of an endpoint.
 type bounds struct{ deliveries, bytes int64 }
 
 var (
@@ -100,10 +100,10 @@ func boundsOf(store string) bounds {
 	return ordinary
 }
 
-// activity is what happens at an endpoint in this process.
+// activity is what this process has to do for an endpoint.
 type activity struct {
 	created bounds        // since the waiting deliveries were last counted
-	changed chan struct{} // closed when there may be deliveries to pull; nil if no request waits
+	changed chan struct{} // closed when there may be deliveries to pull; nil if no pull waits
 }
 
 // New returns the endpoints of a database. Run keeps them up to date.
@@ -122,7 +122,8 @@ func New(cfg Config, st storage.Webhooks, version string, log *slog.Logger, obse
 	}
 }
 
-// Oldest returns how long the oldest delivery has been waiting, or 0 without one, or if this process does not deliver.
+// Oldest returns the age of the oldest waiting delivery to an enabled push endpoint. It is 0 without one, or if this
+// process does not deliver.
 func (w *Webhooks) Oldest() time.Duration {
 	if event := w.oldest.Load(); event != nil && *event != "" {
 		return time.Since(timeOf(*event))
@@ -130,7 +131,7 @@ func (w *Webhooks) Oldest() time.Duration {
 	return 0
 }
 
-// Creates returns create with an event for each plant of a store that has endpoints.
+// Creates returns create with an event for each plant of a store that has an enabled endpoint.
 func (w *Webhooks) Creates(create httpapi.Create) httpapi.Create {
 	return func(ctx context.Context, r plant.Record) (plant.Outcome, error) {
 		endpoints := w.of(r.Store)
@@ -148,7 +149,7 @@ func (w *Webhooks) Creates(create httpapi.Create) httpapi.Create {
 	}
 }
 
-// all returns all endpoints, and how many there are with those that are removed.
+// all returns all endpoints, and their number with removed ones.
 func (w *Webhooks) all() (endpoints []endpoint, rows int) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -165,8 +166,8 @@ func (w *Webhooks) of(store string) []endpoint {
 	return w.stores[store]
 }
 
-// created sends a new delivery soon, and disables the endpoint if too many wait. They are counted after each quarter of
-// what may wait, and after the first one of this process.
+// created makes Run send a new delivery soon, and disables the endpoint if too many wait. It counts waiting deliveries
+// after the first create of this process, and after each quarter of the bounds.
 func (w *Webhooks) created(e endpoint, bytes int64) {
 	if !e.Enabled {
 		return
@@ -207,7 +208,7 @@ func (w *Webhooks) count(e endpoint) {
 	}
 }
 
-// excess returns "" or, if too many deliveries wait, a sentence that says so.
+// excess returns a sentence if too many deliveries wait, otherwise "".
 func (w *Webhooks) excess(ctx context.Context, e endpoint) (string, error) {
 	n, bytes, err := w.storage.Backlog(ctx, e.ID)
 	limit := boundsOf(e.Store)
@@ -225,7 +226,7 @@ func (w *Webhooks) countSoon(e endpoint) {
 	w.activity(e).created = boundsOf(e.Store)
 }
 
-// wake makes Run look for deliveries of an endpoint now.
+// wake makes Run and waiting pulls check an endpoint for due deliveries.
 func (w *Webhooks) wake(id string) {
 	w.notify(id)
 	select {
@@ -234,7 +235,7 @@ func (w *Webhooks) wake(id string) {
 	}
 }
 
-// notify wakes the requests that wait for deliveries of a pull endpoint.
+// notify wakes the waiting pulls of an endpoint.
 func (w *Webhooks) notify(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -265,7 +266,7 @@ func (e *endpoint) disable(reason string) {
 
 func (e *endpoint) remove() { e.Enabled, e.Removed = false, now() }
 
-// DisableAll disables the endpoints of a database that no service uses.
+// DisableAll disables the endpoints of a database. No process may serve it.
 func DisableAll(ctx context.Context, st storage.Webhooks, reason string) error {
 	return changeAll(ctx, st, "", func(e *endpoint) { e.disable(reason) })
 }
@@ -286,7 +287,7 @@ func changeAll(ctx context.Context, st storage.Webhooks, store string, do func(*
 	return err
 }
 
-// Copy copies the endpoints of a database that another one lacks, but not those of sandboxes, and disables them.
+// Copy copies endpoints to a database, disabled. It omits endpoints of sandboxes, and those that the database has.
 func Copy(ctx context.Context, from, to storage.Webhooks, reason string) (copied int, err error) {
 	all, _, err := load(ctx, from, "")
 	there, thereErr := to.Webhooks(ctx, "")
@@ -307,17 +308,17 @@ func Copy(ctx context.Context, from, to storage.Webhooks, reason string) (copied
 	return copied, nil
 }
 
-// row returns what is stored.
+// row returns the endpoint with its settings as JSON.
 func (e endpoint) row() storage.Webhook {
 	text, _ := json.Marshal(e.settings) // it has no value that JSON can't have
 	e.Settings = string(text)
 	return e.Webhook
 }
 
-// now is what is stored: milliseconds.
+// now returns the time as it is stored, to the millisecond.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// change changes an endpoint, again if another process has changed it meanwhile.
+// change changes an endpoint. It starts again if another process changes it meanwhile.
 func (w *Webhooks) change(ctx context.Context, store, id string, do func(*endpoint)) (endpoint, error) {
 	w.changing.Lock()
 	defer w.changing.Unlock()
@@ -345,7 +346,7 @@ func (w *Webhooks) change(ctx context.Context, store, id string, do func(*endpoi
 	}
 }
 
-// read is load for the endpoints that this process knows. The caller holds changing.
+// read loads endpoints and keeps them in stores. The caller holds changing.
 func (w *Webhooks) read(ctx context.Context, store string) ([]endpoint, error) {
 	all, rows, err := load(ctx, w.storage, store)
 	if err != nil {
@@ -367,13 +368,13 @@ func (w *Webhooks) read(ctx context.Context, store string) ([]endpoint, error) {
 	return all, nil
 }
 
-// load reads the endpoints of a store, or of all if store is empty. Rows counts those that are removed too.
+// load reads the endpoints of a store, or of all stores if store is empty. rows counts removed ones too.
 func load(ctx context.Context, st storage.Webhooks, store string) (all []endpoint, rows int, err error) {
 	found, err := st.Webhooks(ctx, store)
 	for _, row := range found {
 		e := endpoint{Webhook: row}
 		if json.Unmarshal([]byte(row.Settings), &e.settings) != nil {
-			return nil, 0, fmt.Errorf("%w: the settings of the webhook endpoint %s are not valid", storage.ErrDamaged, row.ID)
+			return nil, 0, fmt.Errorf("%w: the settings of webhook endpoint %s are invalid", storage.ErrDamaged, row.ID)
 		}
 		if row.Removed.IsZero() {
 			all = append(all, e)

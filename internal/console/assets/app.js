@@ -6,7 +6,7 @@ import { Notice } from './notice.js';
 import { PlantList } from './table.js';
 import { ImportButton, Transfer } from './transfer.js';
 import { Sandbox } from './sandbox.js';
-import { Webhooked } from './webhooks.js';
+import { StoreTabs } from './webhooks.js';
 import { Welcome } from './signin.js';
 import { may, session } from './session.js';
 import { focusSoon } from './form.js';
@@ -20,7 +20,7 @@ function Console() {
   if (!info) return null;
   return html`<div id="store" key=${token}>
     <h1 class="visually-hidden" id="store-title" tabindex="-1">Plants of the store ${marked(info.store)}</h1>
-    ${info.sandbox ? html`<${Sandbox}><${Plants} /><//>` : html`<${Webhooked}><${Plants} /><//>`}
+    ${info.sandbox ? html`<${Sandbox}><${Plants} /><//>` : html`<${StoreTabs}><${Plants} /><//>`}
   </div>`;
 }
 

@@ -19,7 +19,7 @@ const sentences = {
   40035: 'This sandbox is full. Remove plants, or reset it.',
   40301: 'This token does not allow that. Ask the operator for a token with more scopes.',
   40401: 'No plant has this id.',
-  40403: 'This endpoint or delivery is removed. Refresh the list.',
+  40403: 'This endpoint or delivery was removed. Refresh the list.',
   40901: 'An earlier replay of this endpoint has not ended. Try again later.',
   41201: 'Someone else changed this plant in the meantime. Your change was not saved.',
   42901: 'This token has used up its requests for now.',

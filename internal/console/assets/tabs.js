@@ -1,10 +1,10 @@
-// The tabs of the console. The URL has the one that is shown, see list.js.
+// The tabs of the console. The URL names the tab that is shown: see list.js.
 
 import { html, useRef } from './preact.js';
 import { list, showTab } from './list.js';
 import { use } from './observable.js';
 
-// useTab returns which of the tabs is shown. Their titles are by name.
+// useTab returns the name of the tab that is shown. titles has the titles of the tabs by name.
 export function useTab(titles) {
   const { tab } = use(list);
   return titles[tab] ? tab : 'plants';

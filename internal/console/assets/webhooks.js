@@ -39,8 +39,8 @@ session.watch(({ info }) => {
   if (offered.get()) load();
 });
 
-// Webhooked adds the tab to a store that is not a sandbox.
-export function Webhooked({ children }) {
+// StoreTabs are the tabs of a store that is not a sandbox.
+export function StoreTabs({ children }) {
   const shown = use(offered);
   const titles = { plants: 'Plants', ...(shown && { webhooks: 'Webhooks' }) };
   const tab = useTab(titles);
@@ -89,7 +89,7 @@ function Deliveries({ id, round }) {
   const path = `webhooks/${id}/deliveries`;
   const get = (query) => request('GET', `${path}?${new URLSearchParams(query)}`);
 
-  // Changes of the rows happen one after the other. A change in the background does not show its failure.
+  // Changes of the rows run one after the other. A change in the background does not show its failure.
   const last = useRef(Promise.resolve());
   const change = (work, background = false) => {
     last.current = last.current.then(async () => {
@@ -113,7 +113,7 @@ function Deliveries({ id, round }) {
     return { rows: [...rows, ...older], end };
   });
 
-  // After a replay, the rows are read again until they have a result, or for two minutes.
+  // After a replay, rows are read again until none is replaying, at most for two minutes.
   const polls = useRef(0);
   usePolling(() => {
     const running = (row) => row.status === 'replaying';

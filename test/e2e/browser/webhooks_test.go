@@ -97,7 +97,7 @@ func TestWebhooks(t *testing.T) {
 	p.wantVisible("#deliveries")
 	s.change(t, "DELETE", "/webhooks/"+pushed, "")
 	p.click(".d-do button", "Replay")
-	p.wantVisible("#deliveries-error bdi", "This endpoint or delivery is removed. Refresh the list.")
+	p.wantVisible("#deliveries-error bdi", "This endpoint or delivery was removed. Refresh the list.")
 	p.click("#refresh-webhooks")
 	p.wantGone("#endpoints tbody tr:nth-child(2)")
 }
