@@ -28,8 +28,8 @@ var (
 	Nodes             = gauge("plantstore_nodes", "Nodes of the Citus cluster.", "state")
 	CertificateExpiry = gauge("plantstore_tls_certificate_expiry_timestamp_seconds",
 		"When the certificate in use expires.")
-	OldestDelivery = gauge("plantstore_webhook_oldest_waiting_seconds", "Age of the oldest waiting delivery to a "+
-		"push endpoint; 0 without one, and in a process that does not deliver.")
+	OldestDelivery = gauge("plantstore_webhook_oldest_waiting_seconds", "Age of the oldest waiting delivery to an "+
+		"enabled push endpoint; 0 without one, and in a process that does not deliver.")
 	DatabaseConnections = gauge("db_client_connection_count", "Connections to the database.",
 		"db_client_connection_pool_name", "db_client_connection_state")
 	MaxDatabaseConnections = gauge("db_client_connection_max", "Connections to the database that may be in use.",
