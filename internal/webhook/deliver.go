@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	every   = time.Second            // endpoints are read
-	soonest = 100 * time.Millisecond // after the last read, if there is something to do
+	every   = time.Second            // between two rounds, which read the endpoints
+	soonest = 100 * time.Millisecond // between two rounds, if a delivery may be due
 
 	leaseTime   = 10 * time.Second
 	leaseMargin = time.Second     // requests end before the lease does
-	renewAfter  = 3 * time.Second // so a process that has died is replaced within 13 s
+	renewAfter  = 3 * time.Second // a process that dies is replaced within 14 s
 	stopTime    = 2 * time.Second // for requests in flight when the service stops
 
 	// notDue is the least time of a timer in a select: the race detector of Go 1.26 crashes in a bubble of synctest if
@@ -29,19 +29,19 @@ const (
 	notDue = time.Nanosecond
 
 	maxInFlight   = 64
-	maxInFlightOf = 8                      // to an endpoint; 1 until a try has succeeded, and after one that failed
+	maxInFlightOf = 8                      // to an endpoint; 1 until a try succeeds, and after one fails
 	interval      = 20 * time.Millisecond  // between two requests to an endpoint
 	pageSize      = 16                     // deliveries of an endpoint that are read at once
-	lookAgain     = 200 * time.Millisecond // for new deliveries, while a request is in flight
-	resultsAfter  = 50 * time.Millisecond  // results are stored together
+	pollAfter     = 200 * time.Millisecond // for due deliveries, while a request is in flight
+	resultsAfter  = 50 * time.Millisecond  // during which results are collected for one transaction
 
 	readableFor = 10 * time.Minute // after the start, at most, before an unread pull endpoint is removed
 
 	removeStep     = 200
-	removeRest     = 10 // the pause after a full step, in durations of that step
+	removeRest     = 10 // the pause after a full step, in multiples of its duration
 	keepDelivered  = 24 * time.Hour
 	keepFailed     = 7 * 24 * time.Hour
-	afterAllEvents = "~"
+	afterAllEvents = "~" // sorts after each id of an event
 )
 
 // pauses are between the tries of a delivery, ± 10 %.
@@ -53,13 +53,13 @@ var pauses = []time.Duration{
 // history is the log of a delivery.
 type history struct {
 	Scheduled int       `json:"scheduled"`     // tries that were not replays
-	Next      time.Time `json:"next,omitzero"` // when a delivery that is replayed is due otherwise; zero if it is not
+	Next      time.Time `json:"next,omitzero"` // next scheduled try of a waiting delivery that is replayed
 	Tries     []try     `json:"tries"`         // the last maxTries
 }
 
 const maxTries = 20
 
-// try is one attempt to deliver.
+// try is one request for a delivery.
 type try struct {
 	Time   time.Time `json:"time"`
 	Status int       `json:"status,omitzero"` // of the response; 0 for none
@@ -80,7 +80,7 @@ func (h history) encode() string {
 	return string(text)
 }
 
-// after returns what becomes of a delivery after a try at a time.
+// after returns the change of a delivery after a try.
 func after(e endpoint, d storage.Delivery, t try, now time.Time) storage.DeliveryChange {
 	h := historyOf(d)
 	t.Replay = d.Status == storage.Replaying
@@ -117,8 +117,8 @@ func (w *Webhooks) Refresh(ctx context.Context) error {
 	return err
 }
 
-// Run keeps the endpoints up to date until ctx ends. The process that holds the lease delivers, and removes what is no
-// longer needed.
+// Run keeps the endpoints up to date until ctx ends. While it holds the lease, it also sends deliveries, and removes
+// expired ones.
 func (w *Webhooks) Run(ctx context.Context) {
 	d := &deliverer{
 		Webhooks: w, run: ctx, owner: rand.Text(), slots: make(chan struct{}, maxInFlight),
@@ -164,7 +164,7 @@ type deliverer struct {
 
 func (d *deliverer) holds() bool { return d.lease != nil && d.lease.Err() == nil }
 
-// round does what is due, and returns when the next round is.
+// round does what is due, and returns the time until the next round.
 func (d *deliverer) round() (rest time.Duration, err error) {
 	if err := d.Refresh(d.run); err != nil {
 		return every, err
@@ -229,7 +229,7 @@ func (d *deliverer) renew() error {
 	return nil
 }
 
-// stop gives requests in flight a short time, and releases the lease.
+// stop waits up to stopTime for requests in flight, and releases the lease.
 func (d *deliverer) stop() {
 	held := d.holds()
 	if held {
@@ -244,19 +244,19 @@ func (d *deliverer) stop() {
 	}
 }
 
-// removeUnread removes a pull endpoint that nobody has read for its TTL.
+// removeUnread removes a pull endpoint that nobody has pulled for its TTL.
 func (d *deliverer) removeUnread(e endpoint) {
 	e, err := d.change(d.run, e.Store, e.ID, func(e *endpoint) {
-		if time.Since(e.Read) > e.ttl() { // no other process has recorded a read meanwhile
+		if time.Since(e.Read) > e.ttl() { // no other process has recorded a pull meanwhile
 			e.remove()
 		}
 	})
 	if err == nil && !e.Removed.IsZero() {
-		d.log.Info("a webhook endpoint is removed: nobody has read it", "endpoint", e.ID, "store", e.Store)
+		d.log.Info("a webhook endpoint is removed: nobody has pulled it", "endpoint", e.ID, "store", e.Store)
 	}
 }
 
-// serve starts to deliver to an endpoint, unless that has started.
+// serve starts deliver for an endpoint, unless it is running.
 func (d *deliverer) serve(e endpoint) {
 	if _, started := d.serving.LoadOrStore(e.ID, true); started {
 		return
@@ -268,7 +268,7 @@ func (d *deliverer) serve(e endpoint) {
 	})
 }
 
-// deliver sends what is due for an endpoint, until nothing is. A slow request holds back no other, up to maxInFlightOf.
+// deliver sends the due deliveries of an endpoint, until there are none.
 func (d *deliverer) deliver(lease context.Context, store, id string) {
 	inFlight, done := map[string]bool{}, make(chan result, maxInFlightOf)
 	allowed, next := 1, time.Now()
@@ -284,14 +284,14 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 		if len(page) == 0 && len(inFlight) == 0 {
 			return
 		}
-		var start, look <-chan time.Time
+		var start, poll <-chan time.Time
 		if len(page) == 0 {
-			look = time.After(lookAgain)
+			poll = time.After(pollAfter)
 		} else if len(inFlight) < allowed {
 			start = time.After(max(time.Until(next), notDue))
 		}
 		select {
-		case <-look:
+		case <-poll:
 		case <-start:
 			next = time.Now().Add(interval)
 			delivery := page[0]
@@ -324,10 +324,10 @@ func (w *Webhooks) due(ctx context.Context, e endpoint, limit int) (all []storag
 	return all, nil
 }
 
-// result is what becomes of a delivery.
+// result is the result of a try.
 type result struct {
 	lease  context.Context
-	change storage.DeliveryChange // nothing is stored if the status is empty: the try was interrupted
+	change storage.DeliveryChange // without a status if the try was interrupted: nothing is stored
 	done   chan<- result
 }
 
@@ -359,7 +359,7 @@ func (d *deliverer) try(lease context.Context, store string, delivery storage.De
 	d.results <- r
 }
 
-// storeResults stores the results of tries, several at once.
+// storeResults stores the results of tries, several in a transaction.
 func (d *deliverer) storeResults() {
 	defer close(d.stored)
 	for r := range d.results {

@@ -15,7 +15,7 @@ import (
 
 const toA = `"url":"https://a.example/"`
 
-// The request is the one of the sample, signed. Its delivery is recorded after the response.
+// The request is the webhook of the public sample, signed. The delivery changes after the response.
 func TestRequest(t *testing.T) {
 	inBubble(t, takes(3*time.Second), func(t *testing.T, s *service) {
 		path, e := s.add("", `"url":"https://a.example/hook?x=1"`)
@@ -48,7 +48,7 @@ func TestRequest(t *testing.T) {
 	})
 }
 
-// A delivery is tried ten times, with the pauses of the issue, also if the service is restarted between them.
+// A delivery is tried ten times with the documented pauses, also if the service restarts between tries.
 func TestSchedule(t *testing.T) {
 	inBubble(t, always(500), func(t *testing.T, s *service) {
 		path, _ := s.add("", toA)
@@ -89,7 +89,7 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// The jitter spreads over the whole range. Retry-After makes a pause longer, never shorter.
+// The jitter covers its whole range. Retry-After makes a pause longer, never shorter.
 func TestPauses(t *testing.T) {
 	now, low, high := time.Now(), 2.0, 0.0
 	due := func(retryAfter time.Duration) time.Duration {
@@ -120,7 +120,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// 410 disables the endpoint. It gets only replays then. When it is enabled, it gets what has waited.
+// 410 disables the endpoint. Then it gets only replays, until it is enabled: it gets waiting deliveries.
 func TestDisabled(t *testing.T) {
 	code := 410
 	inBubble(t, func(request) (*http.Response, error) { return status(code) }, func(t *testing.T, s *service) {
@@ -164,7 +164,7 @@ func TestDisabled(t *testing.T) {
 	})
 }
 
-// A replay is sent at once, with the same id and body. What comes after it depends on the delivery.
+// A replay is sent at once, with the same id and body. If it fails, the delivery has the status that it had before.
 func TestReplay(t *testing.T) {
 	code := 500
 	inBubble(t, func(request) (*http.Response, error) { return status(code) }, func(t *testing.T, s *service) {
@@ -208,7 +208,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// A replay of failed deliveries since a time, the newest first. Another one must wait for its end.
+// Failed deliveries of plants since a time are replayed, the newest 10,000. Only one such replay runs at a time.
 func TestReplayFailed(t *testing.T) {
 	inBubble(t, takes(time.Second), func(t *testing.T, s *service) {
 		path, _ := s.add("", toA)
@@ -248,8 +248,8 @@ func TestReplayFailed(t *testing.T) {
 	})
 }
 
-// At most 8 requests of an endpoint are in flight, 1 until one succeeds or after one fails, and 64 in all. 50 start in
-// a second. An endpoint that hangs delays no other.
+// At most 8 requests to an endpoint are in flight, 1 until one succeeds and after one fails, and 64 in all. At most 50
+// start in a second. A receiver that hangs delays no other.
 func TestBounds(t *testing.T) {
 	broken := time.Date(2000, 1, 1, 0, 0, 8, 0, time.UTC) // 8 s after the start
 	inBubble(t, func(r request) (*http.Response, error) {

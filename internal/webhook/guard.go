@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Targets are the addresses that the service delivers to. The zero value allows none.
+// Targets are the addresses that push endpoints may have. The zero value allows none.
 type Targets struct {
 	public, private bool
 	networks        []netip.Prefix
@@ -60,17 +60,17 @@ func prefixes(texts ...string) (all []netip.Prefix) {
 }
 
 var (
-	// metadata are services of clouds for their own machines. They are never private, though some look so.
+	// metadata are services of clouds for their own machines. "private" does not allow them, though some are in private.
 	metadata = prefixes("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128", "100.100.100.200/32",
 		"168.63.129.16/32", "192.0.0.192/32")
 	private = prefixes("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
-	// special are the other networks that are not public: RFC 6890 and later. IPv6 is public in 2000::/3 alone.
+	// special are the other networks that are not public: RFC 6890 and later. In IPv6, only 2000::/3 is public.
 	special = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15",
 		"198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 		"2001::/23", "2001:db8::/32", "3fff::/20", "::/3", "4000::/2", "8000::/1")
 )
 
-// embedded returns the IPv4 address that an IPv6 address stands for, or the address itself.
+// embedded returns the IPv4 address that an IPv6 address contains, or the address itself.
 func embedded(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	b := a.As16()
@@ -84,7 +84,7 @@ func embedded(a netip.Addr) netip.Addr {
 	return a
 }
 
-// Allow reports whether the service delivers to an address.
+// Allow reports whether a push endpoint may have an address.
 func (t Targets) Allow(a netip.Addr) bool {
 	a = embedded(a)
 	in := func(p netip.Prefix) bool { return p.Contains(a) }
@@ -101,7 +101,7 @@ func (t Targets) Allow(a netip.Addr) bool {
 
 var errTarget = errors.New("the address is not allowed by --webhook-targets")
 
-// control is for net.Dialer: it sees the address that is dialled, whatever the URL or a redirect looks like.
+// control refuses an address when net.Dialer dials it: the name in the URL may have another address than before.
 func (t Targets) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	if a, err := netip.ParseAddrPort(address); err != nil || !t.Allow(a.Addr()) {
 		return errTarget
@@ -111,7 +111,7 @@ func (t Targets) control(_ context.Context, _, address string, _ syscall.RawConn
 
 const lookupTimeout = 3 * time.Second
 
-// check returns an error if a host can't be delivered to. A name that has no address now is accepted.
+// check returns an error if no address of a host is allowed. A name without an address is accepted.
 func (t Targets) check(ctx context.Context, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
@@ -122,7 +122,7 @@ func (t Targets) check(ctx context.Context, host string) error {
 	return nil
 }
 
-// newTransport returns what requests are sent with. Without a proxy, the targets bound what is dialled.
+// newTransport returns the transport of all requests. Without a proxy, it dials only targets.
 func newTransport(t Targets, proxy *url.URL) *http.Transport {
 	tr := &http.Transport{
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
@@ -131,7 +131,7 @@ func newTransport(t Targets, proxy *url.URL) *http.Transport {
 		MaxIdleConnsPerHost:    maxInFlightOf,
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: 16 << 10,
-		TLSHandshakeTimeout:    tryTimeout, // the end of a request does not end them
+		TLSHandshakeTimeout:    tryTimeout, // the end of a request does not end its handshake
 	}
 	dialer := net.Dialer{Timeout: tryTimeout}
 	if proxy != nil {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// The shared vector of Standard Webhooks, also between signatures that are not ours.
+// The test vector of Standard Webhooks, also between other signatures.
 func TestSign(t *testing.T) {
 	const secret, id, body = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", `{"test": 2432232314}`
 	const signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -46,7 +46,7 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// Ids are in the order of time, and name it.
+// Ids sort by time, and contain it.
 func TestEventIDs(t *testing.T) {
 	for _, at := range []time.Time{time.UnixMilli(0), time.UnixMilli(1), time.Now(), time.UnixMilli(1<<48 - 2)} {
 		id, next := newEvent(at), firstEvent(at.Add(time.Millisecond))
@@ -62,7 +62,7 @@ func TestEventIDs(t *testing.T) {
 	}
 }
 
-// What each setting allows. Embedded and mapped forms are the address that they stand for.
+// Each setting allows its addresses. An IPv6 address that contains an IPv4 address is treated as that one.
 func TestTargets(t *testing.T) {
 	const public, private, networks = 1, 2, 4
 	for allowed, addresses := range map[int]string{
@@ -104,7 +104,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// names answers lookups for the process: with an IPv4 address, or that the name does not exist.
+// names resolves names for the process, each to an IPv4 address. Other names do not exist.
 func names(t *testing.T, all map[string]string) {
 	before := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = before })
@@ -136,7 +136,7 @@ func names(t *testing.T, all map[string]string) {
 	}}
 }
 
-// An address is checked when it is dialled: spellings and names that change make no difference.
+// An address is checked when it is dialled, however it is written, and whatever its name had before.
 func TestGuard(t *testing.T) {
 	reached := 0
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
@@ -247,7 +247,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A handshake that the receiver never answers ends, although the request ended before: no goroutine is left.
+// A handshake without a response ends after tryTimeout: its request has ended before. No goroutine is left.
 func TestHangingHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTransport(Targets{}, nil)

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// database is a storage whose lease a test can take away from one process.
+// database is a storage whose lease a test can fail for one process.
 type database struct {
 	storage.Storage
 	lost atomic.Bool
@@ -179,7 +179,7 @@ func start(t *testing.T, st storage.Storage, cfg Config, c *receivers) *service 
 		receivers: c, t: t, db: &database{Storage: st}, results: map[string]int{}, stopping: make(chan struct{}),
 	}
 	if c != nil {
-		cfg.Proxy = new(url.URL) // a bubble can't look names up
+		cfg.Proxy = new(url.URL) // names can't be resolved in a bubble
 	}
 	log := slog.New(slog.DiscardHandler)
 	s.Webhooks = New(cfg, s.db, "test", log, func(result string) {
@@ -220,7 +220,7 @@ func (s *service) tried(result string) int {
 	return s.results[result]
 }
 
-// restartAt stops the process, and starts it again at a time: nothing happens in between.
+// restartAt stops the process, and starts it again at a time.
 func (s *service) restartAt(at time.Time) {
 	s.stop()
 	time.Sleep(time.Until(at))

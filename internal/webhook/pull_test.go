@@ -14,7 +14,7 @@ import (
 	"plantstore/internal/storage/postgres/pgtest"
 )
 
-// pull returns what a pull endpoint has, and after how long.
+// pull pulls from an endpoint, and returns the deliveries and the duration.
 func (s *service) pull(path, query string) (found []pulled, took time.Duration) {
 	s.t.Helper()
 	started := time.Now()
@@ -78,7 +78,7 @@ func TestPull(t *testing.T) {
 	})
 }
 
-// A waiting pull returns at once after a create, of another process within a second. Four may wait.
+// A waiting pull returns at once after a create, or within a second after one of another process. Four may wait.
 func TestWaitingPulls(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *service) {
 		path, _ := s.add("", `"kind":"pull"`)
@@ -111,8 +111,8 @@ func TestWaitingPulls(t *testing.T) {
 	})
 }
 
-// An endpoint that nobody reads for its TTL is removed. One with too many waiting deliveries, or bytes, is disabled. A
-// sandbox has two endpoints.
+// An endpoint that nobody pulls for its TTL is removed. An endpoint with too many waiting deliveries or bytes is
+// disabled. A sandbox has two endpoints.
 func TestPullBounds(t *testing.T) {
 	defer func(b bounds) { ordinary = b }(ordinary)
 	ordinary = bounds{1000, 160} // 22 bytes a delivery
@@ -206,7 +206,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// PostgreSQL delivers, replays and hands over as SQLite does.
+// Deliveries, replays and takeovers work on PostgreSQL as on SQLite.
 func TestPostgreSQL(t *testing.T) {
 	address, got := pgtest.Database(t), make(chan string, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -246,8 +246,8 @@ func TestPostgreSQL(t *testing.T) {
 	pgtest.Eventually(t, "stored", func() bool { return len(all[0].list(path, "status=delivered")) == 3 })
 }
 
-// Few requests wait to change endpoints: reading all endpoints, and with it the lease, waits for them. Pulls of
-// sandboxes do not exclude those of other stores.
+// Few requests may wait to change endpoints: Refresh, and the renewal of the lease after it, wait for them. Pulls of
+// sandboxes do not use the slots of other stores.
 func TestWaitersAreBounded(t *testing.T) {
 	s := start(t, open(t), Config{}, nil)
 	path, _ := s.add("", `"kind":"pull"`)

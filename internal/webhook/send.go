@@ -16,11 +16,11 @@ import (
 const (
 	tryTimeout    = 15 * time.Second
 	maxRetryAfter = 24 * time.Hour
-	maxResponse   = 4 << 10 // bytes of a body that are read, so that the connection can be used again
+	maxResponse   = 4 << 10 // bytes of a body that are read, to reuse the connection
 	topic         = "plant.created"
 )
 
-// headers are those of a delivery that is sent at a time.
+// headers returns the headers of a delivery that is sent at a time.
 func (e *endpoint) headers(event string, at time.Time, body []byte) map[string]string {
 	secrets := []string{e.Secret}
 	if at.Before(e.OldUntil) {
@@ -72,7 +72,7 @@ func (w *Webhooks) send(ctx context.Context, e endpoint, event string, body []by
 	return t, nil
 }
 
-// retryAfter returns how long a receiver that is overloaded asks to wait, or 0.
+// retryAfter returns the time in Retry-After of an overloaded receiver, at most maxRetryAfter, or 0.
 func retryAfter(r *http.Response, now time.Time) time.Duration {
 	switch r.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -90,7 +90,7 @@ func retryAfter(r *http.Response, now time.Time) time.Duration {
 	return min(max(0, at.Sub(now)), maxRetryAfter)
 }
 
-// classOf returns the class of an error. The error itself may have text of the receiver, which clients do not see.
+// classOf returns the class of an error. Clients do not see the error itself: it may have text of the receiver.
 func classOf(err error) string {
 	var timeout net.Error
 	var dns *net.DNSError

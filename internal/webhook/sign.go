@@ -24,7 +24,7 @@ func NewSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// Sign returns the header webhook-signature of Standard Webhooks 1.0.0, with a signature for each secret.
+// Sign returns the header webhook-signature of Standard Webhooks 1.0.0, with a signature for each valid secret.
 func Sign(secrets []string, id string, at time.Time, body []byte) string {
 	var all []string
 	for _, secret := range secrets {
@@ -39,10 +39,10 @@ func Sign(secrets []string, id string, at time.Time, body []byte) string {
 	return strings.Join(all, " ")
 }
 
-// tolerance is how far the time of a signature may be from now.
+// tolerance is the largest difference between the time of a signature and now.
 const tolerance = 5 * time.Minute
 
-// Verify returns an error unless the headers have a signature of the body, made with the secret about now.
+// Verify returns an error unless the headers have a signature of the body with the secret, made about now.
 func Verify(secret string, header http.Header, body []byte, now time.Time) error {
 	seconds, err := strconv.ParseInt(header.Get("Webhook-Timestamp"), 10, 64)
 	if err != nil {
@@ -63,11 +63,11 @@ func Verify(secret string, header http.Header, body []byte, now time.Time) error
 
 const eventPrefix = "msg_"
 
-// encoding keeps the order of bytes.
+// encoding keeps the order of the bytes that it encodes.
 var encoding = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-// newEvent returns the id of an event. Ids are random, so that a restored database repeats none, and in the order of
-// the milliseconds in which they are made.
+// newEvent returns the id of an event at a time. Ids sort by their milliseconds. The rest is random, so that a restored
+// database repeats none.
 func newEvent(at time.Time) string {
 	id := eventID(at)
 	rand.Read(id[6:])
@@ -80,13 +80,13 @@ func firstEvent(at time.Time) string {
 	return eventPrefix + encoding.EncodeToString(id[:])
 }
 
-// eventID returns an id of zeros after the time, which has 48 bits.
+// eventID returns an id that has the time in its first 48 bits, and then zeros.
 func eventID(at time.Time) (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:], uint64(min(max(at.UnixMilli(), 0), 1<<48-1))<<16)
 	return id
 }
 
-// timeOf returns the time of an event, or the zero time if the id is none of ours.
+// timeOf returns the time of an event, or the zero time if the id is invalid.
 func timeOf(event string) time.Time {
 	text, ok := strings.CutPrefix(event, eventPrefix)
 	id, err := encoding.DecodeString(text) // which ignores line breaks

@@ -24,7 +24,7 @@ const (
 			EXISTS (SELECT 1 FROM deliveries WHERE webhook = id AND status = 'replaying')
 		FROM webhooks WHERE $1 = '' OR store = $1 ORDER BY created, id`
 
-	// The targets are locked by nothing, so an endpoint may be removed before its deliveries are visible: see ForgetAfter.
+	// Nothing locks the targets, so an endpoint may be removed before its deliveries are visible: see ForgetAfter.
 	addEvents = `
 		WITH targets AS (
 			SELECT event, sent.store, plant, body, webhooks.id AS webhook
@@ -40,7 +40,7 @@ const (
 		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
 		WHERE webhook = $1 AND status = $2`
 	newestDeliveries = selectDeliveries + " AND event >= $3 AND event < $4 ORDER BY event DESC LIMIT $5"
-	// Without fresh statistics, conditions for the event would make the server sort all that wait.
+	// Without fresh statistics, conditions for the event would make the server sort all waiting deliveries.
 	dueDeliveries = selectDeliveries + " AND due <= $3 ORDER BY due LIMIT $4"
 	backlog       = `
 		SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM deliveries
@@ -51,7 +51,7 @@ const (
 			AS sent (webhook, event, before, status, due, log)
 		WHERE deliveries.webhook = sent.webhook AND deliveries.status = before AND deliveries.event = sent.event`
 
-	// LATERAL, ORDER BY and OFFSET 0 make the server look up deliveries by an index. Otherwise it reads all that wait.
+	// LATERAL, ORDER BY and OFFSET 0 make the server find deliveries by an index. Otherwise it reads all of them.
 	removeDeliveries = `
 		WITH gone AS (
 			DELETE FROM deliveries WHERE (webhook, status, event) IN (
@@ -83,7 +83,7 @@ const (
 		WHERE leases.owner = excluded.owner OR leases.until <= excluded.until - $2`
 )
 
-// addEvents adds the statement that stores the events and deliveries of plants, if they have events.
+// addEvents adds the statement that stores the events and deliveries of plants.
 func (p *pipeline) addEvents(ctx context.Context, keys []*key) error {
 	var events, stores, bodies []string
 	var ids []int64
@@ -101,7 +101,7 @@ func (s *Storage) AddWebhook(_ context.Context, h storage.Webhook) error {
 		h.Settings)
 }
 
-// ChangeWebhook is not repeatable: after an attempt that succeeded, a second one would find other settings.
+// ChangeWebhook is not repeatable: after it has succeeded, the settings are no longer those of before.
 func (s *Storage) ChangeWebhook(_ context.Context, before, after storage.Webhook) error {
 	return s.change(false, storage.ErrNoWebhook, changeWebhook, after.Enabled, token.Millis(after.Removed),
 		after.Settings, before.ID, before.Settings)

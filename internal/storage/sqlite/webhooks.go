@@ -64,7 +64,7 @@ var (
 		"(?, 'waiting', ?, ?, ?, '')")
 )
 
-// addEvents stores the events and deliveries of plants that the transaction has created, at most maxRows.
+// addEvents stores the events and deliveries of at most maxRows plants that the transaction has created.
 func (w *writer) addEvents(plants ...*plant.Record) error {
 	endpoints := map[string][]string{} // by store
 	var events, deliveries []any
@@ -161,7 +161,7 @@ func (s *Storage) ChangeDeliveries(_ context.Context, changes []storage.Delivery
 	})
 }
 
-// RemoveDeliveries implements storage.Webhooks. Usually there is nothing to do, and creates do not wait for it.
+// RemoveDeliveries starts a transaction, for which creates wait, only if there is something to remove.
 func (s *Storage) RemoveDeliveries(ctx context.Context, now time.Time, limit int) (removed int, err error) {
 	ms, forget := now.UnixMilli(), now.Add(-storage.ForgetAfter).UnixMilli()
 	expired, err := collect(ctx, s.readers, func(row *sqlite.Stmt) (key [3]string, _ error) {

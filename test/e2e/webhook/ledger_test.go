@@ -22,8 +22,8 @@ type trial struct {
 	single    int64 // the last plant of waitDeliveries
 }
 
-// Whatever is killed under load, each plant that is stored arrives at the receiver under one webhook-id, and nothing
-// else does. A delivery that has failed during a fault is replayed, because its next try may be minutes later.
+// Whatever is killed under load, each stored plant arrives at the receiver with one webhook-id, and nothing else does.
+// A delivery whose try fails during a fault is replayed, because its next try may be minutes later.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// run causes faults: two while deliveries are in flight, and then the others in any order, when after a kill there are
-// none for the time of the lease. In make test-all it does so often.
+// run causes faults: two while deliveries are in flight, and then the others in any order. After a kill, nothing is
+// delivered until the lease ends. In make test-all, it does so six times.
 func (x *trial) run(processes int, others ...func()) {
 	x.Ledger, x.receiver = ledger.New(), newReceiver(x.t)
 	for range processes {
@@ -116,7 +116,7 @@ func (x *trial) killReceiver() {
 	x.receiver.start()
 }
 
-// killInFlight kills all processes while the receiver has a request that it has not received when its client is gone.
+// killInFlight kills all processes while a request is in flight, which the receiver does not count as received.
 func (x *trial) killInFlight() {
 	x.receiver.respond(hanging, 200)
 	x.receiver.waitInFlight()
@@ -134,7 +134,7 @@ func (x *trial) killDatabase() {
 	}
 }
 
-// settle waits until everything is delivered, as long as there is progress, and compares it with what is stored.
+// settle waits until everything is delivered, while there is progress, and compares it with the stored plants.
 func (x *trial) settle(to testkit.Target, e endpoint) {
 	x.t.Helper()
 	began, progress, before := time.Now(), time.Now(), 0
@@ -168,7 +168,7 @@ func (x *trial) settle(to testkit.Target, e endpoint) {
 	x.t.Logf("%d plants, all delivered %v after the faults", len(stored), time.Since(began).Round(time.Second/10))
 }
 
-// compare compares the plants that are stored, their deliveries, and what the receiver has received.
+// compare compares the stored plants, their deliveries, and what the receiver has received.
 func (x *trial) compare(stored map[int64]string, all []delivery) {
 	x.t.Helper()
 	made, received, repeated := map[int64]string{}, x.receiver.plants(), 0

@@ -1,5 +1,4 @@
-// Package webhook tests that deliveries to the receivers of webhooks are neither lost nor made without a new plant,
-// whatever is killed.
+// Package webhook tests that each new plant, and nothing else, is delivered to receivers, whatever is killed.
 package webhook
 
 import (
@@ -22,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
-// start starts the product so that it delivers to receivers of this machine.
+// start starts a service that delivers to receivers on this machine.
 func start(t *testing.T, db string, args ...string) *testkit.Server {
 	t.Helper()
 	return testkit.StartFixed(t, db, append(args, "--webhook-targets", "private")...)
@@ -44,7 +43,7 @@ type delivery struct {
 	Tries  []struct{ Status int }
 }
 
-// call sends a request, again if it exceeds the rate of a sandbox. It must have a status. The response is decoded.
+// call sends a request, again after 429, checks the status of the response, and decodes its body.
 func call[T any](t testing.TB, to testkit.Target, method, path, body string, status int) (decoded T) {
 	t.Helper()
 	a, err := to.Send(method, path, body)
@@ -142,7 +141,7 @@ func query(t testing.TB, db, sql string) (value string) {
 	return value
 }
 
-// rows returns how many rows of a store the tables of webhooks have, such as "1 endpoints, 2 events, 2 deliveries".
+// rows returns the numbers of rows of a store, such as "1 endpoints, 2 events, 2 deliveries".
 func rows(t testing.TB, db, store string) string {
 	t.Helper()
 	return query(t, db, strings.ReplaceAll(`SELECT

@@ -18,8 +18,7 @@ func command(t *testing.T, args ...string) {
 	}
 }
 
-// wantDisabled checks that a database has an endpoint, which is disabled for a reason, and that creates have no
-// deliveries.
+// wantDisabled checks that an endpoint of a database is disabled for a reason, and gets no new deliveries.
 func wantDisabled(t *testing.T, db string, e endpoint, reason string) {
 	t.Helper()
 	s := start(t, db)
@@ -37,8 +36,8 @@ func wantDisabled(t *testing.T, db string, e endpoint, reason string) {
 	s.Stop()
 }
 
-// An import is announced. A restore and a copy keep endpoints and call no receiver; a copy announces nothing to the
-// endpoints of its target.
+// Imported plants are delivered. A restore and a copy keep endpoints, disabled. A copy adds no deliveries for endpoints
+// of its target.
 func TestImportRestoreCopy(t *testing.T) {
 	t.Parallel()
 	db, r := testkit.Engines[0].Database(t), newReceiver(t)
@@ -107,7 +106,7 @@ func TestStoreRemove(t *testing.T) {
 	}
 }
 
-// waitRows waits until a store has no endpoints and deliveries, for minutes: requests in flight may still need them.
+// waitRows waits until a store has no endpoints and deliveries. It takes over a minute: see storage.ForgetAfter.
 func waitRows(t *testing.T, db, store string) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -120,7 +119,7 @@ func waitRows(t *testing.T, db, store string) {
 	}
 }
 
-// A sandbox has two endpoints, of the kind pull, and at most 1,000 waiting deliveries. It leaves nothing.
+// A sandbox has two pull endpoints with at most 1,000 waiting deliveries. When it is removed, so are they.
 func TestSandbox(t *testing.T) {
 	t.Parallel()
 	for _, engine := range testkit.Engines {

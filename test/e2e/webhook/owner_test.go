@@ -32,12 +32,12 @@ func createAlways(t *testing.T, processes []*testkit.Server) {
 	})
 }
 
-// otherThan returns the first process that is none of some.
+// otherThan returns the first process that is not one of some.
 func otherThan(processes []*testkit.Server, some ...*testkit.Server) *testkit.Server {
 	return processes[slices.IndexFunc(processes, func(s *testkit.Server) bool { return !slices.Contains(some, s) })]
 }
 
-// newOwner waits until another process than those before delivers.
+// newOwner waits until a process that is not in before delivers.
 func newOwner(t *testing.T, processes []*testkit.Server, before ...*testkit.Server) (owner *testkit.Server) {
 	t.Helper()
 	testkit.WaitFor(t, "another process to deliver", func() bool {
@@ -51,8 +51,8 @@ func newOwner(t *testing.T, processes []*testkit.Server, before ...*testkit.Serv
 	return owner
 }
 
-// One of three processes delivers, longer than one lease. When it stops, another one does at once; when it is killed,
-// another one does when its lease has ended. The receiver fails the test if a delivery is in flight twice.
+// One of three processes delivers, for longer than one lease. Another one takes over at once when it stops, and after
+// the end of its lease when it is killed. The receiver fails the test if a delivery is in flight twice.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	db, r := pgtest.Database(t), newReceiver(t)
@@ -77,7 +77,8 @@ func TestOwner(t *testing.T) {
 	second := newOwner(t, processes, first)
 	t.Logf("another process delivers %v after SIGTERM", time.Since(began).Round(time.Millisecond))
 
-	// A machine that stops for seconds may change the owner once, a lease that nobody renews changes it every time.
+	// On a machine that stalls for seconds, the owner may change once. If the lease were not renewed, it would change
+	// each time.
 	last := otherThan(processes, first, second)
 	for attempt := 1; ; attempt++ {
 		before := triesOf(t, last)
@@ -102,7 +103,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// A change through one process applies to its creates at once, and soon to those of others.
+// A change by one process applies to its creates at once, and to creates of other processes soon.
 func TestChangesApply(t *testing.T) {
 	t.Parallel()
 	db, r := pgtest.Database(t), newReceiver(t)

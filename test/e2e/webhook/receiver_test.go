@@ -19,7 +19,7 @@ import (
 	"plantstore/test/testkit"
 )
 
-// receiver is a receiver of webhooks that can be killed. What it has received survives that. It shares no code with the
+// receiver is a receiver of webhooks. It keeps what it has received when it is killed. It shares no code with the
 // service.
 type receiver struct {
 	t       *testing.T
@@ -66,7 +66,7 @@ func (r *receiver) start() {
 	go r.server.Serve(l)
 }
 
-// kill closes the port and all connections. Requests in flight are not received.
+// kill closes the port and all connections. Requests in flight do not count as received.
 func (r *receiver) kill() { r.server.Close() }
 
 func (r *receiver) setSecret(t testing.TB, text string) {
@@ -80,7 +80,7 @@ func (r *receiver) setSecret(t testing.TB, text string) {
 	r.secret = secret
 }
 
-// respond makes the receiver wait and return a status from now on.
+// respond makes the receiver wait before each response, and return a status.
 func (r *receiver) respond(hold time.Duration, status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
