@@ -79,8 +79,8 @@ func (env environment) printContents(
 func restoreCommand(env environment) *cobra.Command {
 	f := env.command("restore FILE", `
 Verify a backup and write its database to a new file. Webhook endpoints are disabled in it. An
-existing database is never replaced: stop the service, and move the file away together with the files whose names
-continue with -wal and -shm.`, `
+existing database is never replaced: stop the service, and move the file away together with the
+files whose names continue with -wal and -shm.`, `
   plantstore restore /backup/plants-monday.db --db plants.db`)
 	db := f.database()
 	f.Lookup("db").Usage = "`path` of the database, a new file"
