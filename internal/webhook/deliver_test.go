@@ -188,7 +188,7 @@ func TestReplay(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		d := s.list(path, "")[0]
-		if pause := d.Next.Sub(time.Now()); len(d.Tries) != 3 || d.Tries[2].Replay || pause < 4*time.Minute ||
+		if pause := time.Until(d.Next); len(d.Tries) != 3 || d.Tries[2].Replay || pause < 4*time.Minute ||
 			pause > 6*time.Minute {
 			t.Errorf("the next scheduled try: %+v, want a pause of 5 m", d)
 		}
