@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -62,6 +63,14 @@ func TestErrorExamples(t *testing.T) {
 	} {
 		produced[number] = body
 	}
+	hooks := "Authorization: Bearer " + testkit.IssueToken(t, db, "--name", "hooks", "--scopes",
+		"webhooks:manage,plants:create")
+	maps.Copy(produced, webhookErrors(func(method, path, body string) string {
+		if body == "" {
+			return do(method, path, "", hooks)
+		}
+		return do(method, path, body, hooks, jsonType)
+	}))
 	for produced[42901] == "" {
 		if a := s.Do(t, "GET", "/plants/1", "", "Authorization: Bearer "+reader); a.Status == 429 {
 			produced[42901] = a.Body
@@ -77,6 +86,26 @@ func TestErrorExamples(t *testing.T) {
 			t.Errorf("the example of %d is %s, but the service returns %q", number, example, produced[number])
 		}
 	}
+}
+
+// webhookErrors returns the errors of webhooks, by number.
+func webhookErrors(do func(method, path, body string) string) map[int]string {
+	id := regexp.MustCompile("wh_[0-9a-z]+").FindString(do("POST", "/webhooks", `{"kind":"pull"}`))
+	do("POST", "/plants", `{"id":2,"name":"Fern"}`)
+	delivery := regexp.MustCompile("msg_[0-9A-Z]+").FindString(do("GET", "/webhooks/"+id+"/deliveries", ""))
+	do("POST", "/webhooks/"+id+"/deliveries/"+delivery+"/replay", "")
+	produced := map[int]string{
+		40039: do("PUT", "/webhooks/"+id, `{"colour":"green"}`),
+		40040: do("GET", "/webhooks/"+id+"/pull?wait=-1", ""),
+		40042: do("POST", "/webhooks", `{"url":"http://127.0.0.1/"}`),
+		40403: do("GET", "/webhooks/wh_unknown", ""),
+		40901: do("POST", "/webhooks/"+id+"/replay", `{"since":"2026-01-01T00:00:00Z"}`),
+		50102: fmt.Sprintf(`{"error":50102,"message":%q}`, httpapi.ErrorOf(50102)),
+	}
+	for range 16 {
+		produced[40041] = do("POST", "/webhooks", `{"kind":"pull"}`)
+	}
+	return produced
 }
 
 // errorExamples returns the bodies that the description has as examples of errors, by number.
