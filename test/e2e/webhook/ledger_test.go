@@ -51,7 +51,7 @@ func (x *trial) run(processes int, others ...func()) {
 	x.receiver.respond(responseTime, 200)
 	rounds := 1
 	if !testing.Short() {
-		rounds = 6
+		rounds = 3
 	}
 	for range rounds {
 		x.waitDeliveries()
