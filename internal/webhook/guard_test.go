@@ -268,3 +268,35 @@ func TestHangingHandshake(t *testing.T) {
 		time.Sleep(tryTimeout)
 	})
 }
+
+// With a proxy, every request goes through it, and the proxy decides what it may reach. Without the flag, there is no
+// proxy, whatever the environment says.
+func TestProxy(t *testing.T) {
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Method+" "+r.RequestURI)
+		w.WriteHeader(http.StatusForbidden) // also to CONNECT
+	}))
+	defer server.Close()
+	proxy, err := ParseProxy(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, open(t), Config{Proxy: proxy}, nil)
+	s.client.Transport = newTransport(Targets{}, proxy)
+	s.add("", `"url":"http://127.0.0.1/"`) // no address is checked
+	for _, url := range []string{"http://shop.example/hook", "https://shop.example/hook"} {
+		if try, err := s.send1(url); err != nil || try.Error == "" {
+			t.Errorf("%s: %+v, %v", url, try, err)
+		}
+	}
+	if want := []string{"POST http://shop.example/hook", "CONNECT shop.example:443"}; !slices.Equal(got, want) {
+		t.Errorf("the proxy got %q, want %q", got, want)
+	}
+	if newTransport(Targets{}, nil).Proxy != nil {
+		t.Error("without --webhook-proxy, there is a proxy")
+	}
+	if _, err := ParseProxy("proxy.example:3128"); err == nil || !strings.Contains(err.Error(), "--webhook-proxy") {
+		t.Errorf("a proxy without a scheme: %v", err)
+	}
+}
