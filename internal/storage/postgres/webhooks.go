@@ -57,11 +57,11 @@ const (
 			DELETE FROM deliveries WHERE (webhook, status, event) IN (
 				(SELECT of.* FROM webhooks CROSS JOIN unnest(ARRAY['delivered', 'failed']) AS ended CROSS JOIN LATERAL (
 					SELECT webhook, status, event FROM deliveries
-					WHERE webhook = id AND status = ended AND due <= $1 ORDER BY due LIMIT $2) AS of LIMIT $2)
+					WHERE webhook = id AND status = ended AND due <= $1 ORDER BY due LIMIT $2) AS of)
 				UNION ALL
 				(SELECT of.* FROM webhooks CROSS JOIN LATERAL (
 					SELECT webhook, status, event FROM deliveries
-					WHERE webhook = id ORDER BY webhook, status, event LIMIT $2) AS of WHERE removed IS NOT NULL LIMIT $2)
+					WHERE webhook = id ORDER BY webhook, status, event LIMIT $2) AS of WHERE removed IS NOT NULL)
 				LIMIT $2)
 			RETURNING webhook, event),
 		events_gone AS (
