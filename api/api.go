@@ -1,4 +1,4 @@
-// Package api embeds the published OpenAPI description of the service.
+// Package api embeds the published OpenAPI description of the service, and the cases of plantstore conform.
 package api
 
 import (
@@ -6,7 +6,7 @@ import (
 	"embed"
 )
 
-//go:embed openapi.yaml openapi.json openapi.sandbox.yaml openapi.sandbox.json
+//go:embed openapi.yaml openapi.json openapi.sandbox.yaml openapi.sandbox.json conform.json
 var files embed.FS
 
 // sampleURL is the server in the files, which the real one replaces.
@@ -21,4 +21,10 @@ func Description(format, base string, sandbox bool) []byte {
 	}
 	text, _ := files.ReadFile(name) // It is embedded.
 	return bytes.ReplaceAll(text, []byte(sampleURL), []byte(base))
+}
+
+// Conform returns the cases that a server of the API must pass, as JSON. conform.yaml says what they mean.
+func Conform() []byte {
+	text, _ := files.ReadFile("conform.json") // It is embedded.
+	return text
 }

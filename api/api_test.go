@@ -48,6 +48,7 @@ func TestGenerated(t *testing.T) {
 	sandbox := withSandboxes(t, describe(all), read(t, "sandbox.yaml"))
 	check(t, "openapi.sandbox.yaml", sandbox)
 	check(t, "openapi.sandbox.json", toJSON(t, sandbox))
+	check(t, "conform.json", toJSON(t, read(t, "conform.yaml")))
 	if strings.Contains(strings.ToLower(plain), "sandbox") {
 		t.Error("openapi.yaml describes sandboxes")
 	}

@@ -38,7 +38,7 @@ of JSON.`,
 	}
 	add("Run the service", serveCommand(env), sandboxCommand(env), healthCommand(env), doctorCommand(env))
 	add("Use the service", tokenCommands(env), storeCommands(env), plantsCommands(env),
-		webhookCommands(env), listenCommand(env))
+		webhookCommands(env), listenCommand(env), conformCommand(env))
 	add("Manage databases", copyCommand(env), backupCommand(env), restoreCommand(env), dbCommands(env))
 	add("Other commands", versionCommand(env))
 	root.SetHelpCommandGroupID("Other commands")

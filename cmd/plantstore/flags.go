@@ -57,8 +57,8 @@ func (f *flags) runs(run func(context.Context) error) *cobra.Command {
 			}
 			f.command, args = args, nil
 		}
-		isList := strings.HasSuffix(f.argument, "...")
-		if n := len(args); (n > 0) != (f.argument != "") || n > 1 && !isList {
+		isList, isOptional := strings.HasSuffix(f.argument, "..."), strings.HasPrefix(f.argument, "[")
+		if n := len(args); (n > 0) != (f.argument != "") && !isOptional || n > 1 && !isList {
 			return usagef("expected arguments: %s; got: %q; see %s --help", cmp.Or(f.argument, "none"), args,
 				cmd.CommandPath())
 		}
@@ -72,7 +72,8 @@ func (f *flags) runs(run func(context.Context) error) *cobra.Command {
 	return f.cmd
 }
 
-// takes declares the one argument of a command, or any number of arguments if its name ends with "...".
+// takes declares the one argument of a command, or any number of arguments if its name ends with "...". It may be left
+// out if its name is in brackets.
 func (f *flags) takes(name string, set func(string) error) { f.argument, f.set = name, set }
 
 func (f *flags) takesText(name string) *string {

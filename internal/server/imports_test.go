@@ -60,8 +60,8 @@ var libraries = map[string]string{
 	"golang.org/x/sys":         "internal/storage/sqlite",
 	"golang.org/x/crypto/acme": "internal/certificate",
 	"golang.org/x/net/idna":    "cmd/plantstore",
-	"golang.org/x/sync": "internal/dbcopy internal/plantfile internal/share internal/telemetry " +
-		"internal/token internal/storage/citus",
+	"golang.org/x/sync": "internal/conform internal/dbcopy internal/plantfile internal/share " +
+		"internal/telemetry internal/token internal/storage/citus",
 	"github.com/spf13/cobra": "cmd/plantstore",
 	"github.com/spf13/pflag": "cmd/plantstore",
 	"github.com/jackc/pgx/v5": "internal/storage/postgres " +

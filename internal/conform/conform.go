@@ -1,0 +1,343 @@
+// Package conform checks a server of the Plant Store API against the numbered cases of api/conform.yaml.
+package conform
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"plantstore/api"
+)
+
+// Case is a case of api/conform.yaml, which says what its members mean.
+type Case struct {
+	ID     string `json:"id"`
+	Level  string `json:"level"`
+	Title  string `json:"title"`
+	Clause string `json:"clause"`
+	Needs  string `json:"needs,omitzero"`
+	Steps  []Step `json:"steps"`
+	After  string `json:"after,omitzero"`
+}
+
+// Step is a request of a case, or what it waits for.
+type Step struct {
+	Send     string            `json:"send,omitzero"`
+	Headers  map[string]string `json:"headers,omitzero"`
+	Body     string            `json:"body,omitzero"`
+	Base64   []byte            `json:"base64,omitzero"`
+	Expect   Expectation       `json:"expect,omitzero"`
+	Save     map[string]string `json:"save,omitzero"`
+	Taken    string            `json:"taken,omitzero"`
+	Optional bool              `json:"optional,omitzero"`
+	Restart  bool              `json:"restart,omitzero"`
+	Webhook  string            `json:"webhook,omitzero"`
+	Secret   string            `json:"secret,omitzero"`
+}
+
+// The levels. Each has its own cases.
+const (
+	Specification = "specification"
+	Sample        = "sample"
+	PlantStore    = "plantstore"
+)
+
+// Levels are all levels, the basic one first.
+var Levels = []string{Specification, Sample, PlantStore}
+
+// Cases returns all cases in the order of their numbers.
+func Cases() []Case {
+	var file struct {
+		Levels map[string]string
+		Cases  []Case
+	}
+	d := json.NewDecoder(bytes.NewReader(api.Conform()))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&file); err != nil {
+		panic(err) // the file is embedded, and every test reads it
+	}
+	prefixes := map[string]string{"spec": Specification, "sample": Sample, "store": PlantStore}
+	for i, c := range file.Cases {
+		prefix, _, _ := strings.Cut(c.ID, "-")
+		file.Cases[i].Level = prefixes[prefix]
+	}
+	return file.Cases
+}
+
+// Options are what a caller of Run sets.
+type Options struct {
+	URL    *url.URL
+	Token  string
+	Levels []string       // what the server claims, if it is empty
+	Only   *regexp.Regexp // of the ids and titles of cases; nil for all
+	Known  []string       // ids of cases that fail
+
+	Restart  func(context.Context) error // restarts the server; nil to skip cases that need it
+	Webhooks string                      // address to listen on for webhooks; empty to skip cases that need it
+	// Verify returns an error unless the headers have a signature of the body with the secret.
+	Verify func(secret string, header http.Header, body []byte, now time.Time) error
+
+	Progress func(done, all int) // may be nil
+}
+
+// Selects reports whether the options name a case. A case of a level that is not claimed is still skipped.
+func (o Options) Selects(c Case) bool {
+	isOf := len(o.Levels) == 0 || slices.Contains(o.Levels, c.Level)
+	return isOf && (o.Only == nil || o.Only.MatchString(c.ID) || o.Only.MatchString(c.Title))
+}
+
+// Outcomes of a case.
+const (
+	Passed  = "passed"
+	Failed  = "failed"
+	Skipped = "skipped"
+	Known   = "known" // failed, as the caller knows
+	Fixed   = "fixed" // passed, although the caller expects that it fails
+)
+
+// Result is what a case has shown.
+type Result struct {
+	ID       string   `json:"id"`
+	Level    string   `json:"level"`
+	Title    string   `json:"title"`
+	Clause   string   `json:"clause"`
+	Outcome  string   `json:"outcome"`
+	Reason   string   `json:"reason,omitzero"`   // of a case that was skipped
+	Request  string   `json:"request,omitzero"`  // as a command line, of the step that failed
+	Response string   `json:"response,omitzero"` // status, headers and the beginning of the body
+	Expected []string `json:"expected,omitzero"` // what the response has not
+}
+
+// Report is the result of a run.
+type Report struct {
+	URL     string         `json:"url"`
+	Date    time.Time      `json:"date"`
+	Levels  []string       `json:"levels"`
+	Counts  map[string]int `json:"counts"` // of each outcome
+	Results []Result       `json:"results"`
+}
+
+// Of returns the counts of one level.
+func (r Report) Of(level string) map[string]int {
+	counts := map[string]int{}
+	for _, result := range r.Results {
+		if result.Level == level {
+			counts[result.Outcome]++
+		}
+	}
+	return counts
+}
+
+// OK reports whether nothing failed that the caller did not expect, and nothing passed that it expected to fail.
+func (r Report) OK() bool { return r.Counts[Failed] == 0 && r.Counts[Fixed] == 0 }
+
+const (
+	maxRun      = 50 * time.Second // after which the cases that have not ended fail
+	maxRequest  = 10 * time.Second
+	maxParallel = 8 // cases at a time
+)
+
+// Run runs the cases that the options select. The error is that of the first request, if there is no response to it,
+// or of the address for webhooks.
+func Run(ctx context.Context, o Options) (Report, error) {
+	limited, cancel := context.WithTimeout(ctx, maxRun)
+	defer cancel()
+	r := &runner{Options: o, client: &http.Client{
+		Timeout:       maxRequest,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	claimed, err := r.claimed(limited)
+	if err != nil {
+		return Report{}, err
+	}
+	if len(o.Levels) == 0 {
+		r.Levels = claimed
+	}
+	if o.Webhooks != "" {
+		if r.receiver, err = listen(o.Webhooks); err != nil {
+			return Report{}, err
+		}
+		defer r.receiver.server.Close()
+	}
+	report := Report{URL: o.URL.String(), Date: time.Now().UTC().Truncate(time.Second), Levels: r.Levels,
+		Counts: map[string]int{}}
+	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return !o.Selects(c) })
+	report.Results = r.runAll(limited, cases)
+	for _, result := range report.Results {
+		report.Counts[result.Outcome]++
+	}
+	return report, ctx.Err()
+}
+
+// claimed returns the levels that the description of the server names. The error is that of a server that does not
+// respond, or that refuses the token of the caller.
+func (r *runner) claimed(ctx context.Context) ([]string, error) {
+	list := r.request(Step{Send: "GET /plants?limit=1"}, map[string]string{"token": r.Token})
+	if got, err := r.exchange(ctx, list); err != nil || got.status == http.StatusUnauthorized {
+		return nil, cmp.Or(err, errors.New("the server refused the token: GET /plants returned 401"))
+	}
+	got, err := r.exchange(ctx, r.request(Step{Send: "GET /openapi.json"}, nil))
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Info struct {
+			Levels []string `json:"x-conformance"`
+		}
+	}
+	json.Unmarshal(got.body, &doc) // without a description, it claims the specification alone
+	known := slices.DeleteFunc(slices.Clone(Levels), func(l string) bool { return !slices.Contains(doc.Info.Levels, l) })
+	if len(known) == 0 {
+		known = []string{Specification}
+	}
+	return known, nil
+}
+
+// runAll runs cases in parallel, and those that restart the server at the end, one at a time.
+func (r *runner) runAll(ctx context.Context, cases []Case) []Result {
+	results, done := make([]Result, len(cases)), make(chan struct{})
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		for n := 1; n <= len(cases); n++ {
+			<-done
+			if r.Progress != nil {
+				r.Progress(n, len(cases))
+			}
+		}
+	}()
+	for _, alone := range []bool{false, true} {
+		var group errgroup.Group
+		group.SetLimit(maxParallel)
+		for i, c := range cases {
+			if (c.Needs == "restart") == alone {
+				group.Go(func() error {
+					results[i] = r.result(ctx, c)
+					done <- struct{}{}
+					return nil
+				})
+			}
+		}
+		group.Wait()
+	}
+	<-reported
+	return results
+}
+
+// result runs a case unless it must be skipped.
+func (r *runner) result(ctx context.Context, c Case) Result {
+	result := Result{ID: c.ID, Level: c.Level, Title: c.Title, Clause: c.Clause, Outcome: Skipped}
+	switch {
+	case !slices.Contains(r.Levels, c.Level):
+		result.Reason = "level " + c.Level + " is not claimed; add --level " + c.Level
+	case c.Needs == "restart" && r.Restart == nil:
+		result.Reason = "needs --restart"
+	case c.Needs == "webhook" && r.receiver == nil:
+		result.Reason = "needs --webhook-listen"
+	default:
+		x := &execution{runner: r, variables: r.variables()}
+		failed, skip := x.run(ctx, c)
+		x.cleanUp(context.WithoutCancel(ctx), c)
+		known := slices.Contains(r.Known, c.ID)
+		result.Request, result.Response, result.Expected = failed.Request, failed.Response, failed.Expected
+		switch {
+		case skip != "":
+			result.Reason = skip
+		case failed.Expected != nil && known:
+			result.Outcome = Known
+		case failed.Expected != nil:
+			result.Outcome = Failed
+		case known:
+			result.Outcome = Fixed
+		default:
+			result.Outcome = Passed
+		}
+	}
+	return result
+}
+
+// response is what the server, or a sender of webhooks, has sent.
+type response struct {
+	status int // zero for a webhook
+	header http.Header
+	body   []byte
+	url    *url.URL
+}
+
+// String returns the response as a person reads it.
+func (r response) String() string {
+	var b strings.Builder
+	if r.status != 0 {
+		fmt.Fprintf(&b, "%d %s\n", r.status, http.StatusText(r.status))
+	}
+	for _, name := range []string{"Content-Type", "WWW-Authenticate", "Allow", "ETag", "Link", "Location", "Webhook-Id",
+		"Webhook-Timestamp", "Webhook-Signature", "Webhook-Topic"} {
+		if value := strings.Join(r.header.Values(name), ", "); value != "" {
+			fmt.Fprintf(&b, "%s: %s\n", name, value)
+		}
+	}
+	const most = 1000
+	b.Write(r.body[:min(len(r.body), most)])
+	if len(r.body) > most {
+		b.WriteString("…")
+	}
+	return strings.TrimRight(strings.ToValidUTF8(b.String(), "\ufffd"), "\n")
+}
+
+type runner struct {
+	Options
+	client   *http.Client
+	receiver *receiver
+}
+
+// request returns the request of a step, with the variables in place of their names.
+func (r *runner) request(s Step, variables map[string]string) *http.Request {
+	method, target, _ := strings.Cut(expand(s.Send, variables), " ")
+	u, err := r.URL.Parse(target)
+	if err == nil && !strings.Contains(target, "://") {
+		u, err = url.Parse(strings.TrimSuffix(r.URL.String(), "/") + target)
+	}
+	if err != nil || u.Host != r.URL.Host { // the token is for no other server
+		u = r.URL.JoinPath("link-to-another-server")
+	}
+	body := cmp.Or(expand(s.Body, variables), string(s.Base64))
+	request := &http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"plantstore-conform"}}}
+	if body != "" {
+		request.Body, request.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if token, ok := variables["token"]; ok {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	for name, value := range s.Headers {
+		if value == "" {
+			request.Header.Del(name)
+		} else {
+			request.Header.Set(name, expand(value, variables))
+		}
+	}
+	return request
+}
+
+// exchange sends a request and reads the response.
+func (r *runner) exchange(ctx context.Context, request *http.Request) (response, error) {
+	got, err := r.client.Do(request.WithContext(ctx))
+	if err != nil {
+		return response{}, err
+	}
+	defer got.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(got.Body, 4<<20))
+	return response{got.StatusCode, got.Header, body, request.URL}, err
+}

@@ -1,0 +1,234 @@
+package conform
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// execution is a case that runs.
+type execution struct {
+	*runner
+	variables map[string]string
+	created   []string // ids of plants that may exist now
+}
+
+// variables returns the variables of a case.
+func (r *runner) variables() map[string]string {
+	id, big := 1<<40+rand.Int64N(1<<52), int64(1)<<60+2*rand.Int64N(1<<50)+1
+	v := map[string]string{
+		"token": r.Token, "word": "w" + strconv.FormatUint(rand.Uint64()|1<<63, 36), "long": strings.Repeat("x", 2000),
+		"high": strconv.FormatInt(1<<63-2-rand.Int64N(1<<40), 10), "low": strconv.FormatInt(-1<<63+1+rand.Int64N(1<<40), 10),
+		"big": strconv.FormatInt(big, 10), "big2": strconv.FormatInt(big+1, 10),
+	}
+	for i, name := range []string{"before", "id", "id2", "id3"} {
+		v[name] = strconv.FormatInt(id+int64(i), 10)
+	}
+	if r.receiver != nil {
+		v["webhook"] = r.receiver.url
+	}
+	return v
+}
+
+// expand puts variables in place of their names.
+func expand(text string, variables map[string]string) string {
+	return os.Expand(text, func(name string) string { return variables[name] })
+}
+
+// run runs the steps of a case. It returns what failed, or a reason to skip the case.
+func (x *execution) run(ctx context.Context, c Case) (failed Result, skip string) {
+	for _, s := range c.Steps {
+		var got response
+		var err error
+		switch {
+		case s.Restart:
+			failed.Request = "--restart"
+			err = x.restart(ctx)
+		case s.Webhook != "":
+			failed.Request = "POST " + x.receiver.url + "  (a webhook)"
+			got, err = x.receiver.wait(ctx, expand(s.Webhook, x.variables))
+			if secret := expand(s.Secret, x.variables); err == nil && secret != "" {
+				err = x.Verify(secret, got.header, got.body, time.Now())
+			}
+		default:
+			failed.Request = x.commandLine(s)
+			got, err = x.send(ctx, s)
+		}
+		switch {
+		case err != nil:
+			failed.Response, failed.Expected = x.hide(cmp.Or(got.String(), "none")), []string{x.hide(err.Error())}
+			return failed, ""
+		case s.Optional || s.Restart:
+		case s.Taken != "" && got.status == http.StatusBadRequest:
+			return Result{}, s.Taken
+		default:
+			failed.Expected = s.Expect.unmet(got, x.variables)
+			if failed.Expected == nil {
+				break
+			}
+			failed.Response = x.hide(got.String())
+			return failed, c.mayLack(got)
+		}
+		if err := x.save(s, got); err != nil && !s.Optional {
+			failed.Response, failed.Expected = x.hide(got.String()), []string{err.Error()}
+			return failed, ""
+		}
+	}
+	return Result{}, ""
+}
+
+// mayLack returns why a case can't be run with the token, or on the database, of the server. The specification has no
+// scopes.
+func (c Case) mayLack(got response) (reason string) {
+	var e struct {
+		Error   int
+		Message string
+	}
+	json.Unmarshal(got.body, &e)
+	if c.Level == Specification || e.Error != 40301 && e.Error != 50102 {
+		return ""
+	}
+	return e.Message
+}
+
+// send sends the request of a step. It repeats it after a pause that the server asks for.
+func (x *execution) send(ctx context.Context, s Step) (response, error) {
+	for try := 0; ; try++ {
+		got, err := x.exchange(ctx, x.request(s, x.variables))
+		if got.status/100 == 2 && strings.HasPrefix(s.Send, "POST /plants") {
+			if id := idMember.FindStringSubmatch(expand(s.Body, x.variables)); id != nil {
+				x.created = append(x.created, id[1])
+			}
+		}
+		wait, e := strconv.Atoi(got.header.Get("Retry-After"))
+		busy := got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable
+		if err != nil || e != nil || !busy || wait > 5 || try == 5 {
+			return got, err
+		}
+		select {
+		case <-time.After(time.Duration(wait) * time.Second):
+		case <-ctx.Done():
+			return got, ctx.Err()
+		}
+	}
+}
+
+var idMember = regexp.MustCompile(`"id"\s*:\s*"?(-?\d+)`)
+
+// save sets the variables that a step takes from its response.
+func (x *execution) save(s Step, got response) error {
+	for name, from := range s.Save {
+		header, pattern, _ := strings.Cut(from, ": ")
+		text := strings.Join(got.header.Values(header), ", ")
+		if header == "body" {
+			text = string(got.body)
+		}
+		found := regexp.MustCompile(pattern).FindStringSubmatch(text)
+		if found == nil {
+			return fmt.Errorf("%s that matches %s", header, pattern)
+		}
+		x.variables[name] = found[1]
+		if header == "Link" {
+			u, err := got.url.Parse(found[1])
+			if err != nil {
+				return err
+			}
+			x.variables[name] = u.String()
+		}
+	}
+	return nil
+}
+
+// restart restarts the server, and waits until it responds.
+func (x *execution) restart(ctx context.Context) error {
+	if err := x.Restart(ctx); err != nil {
+		return fmt.Errorf("the command of --restart succeeds: %w", err)
+	}
+	for {
+		_, err := x.exchange(ctx, x.request(Step{Send: "GET /openapi.json"}, x.variables))
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("a response after the restart: %w", err)
+		}
+	}
+}
+
+// cleanUp deletes what the case has created. Where the server can't, it stays.
+func (x *execution) cleanUp(ctx context.Context, c Case) {
+	ctx, cancel := context.WithTimeout(ctx, maxRequest)
+	defer cancel()
+	requests := []string{}
+	if c.After != "" && !strings.HasSuffix(expand(c.After, x.variables), "/") {
+		requests = append(requests, c.After)
+	}
+	slices.Sort(x.created)
+	for _, id := range slices.Compact(x.created) {
+		requests = append(requests, "DELETE /plants/"+id)
+	}
+	for _, send := range requests {
+		x.send(ctx, Step{Send: send})
+	}
+}
+
+// hide replaces the token in a text by the name of its variable. A short one is no secret, but part of many words.
+func (x *execution) hide(text string) string {
+	if len(x.Token) < 8 {
+		return text
+	}
+	return strings.ReplaceAll(text, x.Token, "$PLANTSTORE_TOKEN")
+}
+
+// commandLine returns the request of a step as a line for a shell.
+func (x *execution) commandLine(s Step) string {
+	shown := maps.Clone(x.variables)
+	shown["token"] = "$PLANTSTORE_TOKEN"
+	request := x.request(s, shown)
+	line, data := "curl -i", expand(s.Body, shown)
+	switch {
+	case s.Base64 != nil:
+		line, data = "echo "+base64.StdEncoding.EncodeToString(s.Base64)+" | base64 -d | "+line, "@-"
+	case request.Method == http.MethodHead:
+		line = "curl -I"
+	}
+	switch {
+	case request.Method == http.MethodHead, request.Method == http.MethodGet && data == "",
+		request.Method == http.MethodPost && data != "":
+	default:
+		line += " -X " + request.Method
+	}
+	line += " " + quote(request.URL.String())
+	request.Header.Del("User-Agent")
+	for _, name := range slices.Sorted(maps.Keys(request.Header)) {
+		value := name + ": " + request.Header.Get(name)
+		if strings.Contains(value, shown["token"]) {
+			line += ` -H "` + value + `"` // the shell expands the variable
+		} else {
+			line += " -H " + quote(value)
+		}
+	}
+	if data != "" && request.Header.Get("Content-Type") == "" {
+		line += " -H 'Content-Type:'" // or curl adds one
+	}
+	if data != "" {
+		line += " --data-binary " + quote(data)
+	}
+	return x.hide(line)
+}
+
+// quote quotes a text for a shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -1,0 +1,59 @@
+package conform
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// maxWebhook is how long a case waits for a webhook.
+const maxWebhook = 15 * time.Second
+
+// receiver keeps the webhooks that it gets.
+type receiver struct {
+	url    string
+	server *http.Server
+	mu     sync.Mutex
+	got    []response
+}
+
+// listen starts a receiver.
+func listen(address string) (*receiver, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{url: "http://" + l.Addr().String() + "/plant/webhook"}
+	r.server = &http.Server{Handler: r, ReadTimeout: maxRequest}
+	go r.server.Serve(l)
+	return r, nil
+}
+
+func (r *receiver) ServeHTTP(_ http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(request.Body, 1<<20))
+	if err == nil && request.Method == http.MethodPost {
+		r.mu.Lock()
+		r.got = append(r.got, response{header: request.Header, body: body})
+		r.mu.Unlock()
+	}
+}
+
+// wait returns the webhook with a body.
+func (r *receiver) wait(ctx context.Context, body string) (response, error) {
+	want, _ := parse([]byte(body)) // a test checks every case
+	for end := time.Now().Add(maxWebhook); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		r.mu.Lock()
+		got := r.got
+		r.mu.Unlock()
+		for _, w := range got {
+			if value, _ := parse(w.body); contains(want, value) {
+				return w, nil
+			}
+		}
+	}
+	return response{}, fmt.Errorf("a POST request with %s within %v", body, maxWebhook)
+}
