@@ -36,14 +36,14 @@ lacks, is skipped.`, `
   plantstore conform --list`)
 	s := f.service()
 	f.takes("[URL]", func(value string) error { *s.url = value; return nil })
-	c := &conformance{
-		service: s, levels: f.StringArray("level", nil, "check this `level`: specification, sample or plantstore;\nrepeatable"),
-		list:   f.Bool("list", false, "print the cases, and run none"),
-		junit:  f.String("junit", "", "write a report for CI systems to this `file`"),
-		known:  f.String("known-failing", "", "`file` with the number of a failing case in each line:\nthese cases must fail"),
-		listen: f.String("webhook-listen", "", "`address` that receives webhooks, such as 127.0.0.1:9000;\nthe server must be able to reach it"),
-		again:  f.String("restart", "", "shell `command` that restarts the server"),
-	}
+	c := &conformance{service: s}
+	c.levels = f.StringArray("level", nil, "check this `level`: specification, sample or plantstore;\nrepeatable")
+	c.list = f.Bool("list", false, "print the cases, and run none")
+	c.junit = f.String("junit", "", "write a report for CI systems to this `file`")
+	c.known = f.String("known-failing", "", "`file` with the number of a case in each line:\nthese cases must fail")
+	c.listen = f.String("webhook-listen", "", "`address` that receives webhooks, such as 127.0.0.1:9000;\n"+
+		"the server must be able to reach it")
+	c.again = f.String("restart", "", "shell `command` that restarts the server")
 	f.Func("run", "run only cases whose number or title matches this `pattern`", func(text string) (err error) {
 		c.only, err = regexp.Compile(text)
 		return err
@@ -61,7 +61,9 @@ type conformance struct {
 
 func (c *conformance) run(ctx context.Context) error {
 	env, cases := c.f.env, conform.Cases()
-	options := conform.Options{Token: *c.token, Levels: *c.levels, Only: c.only, Webhooks: *c.listen, Verify: webhook.Verify}
+	options := conform.Options{
+		Token: *c.token, Levels: *c.levels, Only: c.only, Webhooks: *c.listen, Verify: webhook.Verify,
+	}
 	for _, level := range *c.levels {
 		if !slices.Contains(conform.Levels, level) {
 			return usagef("--level is %q: use %s", level, strings.Join(conform.Levels, ", "))

@@ -313,7 +313,8 @@ func (r *runner) request(s Step, variables map[string]string) *http.Request {
 		u = r.URL.JoinPath("link-to-another-server")
 	}
 	body := cmp.Or(expand(s.Body, variables), string(s.Base64))
-	request := &http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"plantstore-conform"}}}
+	request := &http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{}}
+	request.Header.Set("User-Agent", "plantstore-conform")
 	if body != "" {
 		request.Body, request.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 		request.Header.Set("Content-Type", "application/json")

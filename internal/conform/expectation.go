@@ -35,7 +35,7 @@ func (e Expectation) unmet(got response, variables map[string]string) (all []str
 		}
 	}
 	if e.Status != "" {
-		expect(matches(e.Status, fmt.Sprint(got.status)), "status %s", strings.ReplaceAll(e.Status, "[^2]..", "other than 2xx"))
+		expect(matches(e.Status, fmt.Sprint(got.status)), "status %s", e.Status)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		want, value := e.Headers[name], strings.Join(got.header.Values(name), ", ")
