@@ -10,6 +10,7 @@ import (
 	"mime"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -35,7 +36,8 @@ func (e Expectation) unmet(got response, variables map[string]string) (all []str
 		}
 	}
 	if e.Status != "" {
-		expect(matches(e.Status, fmt.Sprint(got.status)), "status %s", e.Status)
+		status := strings.Replace(e.Status, "[^2]", "not 2", 1) // for a person
+		expect(matches(e.Status, strconv.Itoa(got.status)), "status %s", status)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		want, value := e.Headers[name], strings.Join(got.header.Values(name), ", ")
