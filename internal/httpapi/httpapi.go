@@ -73,8 +73,7 @@ type Dependencies struct {
 	Queue     int    // calls that Create queues, and Edit; 0 does not divide them between tokens
 	MaxMemory int64  // bytes of large bodies and pages in memory; 0 is unlimited
 
-	DescriptionJSON, DescriptionYAML []byte                  // the published OpenAPI description
-	Pages                            map[string]http.Handler // pages for browsers, by mux pattern
+	Pages map[string]http.Handler // documents and pages for browsers, by mux pattern
 
 	Sandbox  Sandbox         // nil for no sandboxes
 	Webhooks Webhooks        // nil on a cluster
@@ -148,8 +147,6 @@ func (a *API) routes() []Route {
 		{Method: "PUT", Path: "/plants/{id}", Scope: token.Write, handle: a.replacePlant},
 		{Method: "DELETE", Path: "/plants/{id}", Scope: token.Write, handle: a.removePlant},
 		{Method: "GET", Path: "/token", Scope: AnyScope, handle: a.getToken, unmetered: true},
-		{Method: "GET", Path: "/openapi.json", handle: static("application/json", a.deps.DescriptionJSON)},
-		{Method: "GET", Path: "/openapi.yaml", handle: static("application/yaml", a.deps.DescriptionYAML)},
 
 		{Method: "POST", Path: "/webhooks", Scope: token.Webhooks, handle: a.hooked(http.StatusCreated, Webhooks.Add)},
 		{Method: "GET", Path: "/webhooks", Scope: token.Webhooks, handle: a.hooked(200, Webhooks.List)},
@@ -286,15 +283,6 @@ func serve(page http.Handler) handler {
 		x.quiet = true
 		page.ServeHTTP(x, x.request)
 		x.WriteHeader(http.StatusOK) // unless the page has written
-		return nil
-	}
-}
-
-func static(contentType string, content []byte) handler {
-	return func(x *exchange) error {
-		x.Header().Set("Content-Type", contentType)
-		x.Header().Set("Content-Length", strconv.Itoa(len(content)))
-		x.Write(content)
 		return nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -148,14 +149,12 @@ func (s *service) start(ctx context.Context) error {
 			s.metrics.Request(r.Route, r.Method, r.Status, r.Number, r.Injected, r.Took)
 			s.cfg.Tracer.Request(r.Context, r.Route, r.Method, r.Status, r.Number)
 		},
-		Mask:            token.NewMask(s.cfg.Token),
-		Prefix:          base.Path,
-		Queue:           s.creates.Queue(),
-		MaxMemory:       bodies,
-		DescriptionJSON: api.Description("json", s.address, s.cfg.Sandbox.Max > 0),
-		DescriptionYAML: api.Description("yaml", s.address, s.cfg.Sandbox.Max > 0),
-		Pages:           s.pages(base.Path),
-		Stopping:        ctx.Done(),
+		Mask:      token.NewMask(s.cfg.Token),
+		Prefix:    base.Path,
+		Queue:     s.creates.Queue(),
+		MaxMemory: bodies,
+		Pages:     s.pages(base.Path),
+		Stopping:  ctx.Done(),
 	}
 	if s.hooks != nil {
 		deps.Webhooks, deps.Create = s.hooks, s.hooks.Creates(deps.Create)
@@ -184,9 +183,19 @@ func (s *service) run(ctx context.Context, do func(context.Context)) {
 	s.background.Go(func() { do(ctx) })
 }
 
-// pages returns the console, and /healthz for a container that publishes one port. It does not check the database.
+// pages returns the console, the description, and /healthz for a container that publishes one port. It does not check
+// the database.
 func (s *service) pages(prefix string) map[string]http.Handler {
-	pages := console.Routes(prefix, s.cfg.Sandbox.Max > 0)
+	sandbox := s.cfg.Sandbox.Max > 0
+	pages := console.Routes(prefix, sandbox)
+	for _, format := range []string{"json", "yaml"} {
+		text := api.Description(format, s.address, sandbox)
+		pages["GET "+prefix+"/openapi."+format] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/"+format)
+			w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+			w.Write(text)
+		})
+	}
 	pages["GET "+prefix+"/healthz"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		if s.conns.Draining() {

@@ -10,9 +10,11 @@ import (
 	"net/url"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 
+	"plantstore/api"
 	"plantstore/internal/listen"
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
@@ -181,6 +183,20 @@ func TestTuneCollector(t *testing.T) {
 		tuneCollector(c.memory, c.bodies, c.conns)
 		if percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); percent != c.percent || limit != c.wantLimit {
 			t.Errorf("%+v: percent %d, limit %d", c, percent, limit)
+		}
+	}
+}
+
+// The description names the address of this server.
+func TestDescription(t *testing.T) {
+	s := &service{address: "https://plants.example/v"}
+	for _, format := range []string{"json", "yaml"} {
+		w := httptest.NewRecorder()
+		s.pages("/v")["GET /v/openapi."+format].ServeHTTP(w, httptest.NewRequest("GET", "/v/openapi."+format, nil))
+		h, want := w.Header(), string(api.Description(format, s.address, false))
+		if h.Get("Content-Type") != "application/"+format || h.Get("Content-Length") != strconv.Itoa(len(want)) ||
+			w.Body.String() != want {
+			t.Errorf("openapi.%s has %v and %d bytes", format, h, w.Body.Len())
 		}
 	}
 }

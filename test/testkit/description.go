@@ -55,7 +55,8 @@ func operations(sandbox bool) routers.Router {
 func violation(r *http.Request, body string, a Response) error {
 	route, parameters, err := plain().FindRoute(r)
 	applied := a.Header.Get("Preference-Applied")
-	if err != nil || applied != "" && applied != "count=exact" { // only a sandbox injects a fault
+	inSandbox := applied != "" && applied != "count=exact" || a.Number() == 40035 || a.Number() == 40036
+	if err != nil || inSandbox { // only a sandbox injects faults, or is full
 		route, parameters, err = sandboxed().FindRoute(r)
 	}
 	if err != nil {

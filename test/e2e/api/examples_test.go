@@ -39,7 +39,7 @@ func TestErrorExamples(t *testing.T) {
 		40025: do("GET", "/plants/one", ""),
 		40026: do("GET", "/plants?limit=0", ""),
 		40028: do("PUT", "/plants/1", monstera, jsonType, "If-Match: x"),
-		40030: do("GET", "/openapi.json", "", "Expect: x"),
+		40030: do("GET", "/plants", "", "Expect: x"),
 		40032: do("PUT", "/plants/1", `{"id":2,"name":"Fern"}`, jsonType),
 		40033: do("GET", "/plants?colour=green", ""),
 		40034: do("POST", "/sandboxes", `{"ttl":1}`, jsonType),
