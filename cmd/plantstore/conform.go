@@ -97,7 +97,10 @@ func (c *conformance) run(ctx context.Context) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	report, err := conform.Run(ctx, options)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case err != nil:
 		return err
 	}
 	err = cmp.Or(c.print(report), c.writeJUnit(report))

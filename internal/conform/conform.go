@@ -144,9 +144,11 @@ func (r Report) Of(level string) map[string]int {
 func (r Report) OK() bool { return r.Counts[Failed] == 0 && r.Counts[Fixed] == 0 }
 
 const (
-	maxRun      = 50 * time.Second // after which the cases that have not ended fail
+	maxRun      = 45 * time.Second // after which the cases that have not ended fail
 	maxRequest  = 10 * time.Second
-	maxParallel = 8 // cases at a time
+	maxWebhook  = 15 * time.Second
+	maxRestart  = 20 * time.Second // until the server responds
+	maxParallel = 8                // cases at a time
 )
 
 // Run runs the cases that the options select. The error is that of the first request, if there is no response to it,

@@ -1,7 +1,6 @@
 package conform
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -51,38 +50,41 @@ func (x *execution) run(ctx context.Context, c Case) (failed Result, skip string
 	for _, s := range c.Steps {
 		var got response
 		var err error
+		var expected string
 		switch {
 		case s.Restart:
-			failed.Request = "--restart"
+			failed.Request, expected = "--restart", "a command that succeeds, and then a response to each request"
 			err = x.restart(ctx)
 		case s.Webhook != "":
-			failed.Request = "POST " + x.receiver.url + "  (a webhook)"
-			got, err = x.receiver.wait(ctx, expand(s.Webhook, x.variables))
+			want := expand(s.Webhook, x.variables)
+			failed.Request = "a webhook to " + x.receiver.url
+			expected = fmt.Sprintf("a POST request with %s within %v, signed if there is a secret", want, maxWebhook)
+			got, err = x.receiver.wait(ctx, want)
 			if secret := expand(s.Secret, x.variables); err == nil && secret != "" {
 				err = x.Verify(secret, got.header, got.body, time.Now())
 			}
 		default:
-			failed.Request = x.commandLine(s)
+			failed.Request, expected = x.commandLine(s), "a response"
 			got, err = x.send(ctx, s)
 		}
-		switch {
-		case err != nil:
-			failed.Response, failed.Expected = x.hide(cmp.Or(got.String(), "none")), []string{x.hide(err.Error())}
-			return failed, ""
-		case s.Optional || s.Restart:
-		case s.Taken != "" && got.status == http.StatusBadRequest:
+		if s.Taken != "" && got.status == http.StatusBadRequest {
 			return Result{}, s.Taken
-		default:
-			failed.Expected = s.Expect.unmet(got, x.variables)
-			if failed.Expected == nil {
-				break
-			}
-			failed.Response = x.hide(got.String())
-			return failed, c.mayLack(got)
 		}
-		if err := x.save(s, got); err != nil && !s.Optional {
-			failed.Response, failed.Expected = x.hide(got.String()), []string{err.Error()}
-			return failed, ""
+		if err == nil && !s.Optional && !s.Restart {
+			failed.Expected = s.Expect.unmet(got, x.variables)
+		}
+		if err == nil && failed.Expected == nil {
+			expected = "a header or body for each of " + strings.Join(slices.Sorted(maps.Keys(s.Save)), ", ")
+			err = x.save(s, got)
+		}
+		failed.Response = got.String()
+		if err != nil {
+			failed.Expected = []string{expected}
+			failed.Response = strings.TrimSpace(failed.Response + "\n" + err.Error())
+		}
+		if failed.Expected != nil {
+			failed.Response = x.hide(failed.Response)
+			return failed, c.mayLack(got)
 		}
 	}
 	return Result{}, ""
@@ -135,16 +137,18 @@ func (x *execution) save(s Step, got response) error {
 			text = string(got.body)
 		}
 		found := regexp.MustCompile(pattern).FindStringSubmatch(text)
-		if found == nil {
-			return fmt.Errorf("%s that matches %s", header, pattern)
-		}
-		x.variables[name] = found[1]
-		if header == "Link" {
+		switch {
+		case found == nil && !s.Optional:
+			return fmt.Errorf("%s does not match %s", header, pattern)
+		case found == nil:
+		case header == "Link":
 			u, err := got.url.Parse(found[1])
 			if err != nil {
 				return err
 			}
 			x.variables[name] = u.String()
+		default:
+			x.variables[name] = found[1]
 		}
 	}
 	return nil
@@ -152,20 +156,17 @@ func (x *execution) save(s Step, got response) error {
 
 // restart restarts the server, and waits until it responds.
 func (x *execution) restart(ctx context.Context) error {
-	if err := x.Restart(ctx); err != nil {
-		return fmt.Errorf("the command of --restart succeeds: %w", err)
-	}
-	for {
-		_, err := x.exchange(ctx, x.request(Step{Send: "GET /openapi.json"}, x.variables))
+	err := x.Restart(ctx)
+	for end := time.Now().Add(maxRestart); err == nil; time.Sleep(100 * time.Millisecond) {
+		_, err = x.exchange(ctx, x.request(Step{Send: "GET /openapi.json"}, x.variables))
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("a response after the restart: %w", err)
+		if ctx.Err() == nil && time.Now().Before(end) {
+			err = nil // not yet
 		}
 	}
+	return err
 }
 
 // cleanUp deletes what the case has created. Where the server can't, it stays.
