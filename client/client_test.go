@@ -280,9 +280,10 @@ func TestErrors(t *testing.T) {
 			t.Errorf("got %.200v, want number %d and %.200s", err, test.number, test.text)
 		}
 	}
-	c, _ := start(t, reply(429, `{"error":42901,"message":"slower"}`, "Retry-After: 61", "X-Request-Id: r2"))
+	c, _ := start(t, reply(429, `{"error":42901,"message":"slower","field":"f"}`, "Retry-After: 61", "X-Request-Id: r2"))
 	_, err := c.Get(t.Context(), 1)
-	want := client.Error{Status: 429, Number: 42901, Message: "slower", RequestID: "r2", RetryAfter: 61 * time.Second}
+	want := client.Error{Status: 429, Number: 42901, Message: "slower", Field: "f", RequestID: "r2",
+		RetryAfter: 61 * time.Second}
 	if e, ok := errors.AsType[*client.Error](err); !ok || *e != want {
 		t.Errorf("got %+v, want %+v", e, want)
 	}

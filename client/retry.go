@@ -42,6 +42,7 @@ type Error struct {
 	Status     int           // the HTTP status
 	Number     int32         // the error code of the service; 0 if something else responded, such as a proxy
 	Message    string        // one sentence for a person, as received
+	Field      string        // the member, parameter or header that is wrong; "" unless it is exactly one
 	RequestID  string        // identifies the request in the log of the service
 	RetryAfter time.Duration // how long the service asks to wait, or 0
 }
@@ -241,10 +242,11 @@ func newError(resp *http.Response, body []byte) *Error {
 	var content struct {
 		Error   int32  `json:"error"`
 		Message string `json:"message"`
+		Field   string `json:"field"`
 	}
 	switch location := resp.Header.Get("Location"); {
 	case json.Unmarshal(body, &content) == nil && int(content.Error)/100 == e.Status:
-		e.Number, e.Message = content.Error, content.Message
+		e.Number, e.Message, e.Field = content.Error, content.Message, content.Field
 	case e.Status/100 == 3 && location != "":
 		e.Message = fmt.Sprintf("the service redirects to %q: use that base URL", location)
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -95,7 +96,35 @@ func (x *exchange) writeFailure(err error) (f Failure, written bool) {
 func appendError(b []byte, number int32, message string) []byte {
 	b = strconv.AppendInt(append(b, `{"error":`...), int64(number), 10)
 	b, _ = jsontext.AppendQuote(append(b, `,"message":`...), strings.ToValidUTF8(message, "\ufffd"))
+	if field := fieldOf(number, message); field != "" {
+		b = append(append(append(b, `,"field":"`...), field...), '"')
+	}
 	return append(b, '}')
+}
+
+// fields has the member, parameter or header that is wrong, by error. "" is one of names, with which the message
+// starts, or none.
+var fields = map[int32]string{
+	40005: "", 40007: "", 40011: "", 40012: "", 40015: "", 40016: "", 40028: "", 40029: "", 40031: "", 40034: "",
+	40038: "", 40039: "", 40040: "", 40009: "id", 40013: "id", 40014: "id", 40025: "id", 40032: "id", 40026: "limit",
+	40027: "after", 40018: contentType, 40019: contentType, 40020: contentType, 40021: "Content-Encoding",
+	40030: "Expect", 40036: "Prefer", 40042: "url", 40101: authorization, 40102: authorization, 40103: authorization,
+	40104: authorization, 40105: authorization, 40106: authorization, 40107: authorization, 50101: "Transfer-Encoding",
+}
+
+const contentType, authorization = "Content-Type", "Authorization"
+
+// names are fixed, so that a field is never a text of the client.
+var names = strings.Fields("id name tag limit after q If-Match If-None-Match kind url description ttl disabled since " +
+	"ids status before wait seed")
+
+func fieldOf(number int32, message string) string {
+	field, known := fields[number]
+	first, _, _ := strings.Cut(message, " ")
+	if first = strings.Trim(first, `"`); known && field == "" && slices.Contains(names, first) {
+		return first
+	}
+	return field
 }
 
 var errNoTLS = failf(errMalformed, "the service accepts only TLS; use https:// in place of http://")

@@ -39,7 +39,7 @@ func TestCreate(t *testing.T) {
 		plant.Created: {200, fern},
 		plant.Same:    {200, fern},
 		plant.Taken: {400,
-			`{"error":40009,"message":"id -7 already belongs to a plant with a different name or tag"}`},
+			`{"error":40009,"message":"id -7 already belongs to a plant with a different name or tag","field":"id"}`},
 		0:                 {500, failed},
 		plant.Changed + 1: {500, failed},
 	} {

@@ -149,7 +149,7 @@ func TestFaultIsRefused(t *testing.T) {
 		"delay=1, code=502;when=after": onlyAfter + "502",
 	} {
 		got := want(t, prefer, b.do("POST", "/plants", newPlant(50, "x"), "Prefer", prefer), 40036)
-		if !strings.Contains(got, "the fault in the Prefer header is invalid: "+problem+`"}`) {
+		if !strings.Contains(got, "the fault in the Prefer header is invalid: "+problem+`","field":"Prefer"}`) {
 			t.Errorf("%s: %s, want %s", prefer, got, problem)
 		}
 	}

@@ -60,15 +60,16 @@ func TestCreateIsRefused(t *testing.T) {
 	defer s.close(t)
 	const notObject = "the body must be empty or a JSON object"
 	const unknown = "a member of the body is unknown; use seed and ttl"
+	const seed = `seed must be garden or empty","field":"seed`
+	const ttl = `ttl must be an integer from 60 to 86400","field":"ttl`
 	for body, message := range map[string]string{
 		"null": notObject, "[]": notObject, "{": notObject, `{"ttl":60,"ttl":60}`: notObject, "{}{}": notObject,
 		`{"secret":1}`: unknown, `{"Seed":"empty"}`: unknown, `{"secret":1,"ttl":60}`: unknown,
-		`{"seed":"forest"}`: "seed must be garden or empty", `{"seed":null}`: "seed must be garden or empty",
-		`{"ttl":59}`: "ttl must be an integer from 60 to 86400", `{"ttl":86401}`: "ttl must be an integer from 60 to 86400",
-		`{"ttl":60.5}`: "ttl must be an integer from 60 to 86400", `{"ttl":"60"}`: "ttl must be an integer from 60 to 86400",
+		`{"seed":"forest"}`: seed, `{"seed":null}`: seed,
+		`{"ttl":59}`: ttl, `{"ttl":86401}`: ttl, `{"ttl":60.5}`: ttl, `{"ttl":"60"}`: ttl,
 	} {
 		got := want(t, body, s.send("POST", "/sandboxes", body), 40034)
-		if wanted := fmt.Sprintf(`{"error":40034,"message":%q}`, message); got != wanted {
+		if wanted := `{"error":40034,"message":"` + message + `"}`; got != wanted {
 			t.Errorf("%s: %s, want %s", body, got, wanted)
 		}
 	}

@@ -128,7 +128,11 @@ func errorExamples(t *testing.T) map[int]string {
 		for _, example := range examples {
 			if e, ok := example.(map[string]any); ok && e["error"] != nil {
 				number := int(e["error"].(float64))
-				all[number] = fmt.Sprintf(`{"error":%d,"message":%s}`, number, quote(e["message"].(string)))
+				all[number] = fmt.Sprintf(`{"error":%d,"message":%s`, number, quote(e["message"].(string)))
+				if field, ok := e["field"].(string); ok {
+					all[number] += `,"field":` + quote(field)
+				}
+				all[number] += "}"
 			}
 		}
 	}
