@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,13 +20,19 @@ import (
 type clientError struct {
 	kind    error // in failures
 	message string
+	field   string // that is wrong, or ""
 }
 
 func (e *clientError) Error() string { return e.message }
 func (e *clientError) Unwrap() error { return e.kind }
 
 func failf(kind error, format string, args ...any) error {
-	return &clientError{kind, fmt.Sprintf(format, args...)}
+	return &clientError{kind, fmt.Sprintf(format, args...), ""}
+}
+
+// failField is failf for one field, with which the message starts.
+func failField(kind error, field, format string, args ...any) error {
+	return &clientError{kind, field + " " + fmt.Sprintf(format, args...), field}
 }
 
 // classify returns the entry of the catalogue for an error, and the message for the client. The entry of a request that
@@ -89,42 +94,39 @@ func (x *exchange) writeFailure(err error) (f Failure, written bool) {
 		h.Set("Retry-After", "1")
 	}
 	h.Set("Cache-Control", "no-store")
-	writeJSON(x, f.Status(), appendError(nil, f.Number, message))
+	writeJSON(x, f.Status(), appendError(nil, f.Number, message, fieldOf(f, err)))
 	return f, true
 }
 
-func appendError(b []byte, number int32, message string) []byte {
+func appendError(b []byte, number int32, message, field string) []byte {
 	b = strconv.AppendInt(append(b, `{"error":`...), int64(number), 10)
 	b, _ = jsontext.AppendQuote(append(b, `,"message":`...), strings.ToValidUTF8(message, "\ufffd"))
-	if field := fieldOf(number, message); field != "" {
+	if field != "" {
 		b = append(append(append(b, `,"field":"`...), field...), '"')
 	}
 	return append(b, '}')
 }
 
-// fields has the member, parameter or header that is wrong, by error. "" is one of names, with which the message
-// starts, or none.
+// fields has the errors that always have the same field.
 var fields = map[int32]string{
-	40005: "", 40007: "", 40011: "", 40012: "", 40015: "", 40016: "", 40028: "", 40029: "", 40031: "", 40034: "",
-	40038: "", 40039: "", 40040: "", 40009: "id", 40013: "id", 40014: "id", 40025: "id", 40032: "id", 40026: "limit",
-	40027: "after", 40018: contentType, 40019: contentType, 40020: contentType, 40021: "Content-Encoding",
-	40030: "Expect", 40036: "Prefer", 40042: "url", 40101: authorization, 40102: authorization, 40103: authorization,
-	40104: authorization, 40105: authorization, 40106: authorization, 40107: authorization, 50101: "Transfer-Encoding",
+	40009: "id", 40018: contentType, 40019: contentType, 40020: contentType, 40021: "Content-Encoding", 40025: "id",
+	40026: "limit", 40027: "after", 40030: "Expect", 40036: "Prefer", 40101: authorization, 40102: authorization,
+	40103: authorization, 40104: authorization, 40105: authorization, 40106: authorization, 40107: authorization,
+	50101: "Transfer-Encoding",
 }
 
 const contentType, authorization = "Content-Type", "Authorization"
 
-// names are fixed, so that a field is never a text of the client.
-var names = strings.Fields("id name tag limit after q If-Match If-None-Match kind url description ttl disabled since " +
-	"ids status before wait seed")
-
-func fieldOf(number int32, message string) string {
-	field, known := fields[number]
-	first, _, _ := strings.Cut(message, " ")
-	if first = strings.Trim(first, `"`); known && field == "" && slices.Contains(names, first) {
-		return first
+// fieldOf returns the member, parameter or header that is wrong, if it is exactly one of this API: never a text of the
+// client.
+func fieldOf(f Failure, err error) string {
+	if e, ok := errors.AsType[*plant.Invalid](err); ok {
+		return e.Field()
 	}
-	return field
+	if e, ok := errors.AsType[*clientError](err); ok && e.field != "" {
+		return e.field
+	}
+	return fields[f.Number]
 }
 
 var errNoTLS = failf(errMalformed, "the service accepts only TLS; use https:// in place of http://")
@@ -150,13 +152,13 @@ func LibraryFailure(status int) (f Failure, body []byte, ok bool) {
 		return Failure{}, nil, false
 	}
 	f, message := classify(err)
-	return f, appendError(nil, f.Number, message), true
+	return f, appendError(nil, f.Number, message, fieldOf(f, err)), true
 }
 
 const refusalHead = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" +
 	"X-Request-Id: %s\r\nRetry-After: 1\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
 
-var refusalBody = appendError(nil, 50301, "all connections are in use; retry later")
+var refusalBody = appendError(nil, 50301, "all connections are in use; retry later", "")
 
 // Refusal returns the whole response to a connection over the limit, whose request is not read.
 func Refusal() []byte {

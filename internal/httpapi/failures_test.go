@@ -87,7 +87,7 @@ func TestField(t *testing.T) {
 		{"POST", "/plants", `{"id":1,"name":"\ud800"}`, "", "name"},
 		{"POST", "/plants", `{"id":1,"id":1}`, "", "id"},
 		{"POST", "/plants", `{"limit":1,"limit":1}`, "", ""},
-		{"POST", "/plants", `{"id":x}`, "", ""},
+		{"POST", "/plants", `{"id":x}`, "", "id"},
 		{"POST", "/plants", `{"id":"1"}`, "", "id"},
 		{"POST", "/plants", `{"id":1e99}`, "", "id"},
 		{"POST", "/plants", `[]`, "", ""},

@@ -199,7 +199,8 @@ func wantResponse(t *testing.T, w *httptest.ResponseRecorder, status int, body s
 // wantError checks an Error response.
 func wantError(t *testing.T, w *httptest.ResponseRecorder, number int, message string) {
 	t.Helper()
-	wantResponse(t, w, number/100, string(appendError(nil, int32(number), message)))
+	_, field, _ := strings.Cut(strings.TrimSuffix(w.Body.String(), `"}`), `","field":"`) // TestField checks it
+	wantResponse(t, w, number/100, string(appendError(nil, int32(number), message, field)))
 	h := w.Header()
 	if got := h.Get("Cache-Control"); got != "no-store" {
 		t.Errorf("Cache-Control %q of an Error", got)

@@ -53,9 +53,9 @@ func parsePage(query url.Values) (page, error) {
 		value := query[name][0]
 		switch {
 		case len(query[name]) > 1:
-			return p, failf(errBadQuery, "%s appears more than once in the query string; send it once", name)
+			return p, failField(errBadQuery, name, "appears more than once in the query string; send it once")
 		case !utf8.ValidString(value) || strings.Contains(value, "\x00"):
-			return p, failf(errBadQuery, "%s in the query string must be UTF-8 without U+0000", name)
+			return p, failField(errBadQuery, name, "in the query string must be UTF-8 without U+0000")
 		}
 		switch name {
 		case "after":

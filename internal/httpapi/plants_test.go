@@ -31,7 +31,7 @@ func ferns(ids ...int64) *fakeStorage {
 }
 
 func TestCreate(t *testing.T) {
-	failed := string(appendError(nil, 50001, errInternal.Error()))
+	failed := string(appendError(nil, 50001, errInternal.Error(), ""))
 	for outcome, want := range map[plant.Outcome]struct {
 		status int
 		body   string

@@ -2,6 +2,7 @@ package plant
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -46,13 +47,19 @@ type Invalid struct {
 }
 
 func (e *Invalid) Error() string {
-	switch e.Pointer {
-	case "":
+	if e.Pointer == "" {
 		return "the body " + e.Problem
-	case "/id", "/name", "/tag":
-		return e.Pointer[1:] + " " + e.Problem
 	}
-	return e.Pointer + " " + e.Problem
+	return cmp.Or(e.Field(), e.Pointer) + " " + e.Problem
+}
+
+// Field returns the member of the body that is wrong, or "" if it is none of a plant.
+func (e *Invalid) Field() string {
+	switch e.Pointer {
+	case "/id", "/name", "/tag":
+		return e.Pointer[1:]
+	}
+	return ""
 }
 
 func (e *Invalid) Unwrap() error { return e.Reason }

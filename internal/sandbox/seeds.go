@@ -62,7 +62,7 @@ func decodeOptions(body []byte) (seed string, ttl time.Duration, err error) {
 			return "", 0, httpapi.Invalid(httpapi.ErrSandboxBody, "a member of the body is unknown; use seed and ttl")
 		}
 		if problem != "" {
-			return "", 0, httpapi.Invalid(httpapi.ErrSandboxBody, "%s %s", name, problem)
+			return "", 0, httpapi.InvalidField(httpapi.ErrSandboxBody, name, "%s", problem)
 		}
 	}
 	return seed, time.Duration(seconds) * time.Second, nil

@@ -58,6 +58,10 @@ func invalid(format string, args ...any) error {
 	return httpapi.Invalid(httpapi.ErrWebhookBody, format, args...)
 }
 
+func invalidField(field, format string, args ...any) error {
+	return httpapi.InvalidField(httpapi.ErrWebhookBody, field, format, args...)
+}
+
 // decodeBody decodes the body of a request into a struct, whose members have the names.
 func decodeBody(body []byte, to any, names string) error {
 	var members map[string]jsontext.Value
@@ -78,7 +82,8 @@ func decodeBody(body []byte, to any, names string) error {
 	case ok && errors.Is(err, json.ErrUnknownName):
 		return invalid("the member %.64q of the body is unknown; use %s", semantic.JSONPointer.LastToken(), names)
 	case ok:
-		return invalid("%s has the wrong type", strings.TrimPrefix(string(semantic.JSONPointer), "/"))
+		field, _, _ := strings.Cut(strings.TrimPrefix(string(semantic.JSONPointer), "/"), "/")
+		return invalidField(field, "has the wrong type")
 	}
 	return err
 }
@@ -99,13 +104,13 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	e.Kind, e.URL, e.Description, e.Secret = sent.Kind, sent.URL, sent.Description, NewSecret()
 	switch {
 	case e.Kind == push && token.IsSandbox(e.Store):
-		return nil, invalid("kind must be pull in a sandbox")
+		return nil, invalidField("kind", "must be pull in a sandbox")
 	case e.Kind == push && sent.TTL != nil:
-		return nil, invalid("ttl is for endpoints of the kind pull; omit it")
+		return nil, invalidField("ttl", "is for endpoints of the kind pull; omit it")
 	case e.Kind == pull:
 		ttl := *cmp.Or(sent.TTL, new(float64(defaultTTL)))
 		if ttl < minTTL || ttl > maxTTL || ttl != math.Trunc(ttl) {
-			return nil, invalid("ttl must be an integer from %d to %d", minTTL, maxTTL)
+			return nil, invalidField("ttl", "must be an integer from %d to %d", minTTL, maxTTL)
 		}
 		e.Read, e.TTL = e.Created, int(ttl)
 	}
@@ -151,13 +156,13 @@ func changerOf(store string) string {
 func (w *Webhooks) check(c httpapi.Call, e endpoint) error {
 	switch {
 	case utf8.RuneCountInString(e.Description) > maxDescription || strings.Contains(e.Description, "\x00"):
-		return invalid("description must have at most %d characters and no U+0000", maxDescription)
+		return invalidField("description", "must have at most %d characters and no U+0000", maxDescription)
 	case e.Kind == push:
 		return w.checkTarget(c, e.URL)
 	case e.Kind != pull:
-		return invalid("kind must be push or pull")
+		return invalidField("kind", "must be push or pull")
 	case e.URL != "":
-		return invalid("url is for endpoints of the kind push; omit it")
+		return invalidField("url", "is for endpoints of the kind push; omit it")
 	}
 	return nil
 }
@@ -190,8 +195,8 @@ func (w *Webhooks) checkTarget(c httpapi.Call, text string) error {
 		return err
 	}
 	if w.cfg.Proxy == nil && w.cfg.Targets.check(c, u.Hostname()) != nil {
-		return httpapi.Invalid(httpapi.ErrTarget, "url has an address that is not allowed; use another, or ask the operator "+
-			"to change --webhook-targets")
+		return httpapi.InvalidField(httpapi.ErrTarget, "url",
+			"has an address that is not allowed; use another, or ask the operator to change --webhook-targets")
 	}
 	return nil
 }
@@ -303,13 +308,14 @@ func (w *Webhooks) Deliveries(c httpapi.Call) (any, error) {
 	if c.Query.Has("status") {
 		status := storage.Status(c.Query.Get("status"))
 		if !slices.Contains(statuses, status) {
-			return nil, httpapi.Invalid(httpapi.ErrWebhookQuery, "status must be waiting, replaying, delivered or failed")
+			return nil, httpapi.InvalidField(httpapi.ErrWebhookQuery, "status",
+				"must be waiting, replaying, delivered or failed")
 		}
 		statuses = []storage.Status{status}
 	}
 	if c.Query.Has("before") {
 		if before = c.Query.Get("before"); timeOf(before).IsZero() {
-			return nil, httpapi.Invalid(httpapi.ErrWebhookQuery, "before must be the id of a delivery")
+			return nil, httpapi.InvalidField(httpapi.ErrWebhookQuery, "before", "must be the id of a delivery")
 		}
 	}
 	if _, err := w.get(c); err != nil {
@@ -383,7 +389,7 @@ func (w *Webhooks) ReplayFailed(c httpapi.Call) (any, error) {
 	}
 	since, err := time.Parse(time.RFC3339, sent.Since)
 	if err != nil {
-		return nil, invalid("since is required and must be a time such as 2026-01-31T12:00:00Z")
+		return nil, invalidField("since", "is required and must be a time such as 2026-01-31T12:00:00Z")
 	}
 	e, err := w.get(c)
 	if err != nil {

@@ -148,11 +148,11 @@ func checkURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Hostname() == "" || len(text) > 2048:
-		return nil, invalid("url is required and must be an absolute URL of at most 2048 bytes")
+		return nil, invalidField("url", "is required and must be an absolute URL of at most 2048 bytes")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, invalid("url must start with http:// or https://")
+		return nil, invalidField("url", "must start with http:// or https://")
 	case u.User != nil || strings.Contains(text, "#"):
-		return nil, invalid("url must have no user and no fragment")
+		return nil, invalidField("url", "must have no user and no fragment")
 	}
 	return u, nil
 }

@@ -131,7 +131,7 @@ func (w *Webhooks) Acknowledge(c httpapi.Call) (any, error) {
 	if err := decodeBody(c.Body, &sent, "ids"); err != nil {
 		return nil, err
 	} else if len(sent.IDs) == 0 || len(sent.IDs) > maxPage {
-		return nil, invalid("ids must be an array of 1 to %d ids of deliveries", maxPage)
+		return nil, invalidField("ids", "must be an array of 1 to %d ids of deliveries", maxPage)
 	}
 	e, err := w.getPull(c)
 	if err != nil {
