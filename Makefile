@@ -95,7 +95,7 @@ staticcheck:
 vulncheck: ## look for known vulnerabilities of dependencies, from vuln.go.dev
 	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
 
-generate: ## regenerate the error table in api/openapi.yaml, the other descriptions and the tables of flags
+generate: ## regenerate the errors in api/openapi.yaml, the other descriptions, pages of text and tables of flags
 	go test -pgo=off ./api -run TestGenerated -update
 	go test -pgo=off ./cmd/plantstore -run TestFlagReference -update
 

@@ -17,6 +17,7 @@ import (
 	"github.com/oasdiff/oasdiff/diff"
 	"github.com/oasdiff/oasdiff/flatten/allof"
 	"github.com/oasdiff/oasdiff/load"
+	"github.com/russross/blackfriday/v2"
 	"go.yaml.in/yaml/v4"
 
 	"plantstore/api"
@@ -25,14 +26,13 @@ import (
 )
 
 var update = flag.Bool("update", false,
-	"write the generated parts: the errors of docs/errors.md in openapi.yaml, and the other descriptions")
+	"write the generated parts: the errors of docs/errors.md in openapi.yaml, other descriptions, and pages of text")
 
 // The errors in the documents are those of the code, and the other descriptions follow from the hand-written files.
 func TestGenerated(t *testing.T) {
 	description := read(t, "openapi.yaml")
 	describe := func(rows []string) string {
-		text := between(t, description, "    |---|---|---|---|\n", "servers:\n", "    "+strings.Join(rows, "\n    ")+"\n")
-		return between(t, text, "      examples: [40009]\n", "  headers:\n", errorCodes(rows))
+		return between(t, description, "      examples: [40009]\n", "  headers:\n", errorCodes(rows))
 	}
 	rows, ofSandboxes, _ := strings.Cut(read(t, "../docs/errors.md"), "Only a server with `serve --sandbox` returns")
 	plain := describe(errorRows(rows))
@@ -43,6 +43,14 @@ func TestGenerated(t *testing.T) {
 	check(t, "openapi.sandbox.yaml", sandbox)
 	check(t, "openapi.sandbox.json", toJSON(t, sandbox))
 	check(t, "conform.json", toJSON(t, read(t, "conform.yaml")))
+	for _, name := range []string{"Errors", "Bodies"} {
+		path := strings.ToLower(name)
+		html := blackfriday.NewHTMLRenderer(blackfriday.HTMLRendererParameters{})
+		text := blackfriday.Run([]byte(read(t, "../docs/"+path+".md")), blackfriday.WithRenderer(html))
+		text = regexp.MustCompile("<tr>\n<td>([0-9]{5})").ReplaceAll(text, []byte("<tr id=\"$1\">\n<td>$1")) // for links
+		page := between(t, read(t, "testdata/page.html"), "<main>\n", "</main>\n", string(text))
+		check(t, "../internal/console/assets/"+path+".html", testkit.ReplaceOnce(t, page, "TITLE", name))
+	}
 	if strings.Contains(strings.ToLower(plain), "sandbox") {
 		t.Error("openapi.yaml describes sandboxes")
 	}
@@ -82,7 +90,7 @@ func between(t *testing.T, text, start, end, part string) string {
 	head, rest, found := strings.Cut(text, start)
 	_, tail, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		t.Fatalf("openapi.yaml has no %q before %q", start, end)
+		t.Fatalf("there is no %q before %q", start, end)
 	}
 	return head + start + part + end + tail
 }
@@ -283,6 +291,9 @@ func parse(t *testing.T, path string) *openapi3.T {
 	doc, err := openapi3.NewLoader().LoadFromFile(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if words := len(strings.Fields(doc.Info.Description)); words > 400 {
+		t.Errorf("%s: the introduction has %d words, want at most 400, so that readers see the operations", path, words)
 	}
 	if err := doc.Validate(t.Context()); err != nil {
 		t.Errorf("%s: %v", path, err)

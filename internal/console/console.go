@@ -1,9 +1,9 @@
-// Package console serves the two pages for browsers: the console, which displays
-// and edits the plants of one store, and the API reference, which can send every
-// request.
+// Package console serves the pages for browsers: the console, which displays
+// and edits the plants of one store, the API reference, which can send every
+// request, and two pages of text that the description refers to.
 //
-// Everything is embedded. Neither page loads anything from another host or sets a
-// cookie. Both use relative URLs only, so they need no configuration to run under
+// Everything is embedded. No page loads anything from another host or sets a
+// cookie. All use relative URLs only, so they need no configuration to run under
 // a prefix, even if a proxy strips it.
 package console
 
@@ -42,15 +42,21 @@ const consolePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
 	"connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// textPolicy is for pages without a script.
+const textPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; " +
+	"frame-ancestors 'none'"
+
 // Routes returns the handler of each page and asset, keyed by the pattern under
 // which it is mounted on an [http.ServeMux]. The prefix is the path where the
-// API is mounted: "" for the root, otherwise such as "/api". With sandbox, both
-// pages offer a sandbox to visitors without a token.
+// API is mounted: "" for the root, otherwise such as "/api". With sandbox, the
+// console and the reference offer a sandbox to visitors without a token.
 func Routes(prefix string, sandbox bool) map[string]http.Handler {
 	routes := map[string]http.Handler{
 		"GET " + prefix + "/{$}":               document("assets/index.html", consolePolicy, sandbox),
 		"GET " + prefix + "/docs":              document("assets/docs.html", referencePolicy, sandbox),
 		"GET " + prefix + "/console/preact.js": embedded("preact/standalone.module.js", consolePolicy),
+		"GET " + prefix + "/docs/errors":       embedded("assets/errors.html", textPolicy),
+		"GET " + prefix + "/docs/bodies":       embedded("assets/bodies.html", textPolicy),
 		"GET " + prefix + "/docs/scalar.js":    newAsset("scalar.js", referencePolicy, scalarGzip, "gzip"),
 	}
 	scripts, _ := files.ReadDir("assets") // embedded: it cannot fail

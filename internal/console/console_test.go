@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path"
 	"regexp"
@@ -53,7 +54,8 @@ var surface = func() map[string]string {
 	}
 	all := map[string]string{
 		"/": "text/html; charset=utf-8", "/docs": "text/html; charset=utf-8", "/docs/scalar.js": types[".js"],
-		"/console/preact.js": types[".js"],
+		"/console/preact.js": types[".js"], "/docs/errors": "text/html; charset=utf-8",
+		"/docs/bodies": "text/html; charset=utf-8",
 	}
 	entries, err := os.ReadDir("assets")
 	if err != nil {
@@ -83,11 +85,13 @@ func TestFiles(t *testing.T) {
 		h, seen := mounted(t, prefix), map[string]string{}
 		for path, contentType := range surface {
 			policy, encoding := consolePolicy, ""
-			if strings.HasPrefix(path, "/docs") {
+			switch path {
+			case "/docs":
 				policy = referencePolicy
-			}
-			if path == "/docs/scalar.js" {
-				encoding = "gzip"
+			case "/docs/scalar.js":
+				policy, encoding = referencePolicy, "gzip"
+			case "/docs/errors", "/docs/bodies":
+				policy = textPolicy
 			}
 			path = prefix + path
 			res := request(h, "GET", path)
@@ -195,15 +199,18 @@ func TestSandboxOffered(t *testing.T) {
 func TestLinks(t *testing.T) {
 	h := mounted(t, "/api")
 	elsewhere := map[string]bool{"openapi.json": true} // served by the API
-	for _, page := range []string{"/api/", "/api/docs"} {
+	for _, page := range []string{"/api/", "/api/docs", "/api/docs/errors", "/api/docs/bodies"} {
 		html := body(t, request(h, "GET", page))
 		for _, match := range regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllSubmatch(html, -1) {
 			address := string(match[1])
 			if elsewhere[address] {
 				continue
 			}
-			path := "/api/" + strings.TrimPrefix(address, "./")
-			if got, want := request(h, "GET", path).StatusCode, http.StatusOK; got != want {
+			path, err := (&url.URL{Path: page}).Parse(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := request(h, "GET", path.Path).StatusCode, http.StatusOK; got != want {
 				t.Errorf("%s names %s: %d, want %d", page, address, got, want)
 			}
 		}

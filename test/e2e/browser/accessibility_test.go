@@ -100,7 +100,8 @@ func (p *page) tabTo(selector string) {
 	p.t.Fatalf("Tab does not reach %s; it passes %q", selector, passed)
 }
 
-// In every state of the console, axe-core finds no serious accessibility problem, and the page fits a phone.
+// In every state of the console, and on the pages of text, axe-core finds no serious accessibility problem, and the
+// page fits a phone.
 func TestAccessible(t *testing.T) {
 	t.Parallel()
 	var axe []byte
@@ -127,8 +128,7 @@ func TestAccessible(t *testing.T) {
 			if missing == nil {
 				p.onLoad(string(axe))
 			}
-			p.goTo("/")
-			p.visitStates(s, func(state string) {
+			check := func(state string) {
 				t.Helper()
 				if tt.phone {
 					p.wantFit(state)
@@ -136,7 +136,14 @@ func TestAccessible(t *testing.T) {
 				if missing == nil {
 					p.wantAccessible(state)
 				}
-			})
+			}
+			for _, name := range []string{"Errors", "Bodies"} {
+				p.goTo("/docs/" + strings.ToLower(name))
+				p.wantVisible("h1", name)
+				check(name)
+			}
+			p.goTo("/")
+			p.visitStates(s, check)
 		})
 	}
 	if missing != nil {
