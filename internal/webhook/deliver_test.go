@@ -202,7 +202,9 @@ func TestReplay(t *testing.T) {
 				t.Errorf("%s %s", r.id, r.body)
 			}
 		}
-		s.replay(path, newEvent(time.Now()), 40403)
+		for _, unknown := range []string{newEvent(time.Now()), "msg_", "x%00", "%ff"} {
+			s.replay(path, unknown, 40403)
+		}
 		s.replay("other"+path, id, 40403)
 		s.replay("/webhooks/wh_none", id, 40403)
 	})

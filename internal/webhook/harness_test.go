@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,12 +22,9 @@ import (
 	"plantstore/internal/httpapi"
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
-	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/token"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // database is a storage whose lease a test can fail for one process.
 type database struct {

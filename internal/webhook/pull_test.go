@@ -1,17 +1,12 @@
 package webhook
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"plantstore/internal/storage/postgres"
-	"plantstore/internal/storage/postgres/pgtest"
 )
 
 // pull pulls from an endpoint, and returns the deliveries and the duration.
@@ -204,46 +199,6 @@ func TestTakeover(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Deliveries, replays and takeovers work on PostgreSQL as on SQLite.
-func TestPostgreSQL(t *testing.T) {
-	address, got := pgtest.Database(t), make(chan string, 10)
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		got <- r.Header.Get("webhook-id")
-	}))
-	defer receiver.Close()
-	private, _ := ParseTargets("private")
-	var all [2]*service
-	for i := range all {
-		st, err := postgres.Open(context.Background(), address, postgres.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer st.Close()
-		all[i] = start(t, st, Config{Targets: private}, nil)
-		all[i].run()
-		defer func() { all[i].stop() }()
-	}
-	path, _ := all[0].add("", fmt.Sprintf(`"url":%q`, receiver.URL))
-	pgtest.Eventually(t, "the other process knows the endpoint", func() bool { return len(all[1].of("main")) == 1 })
-	all[1].create("main", 1, 1)
-	id := <-got
-	all[0].replay(path, id, 202)
-	if again := <-got; again != id {
-		t.Errorf("replayed %s, want %s", again, id)
-	}
-	for _, bad := range []string{"x%00", "%ff", "msg_"} {
-		all[0].replay(path, bad, 40403)
-	}
-	all[0].stop()
-	all[1].create("main", 2, 2)
-	<-got
-	all[1].stop()
-	all[0].run()
-	all[0].create("main", 3, 3)
-	<-got
-	pgtest.Eventually(t, "stored", func() bool { return len(all[0].list(path, "status=delivered")) == 3 })
 }
 
 // Few requests may wait to change endpoints: Refresh, and the renewal of the lease after it, wait for them. Pulls of
