@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -98,22 +96,6 @@ func plantsOf(t testing.TB, to testkit.Target, e endpoint) (ids []int64) {
 	}
 	slices.Sort(ids)
 	return ids
-}
-
-var tries = regexp.MustCompile(`(?m)^plantstore_webhook_tries_total\{.*\} (\S+)$`)
-
-// triesOf returns how many requests a process has made to receivers.
-func triesOf(t testing.TB, s *testkit.Server) (n int) {
-	t.Helper()
-	_, text := s.Health(t, "/metrics")
-	for _, m := range tries.FindAllStringSubmatch(text, -1) {
-		count, err := strconv.ParseFloat(m[1], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n += int(count)
-	}
-	return n
 }
 
 // query runs statements in a database of SQLite or of the shared PostgreSQL server, and returns the first value, or "".
