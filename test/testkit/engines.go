@@ -3,7 +3,11 @@ package testkit
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"plantstore/internal/storage/postgres/pgtest"
 )
@@ -57,6 +61,31 @@ func OnEachEngine(t *testing.T, test func(t *testing.T, s *Server), args ...stri
 	for _, e := range Engines {
 		t.Run(e.Name, func(t *testing.T) { test(t, Start(t, e.Database(t), args...)) })
 	}
+}
+
+// Query runs statements in a database, which a service may use, and returns the rows of all, every value as text.
+func Query(t testing.TB, db, sql string) (rows [][]string) {
+	t.Helper()
+	if strings.HasPrefix(db, "postgres") {
+		return pgtest.Shared(t).Query(t, pgtest.Name(db), sql)
+	}
+	conn, err := sqlite.OpenConn(db, sqlite.OpenReadWrite)
+	if err == nil {
+		defer conn.Close()
+		conn.SetBusyTimeout(Deadline)
+		err = sqlitex.ExecuteScript(conn, sql, &sqlitex.ExecOptions{ResultFunc: func(row *sqlite.Stmt) error {
+			var values []string
+			for i := range row.ColumnCount() {
+				values = append(values, row.ColumnText(i))
+			}
+			rows = append(rows, values)
+			return nil
+		}})
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return rows
 }
 
 // Servers are one server on each engine, which must respond alike.

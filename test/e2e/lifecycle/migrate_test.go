@@ -1,15 +1,12 @@
 package lifecycle
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
-
-	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/test/testkit"
 )
 
@@ -19,25 +16,11 @@ func makeOlder(t *testing.T, db string) (read func() string) {
 	const drop = "ALTER TABLE tokens DROP COLUMN last_used; DROP TABLE sandboxes; DROP TABLE webhooks; " +
 		"DROP TABLE events; DROP TABLE deliveries; DROP TABLE leases"
 	if strings.HasPrefix(db, "postgres") {
-		query := func(sql string) [][]string { return pgtest.Shared(t).Query(t, pgtest.Name(db), sql) }
-		query(drop + "; DELETE FROM plantstore_schema WHERE version > 2")
-		return func() (text string) {
-			for _, row := range query("SELECT t::text FROM tokens t UNION ALL SELECT v::text FROM plantstore_schema v") {
-				text += row[0]
-			}
-			return text
-		}
+		testkit.Query(t, db, drop+"; DELETE FROM plantstore_schema WHERE version > 2")
+		const all = "SELECT t::text FROM tokens t UNION ALL SELECT v::text FROM plantstore_schema v"
+		return func() string { return fmt.Sprint(testkit.Query(t, db, all)) }
 	}
-	conn, err := sqlite.OpenConn(db, sqlite.OpenReadWrite)
-	if err == nil {
-		err = sqlitex.ExecuteScript(conn, drop+"; PRAGMA user_version = 2", nil)
-	}
-	if err == nil {
-		err = conn.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Query(t, db, drop+"; PRAGMA user_version = 2")
 	return func() string {
 		text, err := os.ReadFile(db)
 		if err != nil {

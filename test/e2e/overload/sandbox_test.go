@@ -5,7 +5,6 @@ package overload
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,9 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"plantstore/test/testkit"
 )
@@ -211,17 +207,11 @@ func startFull(t *testing.T, expires string) *testkit.Server {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "plants.db")
 	token := testkit.IssueToken(t, db, "--name", "busy")
-	c, err := sqlite.OpenConn(db, sqlite.OpenReadWrite)
-	if err == nil {
-		err = errors.Join(sqlitex.ExecuteScript(c, `
-			WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
-			INSERT INTO sandboxes SELECT 'sandbox:' || i, randomblob(32), 'empty', 1, `+expires+`, 1, 1000, 20000 FROM n;
-			WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
-			INSERT INTO plants SELECT s.store, i, 'Monstera deliciosa', NULL FROM sandboxes s, n`, nil), c.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Query(t, db, `
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+		INSERT INTO sandboxes SELECT 'sandbox:' || i, randomblob(32), 'empty', 1, `+expires+`, 1, 1000, 20000 FROM n;
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+		INSERT INTO plants SELECT s.store, i, 'Monstera deliciosa', NULL FROM sandboxes s, n`)
 	s := testkit.Start(t, db, "--access-log", "off", "--sandbox")
 	s.Token = token
 	return s

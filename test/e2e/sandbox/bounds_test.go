@@ -87,9 +87,9 @@ func TestFullSandbox(t *testing.T) {
 // fill stores plants in a sandbox, and how many there are.
 func fill(t *testing.T, db, store string, from, to int) {
 	t.Helper()
-	query(t, db, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+	testkit.Query(t, db, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 		INSERT INTO plants (store, id, name) SELECT '%s', i, 'x' FROM n`, from, to, store))
-	query(t, db, fmt.Sprintf("UPDATE sandboxes SET plants = %d WHERE store = '%s'", to, store))
+	testkit.Query(t, db, fmt.Sprintf("UPDATE sandboxes SET plants = %d WHERE store = '%s'", to, store))
 }
 
 // A sandbox that is removed or has expired disappears with its plants. Its token is no token of an operator.
@@ -114,7 +114,7 @@ func TestEnd(t *testing.T) {
 			s.Kill() // no process knows that it is used
 			fill(t, db, expired.Store, 13, 1000)
 			const end = "UPDATE sandboxes SET expires = 1 WHERE store IN ('%s', '%s')"
-			query(t, db, fmt.Sprintf(end, expired.Store, removed.Store))
+			testkit.Query(t, db, fmt.Sprintf(end, expired.Store, removed.Store))
 			s = testkit.StartAgain(t, s, db) // Also a server without sandboxes removes them.
 			for _, b := range []box{removed, expired} {
 				testkit.WaitFor(t, "a sandbox to disappear", func() bool {
@@ -176,7 +176,7 @@ func TestProcesses(t *testing.T) {
 		send(t, full.Target, "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":%q}`, id, text))
 	}
 	testkit.WaitFor(t, "a process to write how much it stored", func() bool {
-		return query(t, db, "SELECT count(*) FROM sandboxes WHERE bytes > 1000000")[0][0] == "1"
+		return testkit.Query(t, db, "SELECT count(*) FROM sandboxes WHERE bytes > 1000000")[0][0] == "1"
 	})
 	full.URL = two.URL
 	a = send(t, full.Target, "POST", "/plants", fmt.Sprintf(`{"id":-1,"name":%q}`, text))

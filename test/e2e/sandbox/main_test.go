@@ -13,10 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
-
-	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/test/testkit"
 )
 
@@ -63,35 +59,10 @@ func send(t testing.TB, to testkit.Target, method, path, body string, headers ..
 	return a
 }
 
-// query runs a statement in the database of a server and returns its rows.
-func query(t testing.TB, db, sql string) (rows [][]string) {
-	t.Helper()
-	if strings.HasPrefix(db, "postgres") {
-		return pgtest.Shared(t).Query(t, pgtest.Name(db), sql)
-	}
-	conn, err := sqlite.OpenConn(db, sqlite.OpenReadWrite)
-	if err == nil {
-		conn.SetBusyTimeout(testkit.Deadline)
-		defer conn.Close()
-		err = sqlitex.Execute(conn, sql, &sqlitex.ExecOptions{ResultFunc: func(row *sqlite.Stmt) error {
-			var values []string
-			for i := range row.ColumnCount() {
-				values = append(values, row.ColumnText(i))
-			}
-			rows = append(rows, values)
-			return nil
-		}})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rows
-}
-
 // rowsOf counts the rows of a store in a table.
 func rowsOf(t testing.TB, db, table, store string) string {
 	t.Helper()
-	return query(t, db, fmt.Sprintf("SELECT count(*) FROM %s WHERE store = '%s'", table, store))[0][0]
+	return testkit.Query(t, db, fmt.Sprintf("SELECT count(*) FROM %s WHERE store = '%s'", table, store))[0][0]
 }
 
 // conn is a connection that sends each request once. net/http repeats a read whose connection was closed.

@@ -47,6 +47,7 @@ func TestChangesApply(t *testing.T) {
 	call[any](t, b.Target(), "DELETE", "/webhooks/"+e.ID, "", 204)
 	create(t, b.Target(), last+2)
 	testkit.WaitFor(t, "the deliveries of a removed endpoint to be removed", func() bool {
-		return query(t, db, "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM deliveries)") == "0"
+		const left = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM deliveries)"
+		return testkit.Query(t, db, left)[0][0] == "0"
 	})
 }

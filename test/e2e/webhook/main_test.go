@@ -10,10 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
-
-	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/test/testkit"
 )
 
@@ -98,37 +94,12 @@ func plantsOf(t testing.TB, to testkit.Target, e endpoint) (ids []int64) {
 	return ids
 }
 
-// query runs statements in a database of SQLite or of the shared PostgreSQL server, and returns the first value, or "".
-func query(t testing.TB, db, sql string) (value string) {
-	t.Helper()
-	if strings.HasPrefix(db, "postgres") {
-		for _, row := range pgtest.Shared(t).Query(t, pgtest.Name(db), sql) {
-			return row[0]
-		}
-		return ""
-	}
-	conn, err := sqlite.OpenConn(db, sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetBusyTimeout(testkit.Deadline)
-	err = sqlitex.ExecuteScript(conn, sql, &sqlitex.ExecOptions{ResultFunc: func(row *sqlite.Stmt) error {
-		value = row.ColumnText(0)
-		return nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
-}
-
 // rows returns the numbers of rows of a store, such as "1 endpoints, 2 events, 2 deliveries".
 func rows(t testing.TB, db, store string) string {
 	t.Helper()
-	return query(t, db, strings.ReplaceAll(`SELECT
+	return testkit.Query(t, db, strings.ReplaceAll(`SELECT
 		(SELECT count(*) FROM webhooks WHERE store = 'X') || ' endpoints, ' ||
 		(SELECT count(*) FROM events WHERE store = 'X') || ' events, ' ||
 		(SELECT count(*) FROM deliveries WHERE event IN (SELECT id FROM events WHERE store = 'X')
-			OR webhook IN (SELECT id FROM webhooks WHERE store = 'X')) || ' deliveries'`, "X", store))
+			OR webhook IN (SELECT id FROM webhooks WHERE store = 'X')) || ' deliveries'`, "X", store))[0][0]
 }

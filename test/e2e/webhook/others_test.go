@@ -165,7 +165,7 @@ func testSandbox(t *testing.T, db string) {
 // addWaiting adds waiting deliveries of an endpoint to a database.
 func addWaiting(t *testing.T, db, store, endpoint string, n int) {
 	t.Helper()
-	query(t, db, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %[1]d)
+	testkit.Query(t, db, fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %[1]d)
 		INSERT INTO events (id, store, plant, body)
 			SELECT 'msg_' || (1000000000 + i) || '0123456789ABCDEF', '%[2]s', i, '{"id":' || i || ',"name":"Fern"}'
 			FROM n;
