@@ -105,68 +105,6 @@ func TestResetAndRemove(t *testing.T) {
 	}
 }
 
-// Ordinary tokens have no sandbox, and their faults are ignored.
-func TestOrdinaryToken(t *testing.T) {
-	s := start(t, Config{Max: 10})
-	defer s.close(t)
-	ordinary, credential := token.New("ci", "main", token.AllScopes, time.Now(), time.Time{})
-	if err := s.disk.AddToken(t.Context(), ordinary); err != nil {
-		t.Fatal(err)
-	}
-	b := &store{service: s, Token: credential}
-	for _, request := range []string{"DELETE /sandbox", "POST /sandbox/reset", "GET /faults", "PUT /faults",
-		"DELETE /faults", "GET /requests", "DELETE /requests"} {
-		method, path, _ := strings.Cut(request, " ")
-		want(t, request, b.do(method, path, "[]"), 40302)
-		want(t, request+" without a token", s.send(method, path, "[]"), 40101)
-	}
-	w := b.do("POST", "/plants", newPlant(1, "x"), "Prefer", "code=503")
-	if want(t, "a create", w, 200); w.Header().Get("Preference-Applied") != "" {
-		t.Errorf("Preference-Applied: %s", w.Header().Get("Preference-Applied"))
-	}
-}
-
-func TestBounds(t *testing.T) {
-	s := start(t, Config{Max: 10})
-	defer s.close(t)
-	for _, test := range []struct {
-		name    string // of each plant
-		fits    int
-		larger  string
-		replace int // result of a replace by larger
-	}{
-		{"x", maxPlants, "xx", 200},
-		{strings.Repeat("x", 52_000), 20, strings.Repeat("y", 65_000), 40035}, // 1 MiB is less than 21 of them
-	} {
-		b := s.sandbox(t, `{"seed":"empty"}`)
-		for id := range test.fits {
-			if _, err := s.Creates(s.createOne)(t.Context(), plant.Record{Store: b.Store,
-				Plant: plant.Plant{ID: int64(id), Content: plant.Content{Name: test.name}}}); err != nil {
-				t.Fatal(id, err)
-			}
-		}
-		want(t, "one too many", b.do("POST", "/plants", newPlant(-1, test.name)), 40035)
-		want(t, "a repeated create", b.do("POST", "/plants", newPlant(0, test.name)), 200)
-		want(t, "a conflict", b.do("POST", "/plants", newPlant(0, "other"+test.name)), 40009)
-		want(t, "a larger replace", b.do("PUT", "/plants/0", newPlant(0, test.larger)), test.replace)
-		want(t, "a smaller replace", b.do("PUT", "/plants/0", newPlant(0, "")), 200)
-		want(t, "a remove", b.do("DELETE", "/plants/0", ""), 204)
-		want(t, "a create after a remove", b.do("POST", "/plants", newPlant(-1, test.name)), 200)
-		if n := b.plants(t); n != int64(test.fits) {
-			t.Errorf("%d plants are stored, want %d", n, test.fits)
-		}
-
-		// Another process counts what the first has stored.
-		if err := s.writeChanges(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		b.service = serve(Config{Max: 10}, s.disk)
-		want(t, "in another process", b.do("POST", "/plants", newPlant(-2, test.name)), 40035)
-		want(t, "a reset", b.do("POST", "/sandbox/reset", ""), 204)
-		want(t, "a create after a reset", b.do("POST", "/plants", newPlant(-2, test.name)), 200)
-	}
-}
-
 func (s *service) createOne(ctx context.Context, r plant.Record) (plant.Outcome, error) {
 	outcomes, err := s.disk.CreateBatch(ctx, []plant.Record{r})
 	return append(outcomes, 0)[0], err

@@ -71,6 +71,9 @@ func TestFullSandbox(t *testing.T) {
 				{large, "PUT", "/plants/1", fmt.Sprintf(`{"name":"y%s"}`, text[1:]), 0},
 				{large, "DELETE", "/plants/2", "", 0},
 				{large, "POST", "/plants", `{"id":99,"name":"x"}`, 0},
+				{large, "POST", "/plants", fmt.Sprintf(`{"id":100,"name":%q}`, text), 40035},
+				{large, "POST", "/sandbox/reset", "", 0},
+				{large, "POST", "/plants", fmt.Sprintf(`{"id":100,"name":%q}`, text), 0},
 			} {
 				a := send(t, step.b.Target, step.method, step.path, step.body)
 				if a.Number() != step.number || step.number == 0 && a.Status > 204 {
