@@ -33,12 +33,16 @@ func TestDamagedValues(t *testing.T) {
 	} {
 		columns := strings.Fields(column)
 		for _, column := range columns[1:] {
+			text := "1\xff/s"
+			if column == "name" {
+				text = "Fern\x00"
+			}
 			err := s.writer.tx(func() error {
 				return errors.Join(exec(s.writer.conn, "DELETE FROM plants"), exec(s.writer.conn, "DELETE FROM tokens"),
 					exec(s.writer.conn, "INSERT INTO plants (store, id, name) VALUES ('main', 1, '')"),
 					exec(s.writer.conn, "INSERT INTO tokens (name, hash, store, scopes, tail, created)"+
 						" VALUES ('x', ?, 'x', '', 'x', 1)", hash[:]),
-					exec(s.writer.conn, "UPDATE "+columns[0]+" SET "+column+" = ?", "1\xff/s"))
+					exec(s.writer.conn, "UPDATE "+columns[0]+" SET "+column+" = ?", text))
 			})
 			if err != nil {
 				t.Fatal(err)

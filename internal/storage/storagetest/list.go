@@ -82,7 +82,7 @@ func testListLarge(t *testing.T, open Open) {
 				t.Fatal(err)
 			}
 			want, size := 0, 0
-			for want < min(limit, len(rest)) && size < storage.PageBytes {
+			for want < min(limit, len(rest)) && size < 256*kib {
 				size += rest[want].Size()
 				want++
 			}
