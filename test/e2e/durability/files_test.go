@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"plantstore/test/testkit"
@@ -85,17 +84,4 @@ func TestDamagedFile(t *testing.T) {
 	s = testkit.StartFixed(t, db)
 	r.check(t, s, db)
 	s.WaitReady(t, true)
-}
-
-// A database in memory is served with a warning.
-func TestInMemory(t *testing.T) {
-	t.Parallel()
-	folder, err := os.MkdirTemp("/dev/shm", "plantstore-test-")
-	if err != nil {
-		testkit.Unavailable(t, "a file system in memory: %v", err)
-	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	if s := testkit.StartFixed(t, filepath.Join(folder, "plants.db")); !strings.Contains(s.Stderr.String(), "in-memory") {
-		t.Errorf("no warning in the log:\n%s", s.Stderr)
-	}
 }
