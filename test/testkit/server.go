@@ -57,10 +57,10 @@ func StartFixed(t *testing.T, db string, args ...string) *Server {
 	return s
 }
 
-// StartReplicas starts n servers on one database. They all have the token of the first.
-func StartReplicas(t *testing.T, db string, n int) (all []*Server) {
+// StartReplicas starts a server at each address of one database. They all have the token of the first.
+func StartReplicas(t *testing.T, addresses []string) (all []*Server) {
 	t.Helper()
-	for range n {
+	for _, db := range addresses {
 		all = append(all, Start(t, db))
 		all[len(all)-1].Token = all[0].Token
 	}

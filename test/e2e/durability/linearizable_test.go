@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestLinearizable(t *testing.T) {
 			if embedded {
 				servers = 1
 			}
-			all := testkit.StartReplicas(t, db, servers)
+			all := testkit.StartReplicas(t, slices.Repeat([]string{db}, servers))
 			counts, kills, round := map[string]int{}, 0, 0
 			for start := time.Now(); round == 0 || time.Since(start) < *linearTime; round++ {
 				c := contendUnderKills(t, db, all, round, &kills)

@@ -33,16 +33,6 @@ func nodesOf(t *testing.T, e testkit.Engine, n int) (urls []string) {
 	return urls
 }
 
-// startReplicas starts a server on each node. They all have the token of the first.
-func startReplicas(t *testing.T, nodes []string) (all []*testkit.Server) {
-	t.Helper()
-	for _, db := range nodes {
-		all = append(all, testkit.Start(t, db))
-		all[len(all)-1].Token = all[0].Token
-	}
-	return all
-}
-
 const (
 	racers     = 64
 	racedStep  = 10 // ids that the clients create at the same time, each in another order
@@ -103,7 +93,7 @@ func TestOneWinnerForEachID(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			const n, ids = 3, 200
-			all := startReplicas(t, nodesOf(t, e, n))
+			all := testkit.StartReplicas(t, nodesOf(t, e, n))
 			winners := race(t, all, ids)
 			won := make([]int, n)
 			for _, c := range winners {
@@ -158,7 +148,7 @@ func TestRevokedOnEveryServer(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			nodes := nodesOf(t, e, 3)
-			all := startReplicas(t, nodes)
+			all := testkit.StartReplicas(t, nodes)
 			credential := testkit.IssueToken(t, nodes[1], "--name", "short-lived")
 			for _, p := range all {
 				p.Token = credential
