@@ -21,9 +21,7 @@ func fileWith(t *testing.T, records ...plant.Record) string {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if _, err := st.CreateBatch(t.Context(), records); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Create(t, st, records...)
 	return path
 }
 

@@ -33,9 +33,7 @@ func backUp(t *testing.T, n int) (db, path string) {
 		all = append(all, storagetest.Record("main", int64(id), fmt.Sprint("Fern ", id), "shade"))
 	}
 	one, _ := token.New("one", "main", token.AllScopes, time.Now(), time.Time{})
-	if _, err := s.CreateBatch(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Create(t, s, all...)
 	if err := s.AddToken(t.Context(), one); err != nil {
 		t.Fatal(err)
 	}

@@ -45,20 +45,13 @@ func closeLater(t testing.TB, s storage.Storage, err error) storage.Storage {
 	return s
 }
 
-func create(t testing.TB, s storage.Storage, records ...plant.Record) {
-	t.Helper()
-	if _, err := s.CreateBatch(t.Context(), records); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func fill(t testing.TB, s storage.Storage, name string, n int) {
 	t.Helper()
 	var all []plant.Record
 	for id := range n {
 		all = append(all, storagetest.Record(name, int64(id), fmt.Sprint("Fern ", id), "shade"))
 	}
-	create(t, s, all...)
+	storagetest.Create(t, s, all...)
 }
 
 // texts are easily changed by a conversion, or so large that a page ends early.
@@ -80,7 +73,7 @@ func fillVaried(t testing.TB, s storage.Storage) (plants int64) {
 	for i := range 30 {
 		all = append(all, storagetest.Record(fmt.Sprintf("store-%d", i), int64(i), "n", "-"))
 	}
-	create(t, s, all...)
+	storagetest.Create(t, s, all...)
 	fill(t, s, "main", pageSize+1) // two pages
 	return int64(len(all)) + pageSize + 1
 }
@@ -249,15 +242,20 @@ func TestSourceChanges(t *testing.T) {
 
 // A target that is neither empty nor an earlier copy is refused before anything is written.
 func TestOtherTarget(t *testing.T) {
+	with := func(name string, id int64) func(*testing.T, storage.Storage) {
+		return func(t *testing.T, s storage.Storage) {
+			storagetest.Create(t, s, storagetest.Record(name, id, "x", "-"))
+		}
+	}
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, target storage.Storage)
 		want    string
 	}{
-		"another plant": {func(t *testing.T, s storage.Storage) { create(t, s, storagetest.Record("main", 5000, "x", "-")) },
+		"another plant": {with("main", 5000),
 			"the target has a plant 5000 in store main that the source does not have; copy to an empty database"},
-		"a different plant": {func(t *testing.T, s storage.Storage) { create(t, s, storagetest.Record("main", 7, "x", "-")) },
+		"a different plant": {with("main", 7),
 			"the target has a plant 7 in store main that the source does not have; copy to an empty database"},
-		"another store": {func(t *testing.T, s storage.Storage) { create(t, s, storagetest.Record("other", 1, "x", "-")) },
+		"another store": {with("other", 1),
 			"the target has plants in store other, and the source has none; copy to an empty database"},
 		"another token": {func(t *testing.T, s storage.Storage) { addTokens(t, s) },
 			"token plain of the target is not the token of that name in the source; copy to an empty database"},
@@ -284,7 +282,7 @@ func TestOtherTarget(t *testing.T) {
 	source, target := engines["sqlite"](t), engines["sqlite"](t)
 	fill(t, source, "main", 2*samples)
 	fill(t, target, "main", samples)
-	create(t, target, storagetest.Record("main", samples, "x", "-")) // beyond the plants that are looked up
+	storagetest.Create(t, target, storagetest.Record("main", samples, "x", "-")) // beyond the plants that are looked up
 	_, err := Copy(t.Context(), source, target, new(atomic.Int64))
 	wantError(t, err, "the target has a plant 100 in store main that the source does not have")
 }
@@ -340,8 +338,9 @@ func TestSandboxesStay(t *testing.T) {
 	for name, open := range engines {
 		t.Run(name, func(t *testing.T) {
 			source, target := open(t), open(t)
-			create(t, source, storagetest.Record("main", 1, "Fern", "-"), storagetest.Record("sandbox:a", 1, "Fern", "-"))
-			create(t, target, storagetest.Record("sandbox:b", 1, "Fern", "-"))
+			storagetest.Create(t, source, storagetest.Record("main", 1, "Fern", "-"),
+				storagetest.Record("sandbox:a", 1, "Fern", "-"))
+			storagetest.Create(t, target, storagetest.Record("sandbox:b", 1, "Fern", "-"))
 			report, err := Copy(t.Context(), source, target, new(atomic.Int64))
 			if err != nil || report.Plants != 1 || len(report.Stores) != 1 {
 				t.Errorf("Copy() = %+v, %v, want one plant in one store", report, err)

@@ -70,14 +70,6 @@ func record(id int) plant.Record {
 	return storagetest.Record("main", int64(id), fmt.Sprint("plant ", id), "-")
 }
 
-func wantStored(t *testing.T, s storage.Storage, want plant.Record) {
-	t.Helper()
-	got, err := s.Get(t.Context(), want.Store, want.ID)
-	if err != nil || !got.Equal(want.Content) {
-		t.Errorf("Get(%d) = %v, %v, want %v", want.ID, got, err, want)
-	}
-}
-
 // distributed returns the URL of a database of the shared cluster whose plants are distributed by a column.
 func distributed(t testing.TB, by string) string {
 	t.Helper()
@@ -170,7 +162,7 @@ func TestLiterals(t *testing.T) {
 		if _, err := s.CreateBatch(t.Context(), []plant.Record{want}); err != nil {
 			t.Fatal(err)
 		}
-		wantStored(t, s, want)
+		storagetest.WantStored(t, s, want)
 	}
 }
 
@@ -198,7 +190,7 @@ func TestEditsAreAtomic(t *testing.T) {
 		t.Errorf("EditBatch() with an invalid edit = %v, %v, want an error that is not %v", outcomes, err, storage.ErrUnknown)
 	}
 	for id := 1; id <= 3; id++ {
-		wantStored(t, s, record(id))
+		storagetest.WantStored(t, s, record(id))
 	}
 }
 

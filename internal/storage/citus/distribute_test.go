@@ -9,6 +9,7 @@ import (
 
 	"plantstore/internal/storage/postgres"
 	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/internal/storage/storagetest"
 	"plantstore/internal/token"
 )
 
@@ -89,7 +90,7 @@ func TestDistribute(t *testing.T) {
 				t.Errorf("a worker counts %v plants and tokens, want 20 and 1", worker)
 			}
 		}
-		wantStored(t, s, record(7))
+		storagetest.WantStored(t, s, record(7))
 	}
 }
 

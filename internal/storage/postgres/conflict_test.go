@@ -46,7 +46,7 @@ func TestTableIsLocked(t *testing.T) {
 		if err := other.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		create(t, s, record(1))
+		storagetest.Create(t, s, record(1))
 	}
 }
 
@@ -73,7 +73,7 @@ func (r *remover) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 		return
 	}
 	if r.times--; r.times > 0 {
-		create(r.t, r.other, storagetest.Record("main", 1, "other", "-"))
+		storagetest.Create(r.t, r.other, storagetest.Record("main", 1, "other", "-"))
 	}
 }
 
@@ -85,7 +85,7 @@ func TestPlantIsRemovedBeforeItIsCompared(t *testing.T) {
 	for _, times := range []int{1, 4, 1000} {
 		address := pgtest.Database(t)
 		r := &remover{t, openStorage(t, address), times}
-		create(t, r.other, storagetest.Record("main", 1, "other", "-"))
+		storagetest.Create(t, r.other, storagetest.Record("main", 1, "other", "-"))
 		s := openConfig(t, address, func(config *pgxpool.Config) { config.ConnConfig.Tracer = r })
 		if times == 1000 {
 			batch = batch[:1]
@@ -177,7 +177,7 @@ func TestFullDiskAfterRepeat(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
 	s := openStorage(t, address)
-	create(t, s, record(1))
+	storagetest.Create(t, s, record(1))
 	sqlQuery(t, address, `
 		CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN
 			IF NEW.id = 1 THEN RETURN NEW; END IF;

@@ -37,7 +37,7 @@ func TestConnectionLostBeforeTheRequest(t *testing.T) {
 	wantOutcomes(t, outcomes, err, plant.Created)
 	for _, fault := range []func() proxy.Fault{loseRequest, loseReply} {
 		p.Set(fault())
-		wantStored(t, s, record(0))
+		storagetest.WantStored(t, s, record(0))
 		p.Set(fault())
 		page, err := s.List(t.Context(), "main", nil, 10)
 		p.Set(fault())
@@ -80,7 +80,7 @@ func TestConnectionLostAfterCommit(t *testing.T) {
 	p.Set(loseReply())
 	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2)})
 	wantOutcomes(t, outcomes, err, plant.Same, plant.Same)
-	wantStored(t, s, record(1))
+	storagetest.WantStored(t, s, record(1))
 
 	// The same for a batch with existing ids, whose second insert stores the others.
 	another := storagetest.Record("main", 0, "another", "-")
@@ -94,7 +94,7 @@ func TestConnectionLostAfterCommit(t *testing.T) {
 	})
 	outcomes, err = s.CreateBatch(t.Context(), []plant.Record{record(3), record(0), another})
 	wantOutcomes(t, outcomes, err, plant.Same, plant.Same, plant.Taken)
-	wantStored(t, s, record(3))
+	storagetest.WantStored(t, s, record(3))
 	if !lost {
 		t.Error("no reply was lost: nothing was tested")
 	}
@@ -141,7 +141,7 @@ func TestNoServer(t *testing.T) {
 	}
 	s.timeouts = patient
 	p.Refuse(0)
-	create(t, s, record(1))
+	storagetest.Create(t, s, record(1))
 }
 
 // The connection is lost while the server executes the batch: plant 1 is inserted and not committed, plant 2
@@ -165,8 +165,8 @@ func TestConnectionLostDuringInsert(t *testing.T) {
 	if err != nil || slices.Contains(outcomes, plant.Taken) {
 		t.Errorf("CreateBatch() = %v, %v, want no error and no plant taken", outcomes, err)
 	}
-	wantStored(t, s, record(1))
-	wantStored(t, s, record(2))
+	storagetest.WantStored(t, s, record(1))
+	storagetest.WantStored(t, s, record(2))
 }
 
 // A network that neither replies nor closes connections must not block a call beyond its timeout.
@@ -201,7 +201,7 @@ func TestNetworkHangs(t *testing.T) {
 	}
 	p.Set(nil)
 	s.timeouts = patient
-	create(t, s, record(200))
+	storagetest.Create(t, s, record(200))
 	start = time.Now()
 	s.timeouts = quick
 	s.Close()
@@ -236,7 +236,7 @@ func fillPool(t *testing.T, s *Storage) (all conns) {
 func TestReadIsCancelled(t *testing.T) {
 	t.Parallel()
 	s := openStorage(t, pgtest.Database(t))
-	create(t, s, record(1))
+	storagetest.Create(t, s, record(1))
 	other := beginTx(t, s.database(), "LOCK TABLE plants IN ACCESS EXCLUSIVE MODE")
 	ctx, cancel := context.WithCancel(t.Context())
 	read := make(chan error, 1)
@@ -265,7 +265,7 @@ func openBehindProxy(t *testing.T, params ...string) (*Storage, *proxy.Proxy) {
 	s := openConfig(t, address+strings.Join(params, ""), func(config *pgxpool.Config) {
 		config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	})
-	create(t, s, record(0))
+	storagetest.Create(t, s, record(0))
 	return s, p
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/internal/storage/storagetest"
 )
 
 // drifts are changes of the tables that lose or change confirmed plants or tokens, and what Open and Diagnose say.
@@ -70,7 +71,7 @@ func TestNoDrift(t *testing.T) {
 		CREATE VIEW names AS SELECT name FROM plants`)
 	wantFindings(t, findings(t, address), "tables ok: ")
 	s := openStorage(t, address)
-	create(t, s, record(1))
+	storagetest.Create(t, s, record(1))
 	s.Close()
 	sqlQuery(t, address, "ALTER TABLE plants ENABLE ROW LEVEL SECURITY")
 	source, err := Open(t.Context(), address, Options{ReadOnly: true})
@@ -100,7 +101,7 @@ func TestDiagnose(t *testing.T) {
 	if n := len(sqlQuery(t, address, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'")); n != 0 {
 		t.Errorf("Diagnose() creates %d tables", n)
 	}
-	create(t, openStorage(t, address), record(1))
+	storagetest.Create(t, openStorage(t, address), record(1))
 	lines := findings(t, address)
 	wantFindings(t, lines, "connection ok: postgres://", "privileges ok: ", "durability ok: the server: ",
 		"schema ok: ")

@@ -78,7 +78,7 @@ func TestSynchronousCommitIsTurnedOff(t *testing.T) {
 		t.Errorf("CreateBatch() in a new session = %v, want %v", err, storage.ErrUnavailable)
 	}
 	server.Reload(t, "synchronous_commit", "")
-	create(t, s, record(2))
+	storagetest.Create(t, s, record(2))
 }
 
 // fsync and full_page_writes apply to all sessions at once. When Check or a new session finds them off, all
@@ -91,7 +91,7 @@ func TestFsyncIsTurnedOff(t *testing.T) {
 	for i, setting := range []string{"fsync", "full_page_writes", "fsync"} {
 		fillPool(t, s).release()
 		id := 10 * i
-		create(t, s, record(id))
+		storagetest.Create(t, s, record(id))
 		server.Reload(t, setting, "off")
 		if i < 2 {
 			wantUnsafe(t, address, setting+"=off", "a power loss can destroy")
@@ -116,7 +116,7 @@ func TestFsyncIsTurnedOff(t *testing.T) {
 		if err := s.Check(t.Context()); err != nil {
 			t.Errorf("Check() with %s=on again = %v", setting, err)
 		}
-		create(t, s, record(id+1))
+		storagetest.Create(t, s, record(id+1))
 	}
 }
 
@@ -128,7 +128,7 @@ func TestStandbyDoesNotConfirm(t *testing.T) {
 	for name, cancel := range map[string]bool{"an operator cancels the wait": true, "nothing ends the wait": false} {
 		t.Run(name, func(t *testing.T) {
 			s := openStorage(t, server.Database(t))
-			create(t, s, record(0), record(2))
+			storagetest.Create(t, s, record(0), record(2))
 			fillPool(t, s).release()
 			server.Reload(t, "synchronous_standby_names", "missing")
 			waitUntilCommitsWait(t, server)

@@ -8,6 +8,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/internal/storage/storagetest"
 	"plantstore/test/testkit/proxy"
 )
 
@@ -33,7 +34,7 @@ func TestEditsAreAtomic(t *testing.T) {
 
 func testEditsAreAtomic(t *testing.T, address string) {
 	s := openStorage(t, address)
-	create(t, s, record(1), record(2), record(3))
+	storagetest.Create(t, s, record(1), record(2), record(3))
 	const addCheck = "ALTER TABLE plants ADD CONSTRAINT valid CHECK (name <> 'invalid')"
 	if _, err := s.pool.Exec(t.Context(), addCheck); err != nil {
 		t.Fatal(err)
@@ -46,7 +47,7 @@ func testEditsAreAtomic(t *testing.T, address string) {
 				outcomes, err, storage.ErrUnknown)
 		}
 		for id := 1; id <= 3; id++ {
-			wantStored(t, s, record(id))
+			storagetest.WantStored(t, s, record(id))
 		}
 	}
 	outcomes, err := s.EditBatch(t.Context(), []plant.Edit{rename(1, "new", true), rename(3, "new", false)})
@@ -63,7 +64,7 @@ func TestConnectionLostDuringEdits(t *testing.T) {
 	for _, keep := range []int{0, 40, -readyForQueryLen} {
 		for n := range 2 { // one edit is not sent in the same way as several
 			s, p := openBehindProxy(t)
-			create(t, s, record(1), record(2))
+			storagetest.Create(t, s, record(1), record(2))
 			edits := []plant.Edit{rename(1, "a", false), rename(2, "b", true)}[:n+1]
 			if _, err := s.EditBatch(t.Context(), edits); err != nil { // prepares the statements
 				t.Fatal(err)
@@ -95,7 +96,7 @@ func TestEditWaitsForAnother(t *testing.T) {
 		"UPDATE plants SET name = upper(name) WHERE id = 99": plant.Replaced,
 	} {
 		s := openStorage(t, pgtest.Database(t))
-		create(t, s, record(1), record(2))
+		storagetest.Create(t, s, record(1), record(2))
 		other := beginTx(t, s.database(), "SELECT FROM plants WHERE id = 1 FOR UPDATE; "+sql)
 		edited := make(chan struct{})
 		go func() {

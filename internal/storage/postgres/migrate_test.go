@@ -123,8 +123,8 @@ func TestUserWithFewPrivileges(t *testing.T) {
 		GRANT SELECT, INSERT, UPDATE, DELETE ON plants, tokens TO USER;
 		GRANT SELECT ON plantstore_schema TO USER`)
 	s := openStorage(t, as)
-	create(t, s, record(1))
-	create(t, s, record(1))
+	storagetest.Create(t, s, record(1))
+	storagetest.Create(t, s, record(1))
 	if err := storagetest.Remove(t.Context(), s, "main", 1, nil); err != nil {
 		t.Error(err)
 	}
@@ -154,7 +154,7 @@ func TestReadOnly(t *testing.T) {
 	if rows := sqlQuery(t, address, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'"); len(rows) > 0 {
 		t.Errorf("Open created %d tables", len(rows))
 	}
-	create(t, openStorage(t, address), record(1))
+	storagetest.Create(t, openStorage(t, address), record(1))
 	sqlQuery(t, address, "INSERT INTO plantstore_schema (version) VALUES (99)")
 	refused("its schema has version 99")
 	sqlQuery(t, address, "DELETE FROM plantstore_schema WHERE version = 99")
@@ -163,7 +163,7 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	wantStored(t, source, record(1))
+	storagetest.WantStored(t, source, record(1))
 	_, err = source.CreateBatch(t.Context(), []plant.Record{record(2)})
 	for what, err := range map[string]error{
 		"CreateBatch": err, "Check": source.Check(t.Context()),

@@ -42,7 +42,7 @@ func TestSettingsBehindPooler(t *testing.T) {
 		sqlQuery(t, direct, "ALTER DATABASE "+name+" SET "+set)
 	}
 	s := openStorage(t, pooler.URL(name)+"&statement_timeout=11s")
-	create(t, s, record(1))
+	storagetest.Create(t, s, record(1))
 	sqlQuery(t, direct, `
 		CREATE TABLE seen (settings text);
 		CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -59,7 +59,7 @@ func TestSettingsBehindPooler(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, write := range map[string]func() error{
-		"CreateBatch": func() error { create(t, s, record(2)); return nil },
+		"CreateBatch": func() error { storagetest.Create(t, s, record(2)); return nil },
 		"Replace":     func() error { return storagetest.Replace(t.Context(), s, "main", 1, record(2).Content, nil) },
 		"Check":       func() error { return s.Check(t.Context()) },
 	} {
@@ -90,7 +90,7 @@ func TestCommitFailsBehindPooler(t *testing.T) {
 	direct := pgtest.Database(t)
 	sqlQuery(t, direct, "ALTER DATABASE "+pgtest.Name(direct)+" SET client_min_messages = 'error'")
 	s := openStorage(t, pooler.URL(pgtest.Name(direct)))
-	create(t, s, record(1))
+	storagetest.Create(t, s, record(1))
 	for _, test := range []struct {
 		raise string
 		want  error

@@ -89,15 +89,6 @@ func wantOpenError(t *testing.T, address string, texts ...string) error {
 	return err
 }
 
-func create(t testing.TB, s *Storage, records ...plant.Record) []plant.Outcome {
-	t.Helper()
-	outcomes, err := s.CreateBatch(t.Context(), records)
-	if err != nil {
-		t.Fatalf("CreateBatch(%d plants) = %v", len(records), err)
-	}
-	return outcomes
-}
-
 func record(id int) plant.Record {
 	return storagetest.Record("main", int64(id), fmt.Sprint("plant ", id), "-")
 }
@@ -106,14 +97,6 @@ func wantOutcomes(t *testing.T, got []plant.Outcome, err error, want ...plant.Ou
 	t.Helper()
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("CreateBatch() = %v, %v, want %v", got, err, want)
-	}
-}
-
-func wantStored(t *testing.T, s *Storage, want plant.Record) {
-	t.Helper()
-	got, err := s.Get(context.Background(), want.Store, want.ID)
-	if err != nil || !got.Equal(want.Content) {
-		t.Errorf("Get(%d) = %v, %v, want %v", want.ID, got, err, want)
 	}
 }
 
@@ -180,7 +163,7 @@ func TestPool(t *testing.T) {
 				if _, err := s.CreateBatch(t.Context(), []plant.Record{record(i)}); err != nil {
 					t.Errorf("CreateBatch() = %v", err)
 				}
-				wantStored(t, s, record(i))
+				storagetest.WantStored(t, s, record(i))
 			})
 		}
 		wg.Wait()
@@ -205,7 +188,7 @@ func TestSlotsAreSeparate(t *testing.T) {
 		}
 	}
 	occupy(s.otherSlots)
-	create(t, s, record(1))
+	storagetest.Create(t, s, record(1))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Get(ctx, "main", 1); !errors.Is(err, context.Canceled) {
@@ -213,7 +196,7 @@ func TestSlotsAreSeparate(t *testing.T) {
 	}
 	s.divideConns(0, 0)
 	occupy(s.createSlots)
-	wantStored(t, s, record(1))
+	storagetest.WantStored(t, s, record(1))
 	if err := storagetest.Replace(t.Context(), s, "main", 1, record(2).Content, nil); err != nil {
 		t.Errorf("Replace() while all lanes are in use = %v", err)
 	}
@@ -261,5 +244,5 @@ func TestReadOnlyDatabase(t *testing.T) {
 		t.Errorf("CreateBatch() = %v, want %v", err, storage.ErrUnavailable)
 	}
 	server.Exec(t, alter+" RESET default_transaction_read_only")
-	create(t, s, record(1)) // in a new session: write has closed the read-only ones, as a failover requires
+	storagetest.Create(t, s, record(1)) // in a new session: write has closed the read-only ones, as a failover requires
 }

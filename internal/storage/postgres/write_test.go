@@ -14,6 +14,7 @@ import (
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/internal/storage/storagetest"
 )
 
 // result is what one attempt of a write returns.
@@ -91,7 +92,7 @@ func TestDamagedText(t *testing.T) {
 		t.Run(column, func(t *testing.T) {
 			t.Parallel()
 			s := openStorage(t, pgtest.Database(t))
-			create(t, s, record(1))
+			storagetest.Create(t, s, record(1))
 			column, _, _ = strings.Cut(column, " ")
 			for _, statement := range []string{
 				"CREATE CAST (bytea AS text) WITHOUT FUNCTION",

@@ -12,6 +12,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
+	"plantstore/internal/storage/storagetest"
 )
 
 // Stats reports the sizes of the files, checkpoints, and a writer that needs a restart.
@@ -25,10 +26,7 @@ func TestStats(t *testing.T) {
 		}
 	})
 	for id := range int64(3) {
-		record := plant.Record{Store: "main", Plant: plant.Plant{ID: id, Content: plant.Content{Name: "x"}}}
-		if _, err := s.CreateBatch(t.Context(), []plant.Record{record}); err != nil {
-			t.Fatal(err)
-		}
+		storagetest.Create(t, s, storagetest.Record("main", id, "x", "-"))
 	}
 	file, err := os.Stat(path)
 	wal, walErr := os.Stat(path + walSuffix)

@@ -44,14 +44,10 @@ func wantPlants(t *testing.T, s *Storage, want ...int64) {
 func TestSource(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants.db")
 	s := open(t, path)
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{storagetest.Record("main", 1, "Fern", "-")}); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Create(t, s, storagetest.Record("main", 1, "Fern", "-"))
 	source := openSource(t, path)
 	wantPlants(t, source, 1)
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{storagetest.Record("main", 2, "Ivy", "-")}); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Create(t, s, storagetest.Record("main", 2, "Ivy", "-"))
 	wantPlants(t, source, 1, 2)
 	tok, _ := token.New("a", "main", token.Read, time.Now(), time.Time{})
 	_, err := source.CreateBatch(t.Context(), []plant.Record{storagetest.Record("main", 3, "Oak", "-")})
@@ -91,9 +87,7 @@ func TestSourceStaysUnchanged(t *testing.T) {
 func TestBriefSource(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plants?#%20.db")
 	s := open(t, path)
-	if _, err := s.CreateBatch(t.Context(), []plant.Record{storagetest.Record("main", 1, "Fern", "-")}); err != nil {
-		t.Fatal(err)
-	}
+	storagetest.Create(t, s, storagetest.Record("main", 1, "Fern", "-"))
 	for range 2 {
 		brief, err := OpenBriefly(t.Context(), path)
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"plantstore/internal/plant"
 	"plantstore/internal/rate"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/storagetest"
@@ -174,9 +173,7 @@ func TestPathsWithStrangeCharacters(t *testing.T) {
 	for _, name := range []string{"a b.db", "a?b#c.db", "a%20b.db", "é.db", "a&_pragma=synchronous(OFF).db"} {
 		path := filepath.Join(t.TempDir(), name)
 		s := open(t, path)
-		if _, err := s.CreateBatch(t.Context(), []plant.Record{storagetest.Record("main", 1, "x", "-")}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		storagetest.Create(t, s, storagetest.Record("main", 1, "x", "-"))
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}

@@ -16,41 +16,41 @@ import (
 
 func testOutcomes(t *testing.T, open Open) {
 	s := opened(t, open)
-	wantOutcomes(t, create(t, s, Record("main", 1, "Fern", "shade")), plant.Created)
-	wantOutcomes(t, create(t, s, Record("main", 1, "Fern", "shade")), plant.Same)
-	wantOutcomes(t, create(t, s, Record("main", 1, "fern", "shade")), plant.Taken)
-	wantOutcomes(t, create(t, s, Record("main", 1, "Fern", "sun")), plant.Taken)
-	wantOutcomes(t, create(t, s, Record("main", 1, "Fern", "-")), plant.Taken)
-	wantStored(t, s, Record("main", 1, "Fern", "shade"))
+	wantOutcomes(t, Create(t, s, Record("main", 1, "Fern", "shade")), plant.Created)
+	wantOutcomes(t, Create(t, s, Record("main", 1, "Fern", "shade")), plant.Same)
+	wantOutcomes(t, Create(t, s, Record("main", 1, "fern", "shade")), plant.Taken)
+	wantOutcomes(t, Create(t, s, Record("main", 1, "Fern", "sun")), plant.Taken)
+	wantOutcomes(t, Create(t, s, Record("main", 1, "Fern", "-")), plant.Taken)
+	WantStored(t, s, Record("main", 1, "Fern", "shade"))
 
-	wantOutcomes(t, create(t, s, Record("main", 2, "Fern", "-")), plant.Created)
-	wantOutcomes(t, create(t, s, Record("main", 2, "Fern", "-")), plant.Same)
-	wantOutcomes(t, create(t, s, Record("main", 2, "Fern", "")), plant.Taken)
-	wantStored(t, s, Record("main", 2, "Fern", "-"))
+	wantOutcomes(t, Create(t, s, Record("main", 2, "Fern", "-")), plant.Created)
+	wantOutcomes(t, Create(t, s, Record("main", 2, "Fern", "-")), plant.Same)
+	wantOutcomes(t, Create(t, s, Record("main", 2, "Fern", "")), plant.Taken)
+	WantStored(t, s, Record("main", 2, "Fern", "-"))
 
-	wantOutcomes(t, create(t, s, Record("main", 3, "Fern", "")), plant.Created)
-	wantOutcomes(t, create(t, s, Record("main", 3, "Fern", "-")), plant.Taken)
-	wantStored(t, s, Record("main", 3, "Fern", ""))
-	wantOutcomes(t, create(t, s))
+	wantOutcomes(t, Create(t, s, Record("main", 3, "Fern", "")), plant.Created)
+	wantOutcomes(t, Create(t, s, Record("main", 3, "Fern", "-")), plant.Taken)
+	WantStored(t, s, Record("main", 3, "Fern", ""))
+	wantOutcomes(t, Create(t, s))
 }
 
 func testKeyTwice(t *testing.T, open Open) {
 	s := opened(t, open)
-	create(t, s, Record("main", 5, "Ivy", "-"))
-	wantOutcomes(t, create(t, s, Record("main", 4, "Moss", "-"), Record("main", 5, "Oak", "-"),
+	Create(t, s, Record("main", 5, "Ivy", "-"))
+	wantOutcomes(t, Create(t, s, Record("main", 4, "Moss", "-"), Record("main", 5, "Oak", "-"),
 		Record("main", 6, "Elm", "-"), Record("main", 5, "Ivy", "-")),
 		plant.Created, plant.Taken, plant.Created, plant.Same)
-	wantStored(t, s, Record("main", 5, "Ivy", "-"))
-	wantStored(t, s, Record("main", 6, "Elm", "-"))
-	wantOutcomes(t, create(t, s,
+	WantStored(t, s, Record("main", 5, "Ivy", "-"))
+	WantStored(t, s, Record("main", 6, "Elm", "-"))
+	wantOutcomes(t, Create(t, s,
 		Record("main", 9, "Rose", "-"), Record("main", 8, "Lily", "x"), Record("main", 9, "Rose", "-"),
 		Record("main", 9, "Thorn", "-"), Record("other", 9, "Thorn", "-"), Record("main", 8, "Lily", "-")),
 		plant.Created, plant.Created, plant.Same, plant.Taken, plant.Created, plant.Taken)
-	wantStored(t, s, Record("main", 9, "Rose", "-"))
-	wantStored(t, s, Record("main", 8, "Lily", "x"))
-	wantStored(t, s, Record("other", 9, "Thorn", "-"))
+	WantStored(t, s, Record("main", 9, "Rose", "-"))
+	WantStored(t, s, Record("main", 8, "Lily", "x"))
+	WantStored(t, s, Record("other", 9, "Thorn", "-"))
 	// A key that is stored, twice in a batch.
-	wantOutcomes(t, create(t, s,
+	wantOutcomes(t, Create(t, s,
 		Record("main", 9, "Thorn", "-"), Record("main", 9, "Rose", "-"), Record("main", 9, "Thorn", "-")),
 		plant.Taken, plant.Same, plant.Taken)
 }
@@ -66,10 +66,10 @@ func testText(t *testing.T, open Open) {
 	}
 	for i, name := range names {
 		want := Record("main", int64(i), name, name)
-		wantOutcomes(t, create(t, s, want), plant.Created)
-		wantStored(t, s, want)
-		wantOutcomes(t, create(t, s, want), plant.Same)
-		wantOutcomes(t, create(t, s, Record("main", int64(i), name+" ", name)), plant.Taken)
+		wantOutcomes(t, Create(t, s, want), plant.Created)
+		WantStored(t, s, want)
+		wantOutcomes(t, Create(t, s, want), plant.Same)
+		wantOutcomes(t, Create(t, s, Record("main", int64(i), name+" ", name)), plant.Taken)
 	}
 }
 
@@ -83,15 +83,15 @@ func testBatchSizes(t *testing.T, open Open) {
 			id++
 			batch[i], want[i] = Record("main", id, fmt.Sprint(id), fmt.Sprint(-id)), plant.Created
 		}
-		wantOutcomes(t, create(t, s, batch...), want...)
-		wantStored(t, s, batch[0])
-		wantStored(t, s, batch[size-1])
+		wantOutcomes(t, Create(t, s, batch...), want...)
+		WantStored(t, s, batch[0])
+		WantStored(t, s, batch[size-1])
 		batch[size/2].Name = "another"
 		for i := range want {
 			want[i] = plant.Same
 		}
 		want[size/2] = plant.Taken
-		wantOutcomes(t, create(t, s, batch...), want...)
+		wantOutcomes(t, Create(t, s, batch...), want...)
 	}
 	if n, err := s.Count(t.Context(), "main"); err != nil || n != id {
 		t.Errorf("Count() = %d, %v, want %d", n, err, id)
@@ -170,5 +170,5 @@ func testContext(t *testing.T, open Open) {
 		t.Fatalf("CreateBatch() with an ended context = %v", err)
 	}
 	wantOutcomes(t, out, plant.Created)
-	wantStored(t, s, Record("main", 1, "Fern", "-"))
+	WantStored(t, s, Record("main", 1, "Fern", "-"))
 }

@@ -16,20 +16,20 @@ import (
 // testRemove removes a plant, whose id can then be created again.
 func testRemove(t *testing.T, open Open) {
 	s := opened(t, open)
-	create(t, s, Record("main", 1, "Fern", "shade"), Record("main", 2, "Ivy", "-"))
+	Create(t, s, Record("main", 1, "Fern", "shade"), Record("main", 2, "Ivy", "-"))
 	for _, want := range []error{nil, plant.ErrNotFound} {
 		wantError(t, "Remove", Remove(t.Context(), s, "main", 1, nil), want)
 		_, err := s.Get(t.Context(), "main", 1)
 		wantError(t, "Get of a removed plant", err, plant.ErrNotFound)
 	}
-	wantStored(t, s, Record("main", 2, "Ivy", "-"))
-	wantOutcomes(t, create(t, s, Record("main", 1, "Oak", "-")), plant.Created)
+	WantStored(t, s, Record("main", 2, "Ivy", "-"))
+	wantOutcomes(t, Create(t, s, Record("main", 1, "Oak", "-")), plant.Created)
 }
 
 // testEditBatch makes edits of several plants in one batch, in an order that is not that of their keys.
 func testEditBatch(t *testing.T, open Open) {
 	s := opened(t, open)
-	create(t, s, Record("main", 1, "Fern", "shade"), Record("main", 2, "Ivy", "-"), Record("main", 3, "Oak", "-"),
+	Create(t, s, Record("main", 1, "Fern", "shade"), Record("main", 2, "Ivy", "-"), Record("main", 3, "Oak", "-"),
 		Record("other", 1, "Elm", "-"), Record("other", 2, "Ash", ""))
 	to := plant.Content{Name: "new", Tag: new("")}
 	ivy, elm, ash := Record("", 0, "Ivy", "-").Content, Record("", 0, "Elm", "").Content, Record("", 0, "Ash", "").Content
@@ -47,7 +47,7 @@ func testEditBatch(t *testing.T, open Open) {
 		Record("main", 1, "Fern", "shade"), Record("main", 3, "new", ""), Record("other", 1, "Elm", "-"),
 		Record("other", 2, "Ivy", "-"),
 	} {
-		wantStored(t, s, want)
+		WantStored(t, s, want)
 	}
 	_, err := s.Get(t.Context(), "main", 2)
 	wantError(t, "Get of a removed plant", err, plant.ErrNotFound)
@@ -55,7 +55,7 @@ func testEditBatch(t *testing.T, open Open) {
 	wantOutcomes(t, edits(t, s, change("main", 9, &to, nil), change("main", 1, nil, &ivy)), plant.Absent, plant.Changed)
 	wantOutcomes(t, edits(t, s, change("main", 3, &to, nil)), plant.Replaced)
 	// A create is compared with the new plant.
-	wantOutcomes(t, create(t, s, Record("main", 3, "Oak", "-"), Record("main", 3, "new", "")), plant.Taken, plant.Same)
+	wantOutcomes(t, Create(t, s, Record("main", 3, "Oak", "-"), Record("main", 3, "new", "")), plant.Taken, plant.Same)
 	if outcomes, err := s.EditBatch(t.Context(), nil); err != nil || len(outcomes) != 0 {
 		t.Errorf("EditBatch(nil) = %v, %v", outcomes, err)
 	}
@@ -65,7 +65,7 @@ func testEditBatch(t *testing.T, open Open) {
 func testEditTwice(t *testing.T, open Open) {
 	s := opened(t, open)
 	a, b, c := plant.Content{Name: "a"}, plant.Content{Name: "b"}, plant.Content{Name: "c"}
-	create(t, s, Record("main", 1, "a", "-"), Record("main", 2, "a", "-"), Record("main", 3, "a", "-"),
+	Create(t, s, Record("main", 1, "a", "-"), Record("main", 2, "a", "-"), Record("main", 3, "a", "-"),
 		Record("main", 4, "a", "-"))
 	wantOutcomes(t, edits(t, s,
 		change("main", 4, &b, nil),
@@ -78,8 +78,8 @@ func testEditTwice(t *testing.T, open Open) {
 		plant.Replaced, plant.Replaced,
 		plant.Removed, plant.Absent, plant.Absent,
 		plant.Removed)
-	wantStored(t, s, Record("main", 1, "c", "-"))
-	wantStored(t, s, Record("main", 2, "c", "-"))
+	WantStored(t, s, Record("main", 1, "c", "-"))
+	WantStored(t, s, Record("main", 2, "c", "-"))
 	if n, err := s.Count(t.Context(), "main"); err != nil || n != 2 {
 		t.Errorf("Count() = %d, %v, want 2", n, err)
 	}
@@ -101,7 +101,7 @@ func testEditSizes(t *testing.T, open Open) {
 			batch = append(batch, change("main", int64(n-1-i), to, nil), change("main", int64(n+i), to, nil))
 			want = append(want, outcome, plant.Absent)
 		}
-		create(t, s, all...)
+		Create(t, s, all...)
 		wantOutcomes(t, edits(t, s, batch...), want...)
 		page, err := s.List(t.Context(), "main", nil, n)
 		if err != nil || len(page) != (n+1)/2 {
@@ -109,7 +109,7 @@ func testEditSizes(t *testing.T, open Open) {
 		}
 		var removes []plant.Edit
 		for _, p := range page {
-			wantStored(t, s, Record("main", p.ID, fmt.Sprint(int64(n)-1-p.ID), "-"))
+			WantStored(t, s, Record("main", p.ID, fmt.Sprint(int64(n)-1-p.ID), "-"))
 			removes = append(removes, change("main", p.ID, nil, &p.Content))
 		}
 		wantOutcomes(t, edits(t, s, removes...), slices.Repeat([]plant.Outcome{plant.Removed}, len(removes))...)
@@ -133,7 +133,7 @@ func edits(t *testing.T, s storage.Storage, batch ...plant.Edit) []plant.Outcome
 func testConcurrentEdits(t *testing.T, open Open) {
 	openers := []storage.Storage{opened(t, open), opened(t, open)}
 	seen := Record("main", 1, "seen", "-")
-	create(t, openers[0], seen)
+	Create(t, openers[0], seen)
 	const n = 8
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -164,7 +164,7 @@ func testClear(t *testing.T, open Open) {
 	for id := range int64(448) {
 		all = append(all, Record("main", id, "Fern", "shade"))
 	}
-	create(t, s, all...)
+	Create(t, s, all...)
 	clear := func(from storage.Plants, want int64) {
 		t.Helper()
 		var removed atomic.Int64
@@ -174,12 +174,12 @@ func testClear(t *testing.T, open Open) {
 	}
 	clear(&raced{s, func() { clear(there, 450) }}, 200) // the plants that another process has removed meanwhile count
 	clear(s, 0)
-	create(t, s, all[1:]...)
+	Create(t, s, all[1:]...)
 	clear(s, 450)
 	if n, err := s.Count(t.Context(), "main"); n != 0 || err != nil {
 		t.Errorf("Count() of a cleared store = %d, %v", n, err)
 	}
-	wantStored(t, s, kept)
+	WantStored(t, s, kept)
 }
 
 // raced calls a function once between the List and the EditBatch of Clear.

@@ -18,7 +18,7 @@ func testList(t *testing.T, open Open) {
 	s := opened(t, open)
 	want := []int64{math.MinInt64, -1 << 53, -7, 0, 3, 4, 90, 1<<53 + 1, math.MaxInt64}
 	for _, i := range rand.Perm(len(want)) {
-		create(t, s, Record("main", want[i], fmt.Sprint(want[i]), "-"), Record("other", want[i]/2+1, "n", "-"))
+		Create(t, s, Record("main", want[i], fmt.Sprint(want[i]), "-"), Record("other", want[i]/2+1, "n", "-"))
 	}
 	for limit := 1; limit <= len(want)+1; limit++ {
 		var got []int64
@@ -71,7 +71,7 @@ func testListLarge(t *testing.T, open Open) {
 			r.Tag = &tag
 		}
 		all = append(all, r)
-		create(t, s, r, Record("other", r.ID+1, "n", "-"))
+		Create(t, s, r, Record("other", r.ID+1, "n", "-"))
 	}
 	for _, limit := range []int{1, 2, 3, 5, len(all), 1000} {
 		rest := all
@@ -111,7 +111,7 @@ func testListDuringEdits(t *testing.T, open Open) {
 	const small, n = "s", 6
 	large := strings.Repeat("l", 100_000)
 	for id := range int64(n) {
-		create(t, s, Record("main", id, large, "-"))
+		Create(t, s, Record("main", id, large, "-"))
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -121,7 +121,7 @@ func testListDuringEdits(t *testing.T, open Open) {
 			if err := Remove(context.Background(), s, "main", id, nil); err != nil {
 				t.Errorf("Remove() = %v", err)
 			}
-			create(t, s, Record("main", id, large, "-"))
+			Create(t, s, Record("main", id, large, "-"))
 			for _, name := range []string{small, large} {
 				if err := Replace(context.Background(), s, "main", id, plant.Content{Name: name}, nil); err != nil {
 					t.Errorf("Replace() = %v", err)
@@ -153,7 +153,7 @@ func testListEnds(t *testing.T, open Open) {
 	const lowest, highest = math.MinInt64, math.MaxInt64
 	ids := []int64{lowest, lowest + 1, 0, highest - 1, highest}
 	for _, id := range ids {
-		create(t, s, Record("main", id, "n", "-"))
+		Create(t, s, Record("main", id, "n", "-"))
 	}
 	for after, want := range map[int64][]int64{
 		lowest: ids[1:], lowest + 1: ids[2:], lowest + 2: ids[2:], -1: ids[2:], 0: ids[3:],
@@ -176,7 +176,7 @@ func testListDuringCreates(t *testing.T, open Open) {
 	for id := range int64(300) {
 		before = append(before, Record("main", id*1000, "old", "-"))
 	}
-	create(t, s, before...)
+	Create(t, s, before...)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {

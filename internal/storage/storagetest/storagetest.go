@@ -118,7 +118,8 @@ func opened(t *testing.T, open Open) storage.Storage {
 	return s
 }
 
-func create(t *testing.T, s storage.Storage, records ...plant.Record) []plant.Outcome {
+// Create creates plants in one batch, which must not fail.
+func Create(t testing.TB, s storage.Plants, records ...plant.Record) []plant.Outcome {
 	t.Helper()
 	out, err := s.CreateBatch(t.Context(), records)
 	if err != nil {
@@ -137,7 +138,7 @@ func wantOutcomes(t *testing.T, got []plant.Outcome, want ...plant.Outcome) {
 	}
 }
 
-func wantStored(t *testing.T, s storage.Storage, want plant.Record) {
+func WantStored(t *testing.T, s storage.Storage, want plant.Record) {
 	t.Helper()
 	got, err := s.Get(t.Context(), want.Store, want.ID)
 	if err != nil {
@@ -165,15 +166,15 @@ func show(p plant.Plant) string {
 
 func testStores(t *testing.T, open Open) {
 	s := opened(t, open)
-	wantOutcomes(t, create(t, s, Record("a", 1, "A", "-"), Record("b", 1, "B", "-")), plant.Created, plant.Created)
-	wantStored(t, s, Record("a", 1, "A", "-"))
-	wantStored(t, s, Record("b", 1, "B", "-"))
+	wantOutcomes(t, Create(t, s, Record("a", 1, "A", "-"), Record("b", 1, "B", "-")), plant.Created, plant.Created)
+	WantStored(t, s, Record("a", 1, "A", "-"))
+	WantStored(t, s, Record("b", 1, "B", "-"))
 	_, err := s.Get(t.Context(), "c", 1)
 	wantError(t, "Get of another store", err, plant.ErrNotFound)
 	if err := Remove(t.Context(), s, "a", 1, nil); err != nil {
 		t.Error(err)
 	}
-	wantStored(t, s, Record("b", 1, "B", "-"))
+	WantStored(t, s, Record("b", 1, "B", "-"))
 	wantError(t, "Replace in another store", Replace(t.Context(), s, "a", 1, plant.Content{}, nil), plant.ErrNotFound)
 	for store, want := range map[string]int64{"a": 0, "b": 1, "c": 0} {
 		page, err := s.List(t.Context(), store, nil, 10)
@@ -202,7 +203,7 @@ func testStoreNames(t *testing.T, open Open) {
 			all = append(all, Record(name, id-int64(i), "n", "-"))
 		}
 	}
-	create(t, s, all...)
+	Create(t, s, all...)
 	check(names...)
 	for id := range int64(3) {
 		if err := Remove(t.Context(), s, "a", id-3, nil); err != nil {
@@ -214,7 +215,7 @@ func testStoreNames(t *testing.T, open Open) {
 
 func testReopen(t *testing.T, open Open) {
 	s := open(t)
-	create(t, s, Record("main", 1, "Fern", "shade"))
+	Create(t, s, Record("main", 1, "Fern", "shade"))
 	tok, _ := token.New("kept", "main", token.AllScopes, time.Now(), time.Time{})
 	if err := s.AddToken(t.Context(), tok); err != nil {
 		t.Fatal(err)
@@ -229,7 +230,7 @@ func testReopen(t *testing.T, open Open) {
 		t.Error("CreateBatch after Close() = nil, want an error")
 	}
 	s = opened(t, open)
-	wantStored(t, s, Record("main", 1, "Fern", "shade"))
+	WantStored(t, s, Record("main", 1, "Fern", "shade"))
 	if _, err := s.TokenByHash(t.Context(), tok.Hash); err != nil {
 		t.Errorf("TokenByHash() after reopening = %v", err)
 	}

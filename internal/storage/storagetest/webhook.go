@@ -116,18 +116,12 @@ func testDeliveries(t *testing.T, open Open) {
 	if err := s.ChangeWebhook(t.Context(), hooks[3], disabled); err != nil {
 		t.Fatal(err)
 	}
-	create := func(records ...plant.Record) {
-		t.Helper()
-		if _, err := s.CreateBatch(t.Context(), records); err != nil {
-			t.Fatal(err)
-		}
-	}
-	create(Record("main", 0, "no event", "-"), withEvent("none", 9, "no endpoint"))
+	Create(t, s, Record("main", 0, "no event", "-"), withEvent("none", 9, "no endpoint"))
 	before := time.Now().Truncate(time.Millisecond)
-	create(withEvent("main", 1, "Fern"), withEvent("other", 2, "Fig"))
+	Create(t, s, withEvent("main", 1, "Fern"), withEvent("other", 2, "Fig"))
 	same, taken := withEvent("main", 1, "Fern"), withEvent("main", 1, "other")
 	same.Event, taken.Event = "msg_5", "msg_6"
-	create(withEvent("main", 3, "Iris"), same, withEvent("main", 4, "Reed"), taken) // in another batch too: see below
+	Create(t, s, withEvent("main", 3, "Iris"), same, withEvent("main", 4, "Reed"), taken)
 	for _, hook := range hooks[:2] {
 		wantDeliveries(t, s, hook.ID, storage.Waiting, "msg_4", "msg_3", "msg_1")
 	}
@@ -181,9 +175,7 @@ func testDeliveries(t *testing.T, open Open) {
 func testRemoveDeliveries(t *testing.T, open Open) {
 	s, hooks := withWebhooks(t, open, "main", "main")
 	for id := range int64(4) {
-		if _, err := s.CreateBatch(t.Context(), []plant.Record{withEvent("main", id, "Fern")}); err != nil {
-			t.Fatal(err)
-		}
+		Create(t, s, withEvent("main", id, "Fern"))
 	}
 	now, first, second := time.Now(), hooks[0].ID, hooks[1].ID
 	remove := func(what string, want int) {

@@ -39,9 +39,7 @@ func fill(t *testing.T, st storage.Storage, name string, n int) {
 	for id := range n {
 		batch = append(batch, storagetest.Record(name, int64(id), fmt.Sprintf("Monstera deliciosa %d", id), "climber"))
 		if len(batch) == 10_000 || id == n-1 {
-			if _, err := st.CreateBatch(t.Context(), batch); err != nil {
-				t.Fatal(err)
-			}
+			storagetest.Create(t, st, batch...)
 			batch = batch[:0]
 		}
 	}
