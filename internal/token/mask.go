@@ -1,6 +1,9 @@
 package token
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // Mask hides whole credentials in texts for the log: a client may have sent one in the wrong place, such as the path.
 // The zero Mask hides credentials of the form that Generate returns, and JWTs.
@@ -16,29 +19,13 @@ func (m Mask) Hide(text string) string {
 	if m.fixed != "" {
 		text = strings.ReplaceAll(text, m.fixed, "…")
 	}
-	text = hide(text, prefix, base62, 20)
-	return hide(text, "eyJ", base62+"_-.", 8)
+	for _, credential := range credentials {
+		text = credential.ReplaceAllString(text, "$1…")
+	}
+	return text
 }
 
-// hide replaces the characters that follow each prefix, if they are at least so many. Its time is linear: clients
-// choose the text.
-func hide(text, prefix, characters string, least int) string {
-	if !strings.Contains(text, prefix) {
-		return text
-	}
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, prefix)
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		b.WriteString(prefix)
-		text = strings.TrimLeftFunc(rest, func(r rune) bool { return strings.ContainsRune(characters, r) })
-		if len(rest)-len(text) >= least {
-			b.WriteString("…")
-		} else {
-			text = rest
-		}
-	}
+// credentials match those that Generate returns, and JWTs. The time of a match is linear: clients choose the text.
+var credentials = []*regexp.Regexp{
+	regexp.MustCompile(`(plant_)[0-9A-Za-z]{20,}`), regexp.MustCompile(`(eyJ)[\w.-]{8,}`),
 }

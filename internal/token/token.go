@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,15 +80,12 @@ func (s Scope) String() string { return strings.Join(s.Names(), " ") }
 // ParseScopes parses scope names separated by commas or spaces.
 func ParseScopes(text string) (Scope, error) {
 	var s Scope
-next:
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
-		for _, n := range scopeNames {
-			if n.name == word {
-				s |= n.scope
-				continue next
-			}
+		i := slices.Index(AllScopes.Names(), word)
+		if i < 0 {
+			return 0, fmt.Errorf("scope %q is unknown: use %s", word, strings.Join(AllScopes.Names(), ","))
 		}
-		return 0, fmt.Errorf("scope %q is unknown: use %s", word, strings.Join(AllScopes.Names(), ","))
+		s |= scopeNames[i].scope
 	}
 	if s == 0 {
 		return 0, fmt.Errorf("at least one scope is required: use %s", strings.Join(AllScopes.Names(), ","))
