@@ -51,27 +51,19 @@ func (env environment) copyAndPrint(ctx context.Context, from, to string, unsafe
 		return fmt.Errorf("%w; the target keeps what was copied; run the same command again to continue",
 			context.Cause(ctx))
 	}
-	if err != nil {
-		return err
-	}
 	took := time.Since(start).Round(time.Millisecond)
-	if asJSON {
-		return env.printJSON(struct {
-			dbcopy.Report
-			Seconds float64 `json:"seconds"`
-		}{report, took.Seconds()})
+	asPrinted := struct {
+		dbcopy.Report
+		Seconds float64 `json:"seconds"`
+	}{report, took.Seconds()}
+	err = printTable(env, asJSON, asPrinted, err, "STORE\tPLANTS\tSHA-256", func(s dbcopy.Store) string {
+		return fmt.Sprintf("%s\t%d\t%s", cell(s.Name), s.Plants, s.Hash)
+	}, report.Stores...)
+	if err == nil && !asJSON {
+		fmt.Fprintf(env.stderr, "The target has all plants (%d) and tokens (%d) of the source; this run created %d in %v.\n",
+			report.Plants, report.Tokens, report.Created, took)
 	}
-	w := newTable(env.stdout)
-	fmt.Fprintln(w, "STORE\tPLANTS\tSHA-256")
-	for _, s := range report.Stores {
-		fmt.Fprintf(w, "%s\t%d\t%s\n", cell(s.Name), s.Plants, s.Hash)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(env.stderr, "The target has all plants (%d) and tokens (%d) of the source; this run created %d in %v.\n",
-		report.Plants, report.Tokens, report.Created, took)
-	return nil
+	return err
 }
 
 func (env environment) copy(ctx context.Context, from, to string, unsafe bool) (report dbcopy.Report, err error) {

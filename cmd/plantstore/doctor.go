@@ -55,16 +55,10 @@ func (env environment) checkSettings(cmd *cobra.Command, db string) storage.Find
 	return storage.Finding{Level: "ok", Check: "settings", Text: strings.Join(values, " ")}
 }
 
-func (env environment) printFindings(found storage.Findings, asJSON bool) (err error) {
-	if asJSON {
-		err = env.printJSON(found)
-	} else {
-		w := newTable(env.stdout)
-		for _, f := range found {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, oneLine(f.Text))
-		}
-		err = w.Flush()
-	}
+func (env environment) printFindings(found storage.Findings, asJSON bool) error {
+	err := printTable(env, asJSON, found, nil, "", func(f storage.Finding) string {
+		return fmt.Sprintf("%s\t%s\t%s", f.Level, f.Check, oneLine(f.Text))
+	}, found...)
 	problems := 0
 	for _, f := range found {
 		if f.Level == "problem" {

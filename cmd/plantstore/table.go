@@ -29,7 +29,8 @@ func cell(text string) string {
 	return text
 }
 
-// printTable prints a value as JSON, or a table with a row for each of all, unless there is an error.
+// printTable prints a value as JSON, or a table with a row for each of all, unless there is an error. A header may be
+// empty.
 func printTable[T any](env environment, asJSON bool, value any, err error, header string, row func(T) string,
 	all ...T) error {
 	if err != nil {
@@ -39,7 +40,9 @@ func printTable[T any](env environment, asJSON bool, value any, err error, heade
 		return env.printJSON(value)
 	}
 	w := newTable(env.stdout)
-	fmt.Fprintln(w, header)
+	if header != "" {
+		fmt.Fprintln(w, header)
+	}
 	for _, v := range all {
 		fmt.Fprintln(w, row(v))
 	}

@@ -104,23 +104,28 @@ List tokens, oldest first, without their secrets. LAST USED is written about onc
 			now := time.Now()
 			all = slices.DeleteFunc(all, func(t token.Token) bool { return !t.ExpiresWithin(within, now) })
 		}
-		if *asJSON {
-			return printTokensJSON(env, all)
+		rows := []tokenRow{}
+		for _, t := range all {
+			rows = append(rows, tokenRow{forClient(t), t.Created, t.LastUsed, t.Revoked, t.Tail})
 		}
-		return printTokens(env, all)
+		const header = "NAME\tSTORE\tSCOPES\tRATE\tCREATED\tLAST USED\tEXPIRES\tREVOKED\tLAST 4"
+		return printTable(env, *asJSON, rows, nil, header, tokenRow.cells, rows...)
 	})
 }
 
-func printTokens(env environment, all []token.Token) error {
-	w := newTable(env.stdout)
-	fmt.Fprintln(w, "NAME\tSTORE\tSCOPES\tRATE\tCREATED\tLAST USED\tEXPIRES\tREVOKED\tLAST 4")
-	for _, t := range all {
-		used := strings.TrimSuffix(timestamp(t.LastUsed), ":00") // it has no seconds
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t…%s\n", t.Name, t.Store, t.Scopes,
-			rateText(t.Rate.String(), t.Rate.Burst), t.Created.UTC().Format(time.DateOnly), used, timestamp(t.Expires),
-			timestamp(t.Revoked), t.Tail)
-	}
-	return w.Flush()
+// tokenRow is a line of token list.
+type tokenRow struct {
+	client.Token
+	Created  time.Time `json:"created"`
+	LastUsed time.Time `json:"lastUsed,omitzero"`
+	Revoked  time.Time `json:"revoked,omitzero"`
+	Tail     string    `json:"lastFour"`
+}
+
+func (t tokenRow) cells() string {
+	used := strings.TrimSuffix(timestamp(t.LastUsed), ":00") // it has no seconds
+	return strings.Join([]string{t.Name, t.Store, strings.Join(t.Scopes, " "), rateText(t.Rate, t.Burst),
+		t.Created.UTC().Format(time.DateOnly), used, timestamp(t.Expires), timestamp(t.Revoked), "…" + t.Tail}, "\t")
 }
 
 func rateText(limit string, burst int64) string {
@@ -128,21 +133,6 @@ func rateText(limit string, burst int64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%s, burst %d", limit, burst)
-}
-
-func printTokensJSON(env environment, all []token.Token) error {
-	type row struct {
-		client.Token
-		Created  time.Time `json:"created"`
-		LastUsed time.Time `json:"lastUsed,omitzero"`
-		Revoked  time.Time `json:"revoked,omitzero"`
-		Tail     string    `json:"lastFour"`
-	}
-	rows := make([]row, len(all))
-	for i, t := range all {
-		rows[i] = row{forClient(t), t.Created, t.LastUsed, t.Revoked, t.Tail}
-	}
-	return env.printJSON(rows)
 }
 
 func forClient(t token.Token) client.Token {
