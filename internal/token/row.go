@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -41,7 +42,7 @@ func (r Row) Token() (Token, error) {
 	}
 	copy(t.Hash[:], r.Hash)
 	var err error
-	if t.Rate, err = rate.Parse(orZero(r.Rate), orZero(r.Burst)); err != nil {
+	if t.Rate, err = rate.Parse(*cmp.Or(r.Rate, new(string)), *cmp.Or(r.Burst, new(int64))); err != nil {
 		return Token{}, fmt.Errorf("token %s: its stored rate: %w", r.Name, err)
 	}
 	return t, nil
@@ -66,11 +67,4 @@ func orNull[T comparable](v T) *T {
 		return nil
 	}
 	return &v
-}
-
-func orZero[T any](p *T) T {
-	if p == nil {
-		return *new(T)
-	}
-	return *p
 }

@@ -160,10 +160,7 @@ var secrets = new(big.Int).Exp(big.NewInt(62), big.NewInt(secretLen), nil)
 // wellFormed reports whether a credential has the form and the checksum of a generated one.
 func wellFormed(credential string) bool {
 	body, ok := strings.CutPrefix(credential, prefix)
-	if !ok || len(body) != secretLen+sumLen {
-		return false
-	}
-	return string(checksum(body[:secretLen])) == body[secretLen:]
+	return ok && len(body) == secretLen+sumLen && string(checksum(body[:secretLen])) == body[secretLen:]
 }
 
 func checksum(secret string) []byte {
