@@ -266,14 +266,14 @@ func TestTokenRevoke(t *testing.T) {
 		"plantstore token revoke: expected arguments: NAME; got: []; see plantstore token revoke --help\n")
 }
 
-// A mistyped --db is an error for a command that needs existing tokens, and creates no database.
+// A mistyped --db is an error for a command that needs an existing database, and creates none.
 func TestMistypedDatabase(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "typo.db")
-	for _, args := range [][]string{{"list"}, {"update", "ci", "--rate", "1/s"}, {"rotate", "ci"}, {"revoke", "ci"},
-		{"prune", "--before", "1d"}} {
-		command := "token " + args[0]
-		got := plantstore(t, variables{"PLANTSTORE_DB": db}, append([]string{"token"}, args...)...)
-		got.want(t, command, 1, "", "plantstore "+command+": --db must be an existing database: stat "+db+
+	for _, command := range []string{"token list", "token update ci --rate 1/s", "token rotate ci", "token revoke ci",
+		"token prune --before 1d", "store list", "store clear main", "db migrate"} {
+		words := strings.Fields(command)
+		got := plantstore(t, variables{"PLANTSTORE_DB": db}, words...)
+		got.want(t, command, 1, "", "plantstore "+words[0]+" "+words[1]+": --db must be an existing database: stat "+db+
 			": no such file or directory\n")
 		if _, err := os.Stat(db); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s created a database: %v", command, err)

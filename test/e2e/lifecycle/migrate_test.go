@@ -81,28 +81,3 @@ func TestOlderSchema(t *testing.T) {
 		})
 	}
 }
-
-// Commands that read create no database, and leave no file next to one that no process uses.
-func TestReadingCreatesNothing(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	db := filepath.Join(folder, "plants.db")
-	for _, command := range [][]string{{"token", "list"}, {"db", "migrate"}, {"doctor"}} {
-		args := append(command, "--db", db)
-		if _, errs, code := testkit.Run(t, nil, args...); code != 1 || command[0] != "doctor" && !strings.Contains(errs, db) {
-			t.Errorf("%q of a missing database: exit %d, %s", command, code, errs)
-		}
-		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 0 {
-			t.Fatalf("%q of a missing database creates %v, %v", command, entries, err)
-		}
-	}
-	testkit.IssueToken(t, db, "--name", "ci")
-	for _, command := range [][]string{{"token", "list"}, {"doctor"}} {
-		if out, errs, code := testkit.Run(t, nil, append(command, "--db", db)...); code != 0 {
-			t.Errorf("%q: exit %d, %s%s", command, code, out, errs)
-		}
-		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
-			t.Errorf("%q leaves %v, %v", command, entries, err)
-		}
-	}
-}
