@@ -58,6 +58,11 @@ func TestServeFlags(t *testing.T) {
 	if err != nil || cfg.Token != "from-the-environment" || cfg.Commit.Queue != 5 {
 		t.Errorf("serve with variables: %+v, %v", cfg, err)
 	}
+	file := tempFile(t, "of-a-client")
+	cfg, _, _, err = parseServe(variables{"PLANTSTORE_TOKEN": "of-a-client", "PLANTSTORE_TOKEN_FILE": file})
+	if err != nil || cfg.Token != "" {
+		t.Errorf("serve with the variables of clients: %+v, %v", cfg, err)
+	}
 }
 
 // serve refuses a wrong value before it opens the database, and no message has the password of one.

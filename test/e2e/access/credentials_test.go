@@ -2,7 +2,6 @@ package access
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -128,36 +127,4 @@ func wantSeparateStores(t *testing.T, s *testkit.Server, other string) {
 	testkit.WantError(t, "remove from the first store", s.Do(t, "DELETE", "/plants/2", "", other), 40401)
 	testkit.WantResponse(t, "list the first store", s.Do(t, "GET", "/plants", ""), 200,
 		`[{"id":1,"name":"x"},{"id":2,"name":"x"}]`)
-}
-
-// The fixed token of a file is valid, and no first one is issued. The variables of clients are no fixed token.
-func TestFixedToken(t *testing.T) {
-	const credential, client = "from-a-file-0123456789", "a-token-for-reading-elsewhere"
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(credential+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PLANTSTORE_TOKEN", client)
-	t.Setenv("PLANTSTORE_TOKEN_FILE", file)
-	without := testkit.Start(t, testkit.Engines[0].Database(t))
-	t.Setenv("PLANTSTORE_FIXED_TOKEN_FILE", file)
-	with := testkit.Start(t, testkit.Engines[0].Database(t))
-	for given, numbers := range map[string][2]int{
-		credential: {40103, 0}, credential[1:]: {40103, 40103}, client: {40103, 40103}, without.Token: {0, 40104},
-	} {
-		for i, p := range []*testkit.Server{without, with} {
-			if a := p.Do(t, "GET", "/plants", "", bearer(given)); a.Number() != numbers[i] {
-				t.Errorf("%s: %d %s, want error %d", given, a.Status, a.Body, numbers[i])
-			}
-		}
-	}
-	with.Kill() // Then its output is complete.
-	if testkit.TokenPattern.MatchString(with.Stdout.String()) {
-		t.Errorf("a first token was issued in addition to the fixed one: %s", with.Stdout)
-	}
-	logs := without.Stderr.String() + with.Stderr.String()
-	if strings.Count(logs, `"msg":"fixed token in use, with every scope","from":"`+file+`"`) != 1 ||
-		strings.Contains(logs, credential) || strings.Contains(logs, client) {
-		t.Errorf("a token is in the log, or it does not say which fixed token is in use: %s", logs)
-	}
 }
