@@ -10,43 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"plantstore/client"
 	"plantstore/test/testkit"
 )
-
-// Faults after a commit that a client must survive: it has stored the plant, and does not know it.
-var lost = []string{`{"code":503,"when":"after"}`, `{"drop":true,"when":"after"}`}
-
-// A client that repeats a create stores exactly one plant. One that does not fails, although the plant is stored.
-func TestRetries(t *testing.T) {
-	t.Parallel()
-	testkit.OnEachEngine(t, func(t *testing.T, s *testkit.Server) {
-		for _, fault := range lost {
-			b := newBox(t, s, `{"seed":"empty"}`)
-			rule := `[{"method":"POST","path":"/plants","times":1,` + fault[1:] + `]`
-			if a := send(t, b.Target, "PUT", "/faults", rule); a.Status != 200 {
-				t.Fatalf("PUT /faults %s: %d %s", rule, a.Status, a.Body)
-			}
-			c, err := client.New(b.URL, b.Token)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fern := client.Plant{Name: "Fern"}
-			if got, err := c.Create(t.Context(), client.NewPlant{ID: 1, Plant: fern}); err != nil || got.Name != "Fern" {
-				t.Errorf("%s: the client returns %v, %v", fault, got, err)
-			}
-			if got := journal(t, b); len(got) != 2 || got[1].Fault == "" || got[0].Fault != "" || got[0].Status != 200 {
-				t.Errorf("%s: the journal has %+v", fault, got)
-			}
-			send(t, b.Target, "PUT", "/faults", rule)
-			if a, err := b.Send("POST", "/plants", `{"id":2,"name":"Fern"}`); err == nil && a.Number() != 50302 {
-				t.Errorf("%s: a client that sends once gets %d %s", fault, a.Status, a.Body)
-			}
-			const want = `[{"id":1,"name":"Fern"},{"id":2,"name":"Fern"}]`
-			testkit.WantResponse(t, fault, send(t, b.Target, "GET", "/plants", ""), 200, want)
-		}
-	}, "--sandbox")
-}
 
 // entry is a part of an entry of a journal.
 type entry struct {
