@@ -287,50 +287,43 @@ func TestOtherTarget(t *testing.T) {
 	wantError(t, err, "the target has a plant 100 in store main that the source does not have")
 }
 
-// A token that was revoked in the source after a copy is revoked by the next one, and never made valid again.
+// A token that was revoked in the source after a copy is revoked by the next one, and never made valid again. One that
+// was revoked and then removed does not stay valid in the target.
 func TestRevokedTokens(t *testing.T) {
 	source, target := engines["sqlite"](t), engines["sqlite"](t)
 	addTokens(t, source)
 	copyAll := func() error { _, err := Copy(t.Context(), source, target, new(atomic.Int64)); return err }
-	revoke := func(s storage.Storage, name string) error {
-		return s.RevokeToken(t.Context(), name, start.Add(time.Hour))
+	revoke := func(s storage.Storage, name string, at time.Time) {
+		t.Helper()
+		if err := s.RevokeToken(t.Context(), name, at); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := errors.Join(copyAll(), revoke(source, "plain"), copyAll()); err != nil {
-		t.Fatal(err)
+	for range 2 {
+		if err := copyAll(); err != nil {
+			t.Fatal(err)
+		}
+		revoke(source, "plain", start.Add(time.Hour))
 	}
 	want, _ := source.Tokens(t.Context())
 	if got, err := target.Tokens(t.Context()); err != nil || !slices.Equal(got, want) {
 		t.Errorf("Tokens() = %v, %v, want %v", got, err, want)
 	}
-	if err := revoke(target, "full"); err != nil {
+	late, _ := token.New("late", "main", token.Read, start.Add(2*time.Hour), time.Time{})
+	if err := errors.Join(source.AddToken(t.Context(), late), copyAll()); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, copyAll(), "token full of the target is not the token of that name in the source")
-}
-
-// A token that was revoked and pruned in the source after a copy does not stay valid in the target.
-func TestPrunedTokens(t *testing.T) {
-	source, target := engines["sqlite"](t), engines["sqlite"](t)
-	addTokens(t, source)
-	if _, err := Copy(t.Context(), source, target, new(atomic.Int64)); err != nil {
-		t.Fatal(err)
-	}
-	revoke := func(s storage.Storage) error { return s.RevokeToken(t.Context(), "plain", start) }
-	_, pruneErr := source.PruneTokens(t.Context(), "", start.Add(24*time.Hour))
-	if err := errors.Join(pruneErr, revoke(source)); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := source.PruneTokens(t.Context(), "", start.Add(time.Hour)); n != 1 || err != nil {
+	revoke(source, "late", start)
+	if n, err := source.PruneTokens(t.Context(), "", start.Add(time.Minute)); n != 1 || err != nil {
 		t.Fatalf("%d tokens were pruned, %v", n, err)
 	}
-	_, err := Copy(t.Context(), source, target, new(atomic.Int64))
-	wantError(t, err, "token plain of the target is valid, and the source does not have it")
-	if err := revoke(target); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Copy(t.Context(), source, target, new(atomic.Int64)); err != nil {
+	wantError(t, copyAll(), "token late of the target is valid, and the source does not have it")
+	revoke(target, "late", start)
+	if err := copyAll(); err != nil {
 		t.Errorf("Copy() after the token was revoked = %v", err)
 	}
+	revoke(target, "full", start)
+	wantError(t, copyAll(), "token full of the target is not the token of that name in the source")
 }
 
 // Sandboxes are neither copied nor a reason to refuse a target.
