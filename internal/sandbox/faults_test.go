@@ -20,7 +20,6 @@ func (b *store) stored(t *testing.T, id int64) bool {
 // A fault replaces the response to a create, before or after it is stored. The repeated create succeeds.
 func TestFaults(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	b := s.sandbox(t, `{"seed":"empty"}`)
 	const notHandled = 0
 	for i, test := range []struct {
@@ -83,7 +82,6 @@ func TestFaults(t *testing.T) {
 // Half of a response has the Content-Length of the whole. A change that is not made has no response but an Error.
 func TestTruncate(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	b := s.sandbox(t, "")
 	const busy = `{"error":50301,"message":"too many writes are waiting"}`
 	for _, test := range []struct {
@@ -126,7 +124,6 @@ func TestTruncate(t *testing.T) {
 
 func TestFaultIsRefused(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	b := s.sandbox(t, "")
 	const noError = "code must be a status or an error code of this API, such as 503 or 42901, but is "
 	const onlyAfter = "code with when=after must be 500 or 503, but is "
@@ -179,7 +176,6 @@ func TestFaultIsRefused(t *testing.T) {
 // The first rule that matches and is not used up applies, unless the request has a fault of its own.
 func TestRules(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	b, other := s.sandbox(t, ""), s.sandbox(t, "")
 	const sent = `[{"method":"GET","path":"/plants/{id}","code":500,"times":2},` +
 		`{"path":"/plants","code":502},{"delay":0,"times":1}]`
@@ -226,7 +222,6 @@ func TestRules(t *testing.T) {
 func TestDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Max: 10})
-		defer s.close(t)
 		b, other := s.sandbox(t, ""), s.sandbox(t, "")
 		began := time.Now()
 		done := make(chan int)

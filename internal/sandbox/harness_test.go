@@ -51,13 +51,18 @@ func (anyConnections) Last(context.Context) bool          { return false }
 func (anyConnections) Tokens() int                        { return 1 }
 func (anyConnections) Park(context.Context) func() bool   { return func() bool { return true } }
 
-// start opens a database file and serves it without Run. The test calls close.
+// start opens a database file and serves it without Run, until the test ends.
 func start(t *testing.T, cfg Config) *service {
 	t.Helper()
 	file, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "plants.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return serve(cfg, &disk{Storage: file, free: 2 * minFree})
 }
 
@@ -77,13 +82,6 @@ func serve(cfg Config, d *disk) *service {
 		Reader: d, Connections: anyConnections{}, Log: slog.New(slog.DiscardHandler), Sandbox: s,
 	})
 	return s
-}
-
-func (s *service) close(t *testing.T) {
-	t.Helper()
-	if err := s.disk.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // send sends a request; headers are names and values. The status is 0 if the connection was closed.

@@ -24,7 +24,6 @@ func (b *store) requests(t *testing.T, query string) (all []httpapi.Entry) {
 
 func TestJournal(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	b, other := s.sandbox(t, ""), s.sandbox(t, "")
 	b.do("POST", "/plants", newPlant(100, "x"), "X-Request-Id", "mine", "Prefer", "code=503; when=after",
 		"X-Test", "a", "X-Test", "b")
@@ -77,7 +76,6 @@ func TestJournal(t *testing.T) {
 // Credentials are masked by their form, wherever they are.
 func TestJournalMasks(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	b := s.sandbox(t, "")
 	secret := token.Generate()
 	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl"
@@ -104,7 +102,6 @@ func TestJournalMasks(t *testing.T) {
 
 func TestJournalBodies(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	b := s.sandbox(t, "")
 	for _, test := range []struct {
 		sent, recorded string

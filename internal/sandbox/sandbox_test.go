@@ -19,7 +19,6 @@ import (
 
 func TestCreate(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	before := time.Now()
 	for options, test := range map[string]struct {
 		plants int64
@@ -57,7 +56,6 @@ func TestCreate(t *testing.T) {
 // Errors name the member, and repeat nothing that a client without a token has sent.
 func TestCreateIsRefused(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	const notObject = "the body must be empty or a JSON object"
 	const unknown = "a member of the body is unknown; use seed and ttl"
 	const seed = `seed must be garden or empty","field":"seed`
@@ -82,7 +80,6 @@ func TestCreateIsRefused(t *testing.T) {
 
 func TestResetAndRemove(t *testing.T) {
 	s := start(t, Config{Max: 10})
-	defer s.close(t)
 	b, other := s.sandbox(t, ""), s.sandbox(t, "")
 	want(t, "a create", b.do("POST", "/plants", newPlant(100, "x")), 200)
 	want(t, "an edit", b.do("PUT", "/plants/1", newPlant(1, "x")), 200)
@@ -113,7 +110,6 @@ func (s *service) createOne(ctx context.Context, r plant.Record) (plant.Outcome,
 // Only what is in memory counts here: the bounds of all sandboxes are too large for a test.
 func TestBoundsOfAll(t *testing.T) {
 	s := start(t, Config{Max: 10, Rate: rate.Limit{Count: 60, Per: time.Minute, Burst: 60}})
-	defer s.close(t)
 	b := s.sandbox(t, "")
 	s.bytes = maxAllBytes
 	want(t, "a plant", b.do("POST", "/plants", newPlant(100, "x")), 50307)
@@ -136,7 +132,6 @@ func TestBoundsOfAll(t *testing.T) {
 func TestRemoveReportsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Max: 10})
-		defer s.close(t)
 		row := storage.Sandbox{Store: s.sandbox(t, "").Store, Expires: time.Now()}
 		s.disk.list = func() error { time.Sleep(2 * time.Second); return storage.ErrUnavailable }
 		if err := s.remove(t.Context(), row, time.Now().Add(time.Second)); err != storage.ErrUnavailable {
@@ -152,7 +147,6 @@ func TestRemoveReportsFailures(t *testing.T) {
 func TestResetsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Max: 10})
-		defer s.close(t)
 		b := s.sandbox(t, "")
 		s.slot <- struct{}{}
 		first := make(chan *httptest.ResponseRecorder)
@@ -168,7 +162,6 @@ func TestResetsWait(t *testing.T) {
 func TestMaximum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Max: 3})
-		defer s.close(t)
 		used, first := s.sandbox(t, ""), s.sandbox(t, "")
 		time.Sleep(time.Minute)
 		second := s.sandbox(t, "")
@@ -201,7 +194,6 @@ func TestMaximum(t *testing.T) {
 func TestRateOfAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Max: 100, Rate: rate.Limit{Count: 3, Per: time.Minute, Burst: 3}})
-		defer s.close(t)
 		send := func(from string) *httptest.ResponseRecorder {
 			s.from = from
 			return s.send("POST", "/sandboxes", "")
@@ -223,7 +215,6 @@ func TestRateOfAnAddress(t *testing.T) {
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, Config{Max: 10})
-		defer s.close(t)
 		short, long := s.sandbox(t, `{"ttl":60}`), s.sandbox(t, "")
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
