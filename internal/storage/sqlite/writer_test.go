@@ -19,11 +19,17 @@ import (
 
 func testWriter(t *testing.T) *writer {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "plants.db")
+	return openWriter(t, newFile(t))
+}
+
+// newFile creates an empty database file.
+func newFile(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "plants.db")
 	if err := createFile(path); err != nil {
 		t.Fatal(err)
 	}
-	return openWriter(t, path)
+	return path
 }
 
 func openWriter(t *testing.T, path string) *writer {
@@ -211,10 +217,7 @@ func TestFailedRollback(t *testing.T) {
 
 // A write that never starts is busy.
 func TestLockTimeout(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "plants.db")
-	if err := createFile(path); err != nil {
-		t.Fatal(err)
-	}
+	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := openWriter(t, path)
 		write := func(want error, after time.Duration) {
@@ -236,10 +239,7 @@ func TestLockTimeout(t *testing.T) {
 
 // However many batches of edits follow one another, a create waits for one of them: the others find its plant.
 func TestCreateWaitsForOneBatchOfEdits(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "plants.db")
-	if err := createFile(path); err != nil {
-		t.Fatal(err)
-	}
+	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := openWriter(t, path)
 		s := &Storage{writer: w}
