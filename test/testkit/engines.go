@@ -56,6 +56,16 @@ func Distributed(t *testing.T, c *pgtest.Cluster, by string) string {
 	})
 }
 
+// OnEachDatabase runs a test with a new database of each engine, in parallel.
+func OnEachDatabase(t *testing.T, test func(t *testing.T, db string)) {
+	for _, e := range Engines {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, e.Database(t))
+		})
+	}
+}
+
 // OnEachEngine runs a test against a server on a new database of each engine.
 func OnEachEngine(t *testing.T, test func(t *testing.T, s *Server), args ...string) {
 	for _, e := range Engines {

@@ -16,38 +16,34 @@ func bearer(token string) string { return "Authorization: Bearer " + token }
 // token uses plants of its own store only, and the first one is printed by the first start only.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel()
-			db := e.Database(t)
-			s := testkit.Start(t, db, "--access-log", "all")
-			if s.Token == "" || !strings.Contains(s.Stdout.String(), "curl -i "+s.URL+"/plants") {
-				t.Fatalf("the first start prints:\n%s", s.Stdout)
-			}
-			reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read")
-			expired := testkit.IssueToken(t, db, "--name", "short", "--expires", "1ms")
-			wantChallenges(t, s, reader, expired)
-			misplaceToken(t, s)
-			testkit.WantResponse(t, "the stored plants", s.Do(t, "GET", "/plants", "", "Authorization: bEaReR "+reader), 200,
-				"[]")
-			other := testkit.IssueToken(t, db, "--name", "other", "--store", "other")
-			wantSeparateStores(t, s, bearer(other))
-			if out, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", db, "other"); code != 0 || out != "" {
-				t.Fatalf("token revoke: exit %d %q %q", code, out, errs)
-			}
-			testkit.WaitFor(t, "the revoked token to be refused", func() bool {
-				return s.Do(t, "GET", "/plants", "", bearer(other)).Number() == 40106
-			})
-			s.Kill()
-			wantNoSecret(t, s, db, reader, expired, s.Token)
-			again := testkit.StartAgain(t, s, db)
-			testkit.WantResponse(t, "after a restart", again.Do(t, "GET", "/plants/2", ""), 200, `{"id":2,"name":"x"}`)
-			again.Kill() // Then its output is complete.
-			if testkit.TokenPattern.MatchString(again.Stdout.String()) {
-				t.Errorf("the second start prints a token:\n%s", again.Stdout)
-			}
+	testkit.OnEachDatabase(t, func(t *testing.T, db string) {
+		s := testkit.Start(t, db, "--access-log", "all")
+		if s.Token == "" || !strings.Contains(s.Stdout.String(), "curl -i "+s.URL+"/plants") {
+			t.Fatalf("the first start prints:\n%s", s.Stdout)
+		}
+		reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read")
+		expired := testkit.IssueToken(t, db, "--name", "short", "--expires", "1ms")
+		wantChallenges(t, s, reader, expired)
+		misplaceToken(t, s)
+		testkit.WantResponse(t, "the stored plants", s.Do(t, "GET", "/plants", "", "Authorization: bEaReR "+reader), 200,
+			"[]")
+		other := testkit.IssueToken(t, db, "--name", "other", "--store", "other")
+		wantSeparateStores(t, s, bearer(other))
+		if out, errs, code := testkit.Run(t, nil, "token", "revoke", "--db", db, "other"); code != 0 || out != "" {
+			t.Fatalf("token revoke: exit %d %q %q", code, out, errs)
+		}
+		testkit.WaitFor(t, "the revoked token to be refused", func() bool {
+			return s.Do(t, "GET", "/plants", "", bearer(other)).Number() == 40106
 		})
-	}
+		s.Kill()
+		wantNoSecret(t, s, db, reader, expired, s.Token)
+		again := testkit.StartAgain(t, s, db)
+		testkit.WantResponse(t, "after a restart", again.Do(t, "GET", "/plants/2", ""), 200, `{"id":2,"name":"x"}`)
+		again.Kill() // Then its output is complete.
+		if testkit.TokenPattern.MatchString(again.Stdout.String()) {
+			t.Errorf("the second start prints a token:\n%s", again.Stdout)
+		}
+	})
 }
 
 // wantChallenges sends creates with invalid credentials.

@@ -28,49 +28,45 @@ func wantLimited(t *testing.T, what string, a testkit.Response, number, longest 
 // affected, and responses to tokens without a rate have no headers about it.
 func TestRate(t *testing.T) {
 	t.Parallel()
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel()
-			db := e.Database(t)
-			p := testkit.Start(t, db)
-			limited := testkit.IssueToken(t, db, "--name", "limited", "--rate", "1/m", "--burst", "4")
-			as := "Authorization: Bearer " + limited
-			for left, a := range []testkit.Response{
-				3: p.Do(t, "POST", "/plants", `{"id":1,"name":"x"}`, testkit.ContentJSON, as),
-				2: p.Do(t, "GET", "/plants/1", "", as),
-				1: p.Do(t, "GET", "/plants/2", "", as), // Errors count too.
-				0: p.Do(t, "PUT", "/plants/1", `{"name":"y"}`, testkit.ContentJSON, as),
-			} {
-				policy, now := a.Header.Get("RateLimit-Policy"), a.Header.Get("RateLimit") // nearly a minute is left
-				if want := fmt.Sprintf(`"token";r=%d;t=[56][0-9]`, left); policy != `"token";q=4;w=240` ||
-					!regexp.MustCompile(want).MatchString(now) {
-					t.Errorf("%d %s: RateLimit-Policy %s, RateLimit %s, want %s", a.Status, a.Body, policy, now, want)
-				}
+	testkit.OnEachDatabase(t, func(t *testing.T, db string) {
+		p := testkit.Start(t, db)
+		limited := testkit.IssueToken(t, db, "--name", "limited", "--rate", "1/m", "--burst", "4")
+		as := "Authorization: Bearer " + limited
+		for left, a := range []testkit.Response{
+			3: p.Do(t, "POST", "/plants", `{"id":1,"name":"x"}`, testkit.ContentJSON, as),
+			2: p.Do(t, "GET", "/plants/1", "", as),
+			1: p.Do(t, "GET", "/plants/2", "", as), // Errors count too.
+			0: p.Do(t, "PUT", "/plants/1", `{"name":"y"}`, testkit.ContentJSON, as),
+		} {
+			policy, now := a.Header.Get("RateLimit-Policy"), a.Header.Get("RateLimit") // nearly a minute is left
+			if want := fmt.Sprintf(`"token";r=%d;t=[56][0-9]`, left); policy != `"token";q=4;w=240` ||
+				!regexp.MustCompile(want).MatchString(now) {
+				t.Errorf("%d %s: RateLimit-Policy %s, RateLimit %s, want %s", a.Status, a.Body, policy, now, want)
 			}
-			for request, body := range map[string]string{
-				"POST /plants": `{"id":3,"name":"x"}`, "GET /plants/1": "", "GET /plants": "", "PUT /plants/1": `{"name":"z"}`,
-				"DELETE /plants/1": "",
-			} {
-				method, path, _ := strings.Cut(request, " ")
-				wantLimited(t, request, p.Do(t, method, path, body, testkit.ContentJSON, as), 42901, 60)
-			}
-			status, text := testkit.ParseRaw(p.Raw(t, "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+as+
-				"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"))
-			if status != 429 || !strings.Contains(text, "42901") {
-				t.Errorf("a create whose body is never sent: %d %s", status, text)
-			}
+		}
+		for request, body := range map[string]string{
+			"POST /plants": `{"id":3,"name":"x"}`, "GET /plants/1": "", "GET /plants": "", "PUT /plants/1": `{"name":"z"}`,
+			"DELETE /plants/1": "",
+		} {
+			method, path, _ := strings.Cut(request, " ")
+			wantLimited(t, request, p.Do(t, method, path, body, testkit.ContentJSON, as), 42901, 60)
+		}
+		status, text := testkit.ParseRaw(p.Raw(t, "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+as+
+			"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"))
+		if status != 429 || !strings.Contains(text, "42901") {
+			t.Errorf("a create whose body is never sent: %d %s", status, text)
+		}
 
-			free := p.Create(t, `{"id":4,"name":"x"}`)
-			testkit.WantResponse(t, "a token without a rate", free, 200, `{"name":"x"}`)
-			for name := range free.Header {
-				if !slices.Contains([]string{"Content-Type", "Content-Length", "Date", "X-Request-Id"}, name) {
-					t.Errorf("the response to a token without a rate has %s: %s", name, free.Header.Get(name))
-				}
+		free := p.Create(t, `{"id":4,"name":"x"}`)
+		testkit.WantResponse(t, "a token without a rate", free, 200, `{"name":"x"}`)
+		for name := range free.Header {
+			if !slices.Contains([]string{"Content-Type", "Content-Length", "Date", "X-Request-Id"}, name) {
+				t.Errorf("the response to a token without a rate has %s: %s", name, free.Header.Get(name))
 			}
-			testkit.WantResponse(t, "the stored plants", p.Do(t, "GET", "/plants", ""), 200,
-				`[{"id":1,"name":"y"},{"id":4,"name":"x"}]`)
-		})
-	}
+		}
+		testkit.WantResponse(t, "the stored plants", p.Do(t, "GET", "/plants", ""), 200,
+			`[{"id":1,"name":"y"},{"id":4,"name":"x"}]`)
+	})
 }
 
 // exhaust sends wrong credentials until one is refused without a lookup.

@@ -30,61 +30,57 @@ func TestSandboxesOfAnAddress(t *testing.T) {
 // A sandbox has at most 1,000 plants and a mebibyte of text, also after a restart. What stores nothing more succeeds.
 func TestFullSandbox(t *testing.T) {
 	t.Parallel()
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel()
-			db := e.Database(t)
-			s := testkit.Start(t, db, "--sandbox")
-			many, large := newBox(t, s, ""), newBox(t, s, `{"seed":"empty"}`)
-			text := strings.Repeat("x", 1<<20/32)
-			for id := range 32 {
-				send(t, large.Target, "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":%q}`, id, text))
+	testkit.OnEachDatabase(t, func(t *testing.T, db string) {
+		s := testkit.Start(t, db, "--sandbox")
+		many, large := newBox(t, s, ""), newBox(t, s, `{"seed":"empty"}`)
+		text := strings.Repeat("x", 1<<20/32)
+		for id := range 32 {
+			send(t, large.Target, "POST", "/plants", fmt.Sprintf(`{"id":%d,"name":%q}`, id, text))
+		}
+		if code := s.Stop(); code != 0 {
+			t.Fatalf("exit %d", code)
+		}
+		fill(t, db, many.Store, 13, 999) // sooner than the rate of a sandbox allows
+		s = testkit.StartAgain(t, s, db, "--sandbox")
+		many.URL, large.URL = s.URL, s.URL
+		var edits sync.WaitGroup
+		for range 16 { // They must not be counted more often than they are made.
+			edits.Go(func() { send(t, large.Target, "PUT", "/plants/0", `{"name":"x"}`) })
+		}
+		edits.Wait()
+		send(t, large.Target, "PUT", "/plants/0", fmt.Sprintf(`{"name":%q}`, text))
+		for _, step := range []struct {
+			b                  box
+			method, path, body string
+			number             int
+		}{
+			{many, "POST", "/plants", `{"id":1000,"name":"x"}`, 0},
+			{many, "POST", "/plants", `{"id":1001,"name":"x"}`, 40035},
+			{many, "POST", "/plants", `{"id":1000,"name":"x"}`, 0},
+			{many, "POST", "/plants", `{"id":1000,"name":"y"}`, 40009},
+			{many, "PUT", "/plants/1000", `{"name":"longer"}`, 0},
+			{many, "DELETE", "/plants/1", "", 0},
+			{many, "POST", "/plants", `{"id":1001,"name":"x"}`, 0},
+			{many, "POST", "/plants", `{"id":1002,"name":"x"}`, 40035},
+			{large, "POST", "/plants", `{"id":99,"name":"x"}`, 40035},
+			{large, "POST", "/plants", fmt.Sprintf(`{"id":0,"name":%q}`, text), 0},
+			{large, "PUT", "/plants/1", fmt.Sprintf(`{"name":"x%s"}`, text), 40035},
+			{large, "PUT", "/plants/1", fmt.Sprintf(`{"name":"y%s"}`, text[1:]), 0},
+			{large, "DELETE", "/plants/2", "", 0},
+			{large, "POST", "/plants", `{"id":99,"name":"x"}`, 0},
+			{large, "POST", "/plants", fmt.Sprintf(`{"id":100,"name":%q}`, text), 40035},
+			{large, "POST", "/sandbox/reset", "", 0},
+			{large, "POST", "/plants", fmt.Sprintf(`{"id":100,"name":%q}`, text), 0},
+		} {
+			a := send(t, step.b.Target, step.method, step.path, step.body)
+			if a.Number() != step.number || step.number == 0 && a.Status > 204 {
+				t.Errorf("%s %s %.40s: %d %.200s, want %d", step.method, step.path, step.body, a.Status, a.Body, step.number)
 			}
-			if code := s.Stop(); code != 0 {
-				t.Fatalf("exit %d", code)
-			}
-			fill(t, db, many.Store, 13, 999) // sooner than the rate of a sandbox allows
-			s = testkit.StartAgain(t, s, db, "--sandbox")
-			many.URL, large.URL = s.URL, s.URL
-			var edits sync.WaitGroup
-			for range 16 { // They must not be counted more often than they are made.
-				edits.Go(func() { send(t, large.Target, "PUT", "/plants/0", `{"name":"x"}`) })
-			}
-			edits.Wait()
-			send(t, large.Target, "PUT", "/plants/0", fmt.Sprintf(`{"name":%q}`, text))
-			for _, step := range []struct {
-				b                  box
-				method, path, body string
-				number             int
-			}{
-				{many, "POST", "/plants", `{"id":1000,"name":"x"}`, 0},
-				{many, "POST", "/plants", `{"id":1001,"name":"x"}`, 40035},
-				{many, "POST", "/plants", `{"id":1000,"name":"x"}`, 0},
-				{many, "POST", "/plants", `{"id":1000,"name":"y"}`, 40009},
-				{many, "PUT", "/plants/1000", `{"name":"longer"}`, 0},
-				{many, "DELETE", "/plants/1", "", 0},
-				{many, "POST", "/plants", `{"id":1001,"name":"x"}`, 0},
-				{many, "POST", "/plants", `{"id":1002,"name":"x"}`, 40035},
-				{large, "POST", "/plants", `{"id":99,"name":"x"}`, 40035},
-				{large, "POST", "/plants", fmt.Sprintf(`{"id":0,"name":%q}`, text), 0},
-				{large, "PUT", "/plants/1", fmt.Sprintf(`{"name":"x%s"}`, text), 40035},
-				{large, "PUT", "/plants/1", fmt.Sprintf(`{"name":"y%s"}`, text[1:]), 0},
-				{large, "DELETE", "/plants/2", "", 0},
-				{large, "POST", "/plants", `{"id":99,"name":"x"}`, 0},
-				{large, "POST", "/plants", fmt.Sprintf(`{"id":100,"name":%q}`, text), 40035},
-				{large, "POST", "/sandbox/reset", "", 0},
-				{large, "POST", "/plants", fmt.Sprintf(`{"id":100,"name":%q}`, text), 0},
-			} {
-				a := send(t, step.b.Target, step.method, step.path, step.body)
-				if a.Number() != step.number || step.number == 0 && a.Status > 204 {
-					t.Errorf("%s %s %.40s: %d %.200s, want %d", step.method, step.path, step.body, a.Status, a.Body, step.number)
-				}
-			}
-			if got := rowsOf(t, db, "plants", many.Store); got != "1000" {
-				t.Errorf("%s plants are stored, want 1000", got)
-			}
-		})
-	}
+		}
+		if got := rowsOf(t, db, "plants", many.Store); got != "1000" {
+			t.Errorf("%s plants are stored, want 1000", got)
+		}
+	})
 }
 
 // fill stores plants in a sandbox, and how many there are.
@@ -98,43 +94,39 @@ func fill(t *testing.T, db, store string, from, to int) {
 // A sandbox that is removed or has expired disappears with its plants. Its token is no token of an operator.
 func TestEnd(t *testing.T) {
 	t.Parallel()
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel()
-			db := e.Database(t)
-			s := testkit.Start(t, db, "--sandbox")
-			removed, expired, kept := newBox(t, s, ""), newBox(t, s, ""), newBox(t, s, "")
-			out, errs, code := testkit.Run(t, nil, "token", "list", "--db", db)
-			if code != 0 || strings.Contains(out, "sandbox") {
-				t.Errorf("token list: exit %d, %s%s", code, out, errs)
-			}
-			fill(t, db, removed.Store, 13, 1000)
-			testkit.WantResponse(t, "DELETE /sandbox", send(t, removed.Target, "DELETE", "/sandbox", ""), 204, "")
-			wantEnded(t, removed)
-			if got := rowsOf(t, db, "plants", removed.Store); got != "0" {
-				t.Errorf("%s plants of a removed sandbox are stored", got)
-			}
-			s.Kill() // no process knows that it is used
-			fill(t, db, expired.Store, 13, 1000)
-			const end = "UPDATE sandboxes SET expires = 1 WHERE store IN ('%s', '%s')"
-			testkit.Query(t, db, fmt.Sprintf(end, expired.Store, removed.Store))
-			s = testkit.StartAgain(t, s, db) // Also a server without sandboxes removes them.
-			for _, b := range []box{removed, expired} {
-				testkit.WaitFor(t, "a sandbox to disappear", func() bool {
-					return rowsOf(t, db, "plants", b.Store)+rowsOf(t, db, "sandboxes", b.Store) == "00"
-				})
-			}
-			kept.URL = s.URL
-			testkit.WantError(t, "a sandbox without --sandbox", send(t, kept.Target, "GET", "/plants", ""), 40104)
-			s.Kill()
-			s = testkit.StartAgain(t, s, db, "--sandbox")
-			kept.URL, expired.URL = s.URL, s.URL
-			if a := send(t, kept.Target, "GET", "/plants/12", ""); a.Status != 200 {
-				t.Errorf("a sandbox after restarts: %d %s", a.Status, a.Body)
-			}
-			testkit.WantError(t, "an expired sandbox", send(t, expired.Target, "GET", "/plants", ""), 40104)
-		})
-	}
+	testkit.OnEachDatabase(t, func(t *testing.T, db string) {
+		s := testkit.Start(t, db, "--sandbox")
+		removed, expired, kept := newBox(t, s, ""), newBox(t, s, ""), newBox(t, s, "")
+		out, errs, code := testkit.Run(t, nil, "token", "list", "--db", db)
+		if code != 0 || strings.Contains(out, "sandbox") {
+			t.Errorf("token list: exit %d, %s%s", code, out, errs)
+		}
+		fill(t, db, removed.Store, 13, 1000)
+		testkit.WantResponse(t, "DELETE /sandbox", send(t, removed.Target, "DELETE", "/sandbox", ""), 204, "")
+		wantEnded(t, removed)
+		if got := rowsOf(t, db, "plants", removed.Store); got != "0" {
+			t.Errorf("%s plants of a removed sandbox are stored", got)
+		}
+		s.Kill() // no process knows that it is used
+		fill(t, db, expired.Store, 13, 1000)
+		const end = "UPDATE sandboxes SET expires = 1 WHERE store IN ('%s', '%s')"
+		testkit.Query(t, db, fmt.Sprintf(end, expired.Store, removed.Store))
+		s = testkit.StartAgain(t, s, db) // Also a server without sandboxes removes them.
+		for _, b := range []box{removed, expired} {
+			testkit.WaitFor(t, "a sandbox to disappear", func() bool {
+				return rowsOf(t, db, "plants", b.Store)+rowsOf(t, db, "sandboxes", b.Store) == "00"
+			})
+		}
+		kept.URL = s.URL
+		testkit.WantError(t, "a sandbox without --sandbox", send(t, kept.Target, "GET", "/plants", ""), 40104)
+		s.Kill()
+		s = testkit.StartAgain(t, s, db, "--sandbox")
+		kept.URL, expired.URL = s.URL, s.URL
+		if a := send(t, kept.Target, "GET", "/plants/12", ""); a.Status != 200 {
+			t.Errorf("a sandbox after restarts: %d %s", a.Status, a.Body)
+		}
+		testkit.WantError(t, "an expired sandbox", send(t, expired.Target, "GET", "/plants", ""), 40104)
+	})
 }
 
 // wantEnded waits until a server refuses the token of a sandbox that has just been removed.

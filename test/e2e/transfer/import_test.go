@@ -100,37 +100,33 @@ func unescape(text string) string {
 func TestRoundTrip(t *testing.T) {
 	want := strings.Join(naughty(), "\n") + "\n"
 	t.Parallel()
-	for _, e := range testkit.Engines {
-		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel()
-			db := e.Database(t)
-			s := testkit.Start(t, db)
-			load := plantsCommand(s, "import", "-", "--parallel", "8")
-			load.Stdin = strings.NewReader(want)
-			if out, err := load.CombinedOutput(); err != nil ||
-				!strings.HasPrefix(string(out), fmt.Sprintf("plants of -: %d in the store, 0 skipped, ", len(naughty()))) {
-				t.Fatalf("import -: %v\n%.1000s", err, out)
+	testkit.OnEachDatabase(t, func(t *testing.T, db string) {
+		s := testkit.Start(t, db)
+		load := plantsCommand(s, "import", "-", "--parallel", "8")
+		load.Stdin = strings.NewReader(want)
+		if out, err := load.CombinedOutput(); err != nil ||
+			!strings.HasPrefix(string(out), fmt.Sprintf("plants of -: %d in the store, 0 skipped, ", len(naughty()))) {
+			t.Fatalf("import -: %v\n%.1000s", err, out)
+		}
+		for _, format := range []string{"ndjson", "csv"} {
+			exported, errs, code := runPlants(t, s, "export", "--format", format)
+			if code != 0 || errs != "" || format == "ndjson" && unescape(exported) != want {
+				t.Fatalf("export --format %s: exit %d, %s, %d bytes, want %d", format, code, errs, len(exported), len(want))
 			}
-			for _, format := range []string{"ndjson", "csv"} {
-				exported, errs, code := runPlants(t, s, "export", "--format", format)
-				if code != 0 || errs != "" || format == "ndjson" && unescape(exported) != want {
-					t.Fatalf("export --format %s: exit %d, %s, %d bytes, want %d", format, code, errs, len(exported), len(want))
-				}
-				other := &testkit.Server{URL: s.URL, Token: testkit.IssueToken(t, db, "--name", format, "--store", format)}
-				file := writeTemp(t, exported)
-				for range 2 { // The second import changes nothing.
-					wantRun(t, other, 0, fmt.Sprintf("plants of %s: %d in the store, 0 skipped, 0 not imported",
-						file, len(naughty())), "import", file)
-				}
-				again, _, _ := runPlants(t, other, "export", "--format", format)
-				lines, _, _ := runPlants(t, other, "export")
-				if again != exported || unescape(lines) != want {
-					t.Errorf("after import of %s, export writes %d bytes, want %d; ndjson %d, want %d", format, len(again),
-						len(exported), len(lines), len(want))
-				}
+			other := &testkit.Server{URL: s.URL, Token: testkit.IssueToken(t, db, "--name", format, "--store", format)}
+			file := writeTemp(t, exported)
+			for range 2 { // The second import changes nothing.
+				wantRun(t, other, 0, fmt.Sprintf("plants of %s: %d in the store, 0 skipped, 0 not imported",
+					file, len(naughty())), "import", file)
 			}
-		})
-	}
+			again, _, _ := runPlants(t, other, "export", "--format", format)
+			lines, _, _ := runPlants(t, other, "export")
+			if again != exported || unescape(lines) != want {
+				t.Errorf("after import of %s, export writes %d bytes, want %d; ndjson %d, want %d", format, len(again),
+					len(exported), len(lines), len(want))
+			}
+		}
+	})
 }
 
 // An import lists what it can't import and imports the rest.

@@ -78,32 +78,28 @@ func TestImportRestoreCopy(t *testing.T) {
 // A store is removed with its endpoints, whose deliveries the service removes.
 func TestStoreRemove(t *testing.T) {
 	t.Parallel()
-	for _, engine := range testkit.Engines {
-		t.Run(engine.Name, func(t *testing.T) {
-			t.Parallel()
-			db := engine.Database(t)
-			s := start(t, db)
-			token := testkit.IssueToken(t, db, "--name", "x", "--store", "x", "--scopes", "plants:create,webhooks:manage")
-			to := testkit.Target{URL: s.URL, Token: token}
-			call[endpoint](t, to, "POST", "/webhooks", `{"kind":"pull"}`, 201)
-			kept := call[endpoint](t, s.Target(), "POST", "/webhooks", `{"kind":"pull"}`, 201)
-			create(t, to, 1)
-			create(t, s.Target(), 1)
-			if got := rows(t, db, "x"); got != "1 endpoints, 1 events, 1 deliveries" {
-				t.Errorf("before, the store has %s", got)
-			}
-			command(t, "store", "remove", "x", "--yes", "--db", db)
-			testkit.WaitFor(t, "the deliveries of a store to be removed", func() bool {
-				return rows(t, db, "x") == "1 endpoints, 0 events, 0 deliveries"
-			})
-			if got := plantsOf(t, s.Target(), kept); !slices.Equal(got, []int64{1}) {
-				t.Errorf("another store has deliveries of the plants %v", got)
-			}
-			if !testing.Short() {
-				waitRows(t, db, "x")
-			}
+	testkit.OnEachDatabase(t, func(t *testing.T, db string) {
+		s := start(t, db)
+		token := testkit.IssueToken(t, db, "--name", "x", "--store", "x", "--scopes", "plants:create,webhooks:manage")
+		to := testkit.Target{URL: s.URL, Token: token}
+		call[endpoint](t, to, "POST", "/webhooks", `{"kind":"pull"}`, 201)
+		kept := call[endpoint](t, s.Target(), "POST", "/webhooks", `{"kind":"pull"}`, 201)
+		create(t, to, 1)
+		create(t, s.Target(), 1)
+		if got := rows(t, db, "x"); got != "1 endpoints, 1 events, 1 deliveries" {
+			t.Errorf("before, the store has %s", got)
+		}
+		command(t, "store", "remove", "x", "--yes", "--db", db)
+		testkit.WaitFor(t, "the deliveries of a store to be removed", func() bool {
+			return rows(t, db, "x") == "1 endpoints, 0 events, 0 deliveries"
 		})
-	}
+		if got := plantsOf(t, s.Target(), kept); !slices.Equal(got, []int64{1}) {
+			t.Errorf("another store has deliveries of the plants %v", got)
+		}
+		if !testing.Short() {
+			waitRows(t, db, "x")
+		}
+	})
 }
 
 // waitRows waits until a store has no endpoints and deliveries. It takes over a minute: see storage.ForgetAfter.
@@ -123,12 +119,7 @@ func waitRows(t *testing.T, db, store string) {
 // all else.
 func TestSandbox(t *testing.T) {
 	t.Parallel()
-	for _, engine := range testkit.Engines {
-		t.Run(engine.Name, func(t *testing.T) {
-			t.Parallel()
-			testSandbox(t, engine.Database(t))
-		})
-	}
+	testkit.OnEachDatabase(t, testSandbox)
 }
 
 func testSandbox(t *testing.T, db string) {
