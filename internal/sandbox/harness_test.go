@@ -69,19 +69,20 @@ func start(t *testing.T, cfg Config) *service {
 // serve is another process on the same database.
 func serve(cfg Config, d *disk) *service {
 	s := &service{disk: d, Sandboxes: New(cfg, d), from: "192.0.2.1:4000"}
-	create := func(ctx context.Context, r plant.Record) (plant.Outcome, error) {
-		outcomes, err := d.CreateBatch(ctx, []plant.Record{r})
-		return append(outcomes, 0)[0], err
-	}
 	edit := func(ctx context.Context, e plant.Edit) (plant.Outcome, error) {
 		outcomes, err := d.EditBatch(ctx, []plant.Edit{e})
 		return append(outcomes, 0)[0], err
 	}
 	s.api = httpapi.New(httpapi.Config{MaxBody: 64 << 10, AccessLog: httpapi.LogNone}, httpapi.Dependencies{
-		Auth: token.NewAuthenticator(s, nil, nil, time.Now), Create: s.Creates(create), Edit: s.Edits(edit),
+		Auth: token.NewAuthenticator(s, nil, nil, time.Now), Create: s.Creates(s.createOne), Edit: s.Edits(edit),
 		Reader: d, Connections: anyConnections{}, Log: slog.New(slog.DiscardHandler), Sandbox: s,
 	})
 	return s
+}
+
+func (s *service) createOne(ctx context.Context, r plant.Record) (plant.Outcome, error) {
+	outcomes, err := s.disk.CreateBatch(ctx, []plant.Record{r})
+	return append(outcomes, 0)[0], err
 }
 
 // send sends a request; headers are names and values. The status is 0 if the connection was closed.

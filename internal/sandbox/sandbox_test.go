@@ -102,11 +102,6 @@ func TestResetAndRemove(t *testing.T) {
 	}
 }
 
-func (s *service) createOne(ctx context.Context, r plant.Record) (plant.Outcome, error) {
-	outcomes, err := s.disk.CreateBatch(ctx, []plant.Record{r})
-	return append(outcomes, 0)[0], err
-}
-
 // Only what is in memory counts here: the bounds of all sandboxes are too large for a test.
 func TestBoundsOfAll(t *testing.T) {
 	s := start(t, Config{Max: 10, Rate: rate.Limit{Count: 60, Per: time.Minute, Burst: 60}})
