@@ -24,10 +24,6 @@ const (
 	renewAfter  = 3 * time.Second // a process that dies is replaced within 14 s
 	stopTime    = 2 * time.Second // for requests in flight when the service stops
 
-	// notDue is the least time of a timer in a select: the race detector of Go 1.26 crashes in a bubble of synctest if
-	// the timer is already due.
-	notDue = time.Nanosecond
-
 	maxInFlight   = 64
 	maxInFlightOf = 8                      // to an endpoint; 1 until a try succeeds, and after one fails
 	interval      = 20 * time.Millisecond  // between two requests to an endpoint
@@ -135,7 +131,7 @@ func (w *Webhooks) Run(ctx context.Context) {
 		}
 		failed = err != nil
 		select {
-		case <-time.After(max(rest, notDue)):
+		case <-time.After(rest):
 		case <-w.woken:
 			time.Sleep(soonest - time.Since(started))
 		case <-ctx.Done():
@@ -288,7 +284,7 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 		if len(page) == 0 {
 			poll = time.After(pollAfter)
 		} else if len(inFlight) < allowed {
-			start = time.After(max(time.Until(next), notDue))
+			start = time.After(time.Until(next))
 		}
 		select {
 		case <-poll:
