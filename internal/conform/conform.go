@@ -314,7 +314,7 @@ func (r *runner) request(s Step, variables map[string]string) *http.Request {
 	if err != nil || u.Host != r.URL.Host { // the token is for no other server
 		u = r.URL.JoinPath("link-to-another-server")
 	}
-	body := cmp.Or(expand(s.Body, variables), string(s.Base64))
+	body := expand(cmp.Or(s.Body, string(s.Base64)), variables)
 	request := &http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{}}
 	request.Header.Set("User-Agent", "plantstore-conform")
 	if body != "" {

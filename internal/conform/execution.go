@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -109,9 +110,7 @@ func (x *execution) send(ctx context.Context, s Step) (response, error) {
 	for try := 0; ; try++ {
 		got, err := x.exchange(ctx, x.request(s, x.variables))
 		if got.status/100 == 2 && strings.HasPrefix(s.Send, "POST /plants") {
-			if id := idMember.FindStringSubmatch(expand(s.Body, x.variables)); id != nil {
-				x.created = append(x.created, id[1])
-			}
+			x.created = append(x.created, x.ids(s)...)
 		}
 		wait, e := strconv.Atoi(got.header.Get("Retry-After"))
 		busy := got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable
@@ -126,7 +125,16 @@ func (x *execution) send(ctx context.Context, s Step) (response, error) {
 	}
 }
 
-var idMember = regexp.MustCompile(`"id"\s*:\s*"?(-?\d+)`)
+// integer is a name of a variable, or a bound of an int64. The kit deletes no plant with another id.
+var integer = regexp.MustCompile(`-?(\$\{(before|id|id2|id3|big|big2|high|low)\}|922337203685477580[78])`)
+
+// ids returns the ids that the body of a step may have created.
+func (x *execution) ids(s Step) (ids []string) {
+	for _, id := range integer.FindAllString(cmp.Or(s.Body, string(s.Base64)), -1) {
+		ids = append(ids, expand(id, x.variables))
+	}
+	return ids
+}
 
 // save sets the variables that a step takes from its response.
 func (x *execution) save(s Step, got response) error {
@@ -199,10 +207,10 @@ func (x *execution) commandLine(s Step) string {
 	shown := maps.Clone(x.variables)
 	shown["token"] = "$PLANTSTORE_TOKEN"
 	request := x.request(s, shown)
-	line, data := "curl -i", expand(s.Body, shown)
+	line, data := "curl -i", expand(cmp.Or(s.Body, string(s.Base64)), shown)
 	switch {
 	case s.Base64 != nil:
-		line, data = "echo "+base64.StdEncoding.EncodeToString(s.Base64)+" | base64 -d | "+line, "@-"
+		line, data = "echo "+base64.StdEncoding.EncodeToString([]byte(data))+" | base64 -d | "+line, "@-"
 	case request.Method == http.MethodHead:
 		line = "curl -I"
 	}
