@@ -1,0 +1,106 @@
+package tools
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"plantstore/internal/conform"
+	"plantstore/test/testkit"
+	"plantstore/test/testkit/missing"
+)
+
+// docs/conformance.md ends with the results of running the cases against the product and against Prism.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	testkit.Long(t)
+	rows := "| server | date | level | passed | failed | cases that fail |\n|---|---|---|---|---|---|\n"
+	names := map[string]string{"sqlite": "SQLite", "postgres": "PostgreSQL"}
+	for _, e := range testkit.Engines {
+		s := testkit.Start(t, e.Database(t), "--webhook-targets", "private")
+		rows += results(t, "Plant Store on "+names[e.Name], s.URL, s.Token, "--webhook-listen", "127.0.0.1:0")
+	}
+	url, version := mock(t, filepath.Join(testkit.Root(), "api", "testdata", "sample.yaml"))
+	rows += results(t, "Prism "+version+", a mock of the sample", url, "any-text",
+		"--level", conform.Specification, "--level", conform.Sample)
+
+	page := filepath.Join(testkit.Root(), "docs", "conformance.md")
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, old, found := strings.Cut(string(text), "| server |")
+	old = "| server |" + old
+	if !found {
+		t.Fatalf("%s has no table of results", page)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(head+rows), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if date.ReplaceAllString(old, "") != date.ReplaceAllString(rows, "") {
+		t.Errorf("%s has\n%swant (run the test with -update)\n%s", page, old, rows)
+	}
+}
+
+var date = regexp.MustCompile(`\d{4}-\d\d-\d\d`)
+
+// results runs conform and returns a row of the table for each level that the server claims.
+func results(t *testing.T, server, url, token string, args ...string) (rows string) {
+	t.Helper()
+	args = append([]string{"conform", url, "--json"}, args...)
+	out, errs, code := testkit.Run(t, []string{"PLANTSTORE_TOKEN=" + token}, args...)
+	if code > 1 || errs != "" {
+		t.Fatalf("%s: exit %d, %s", server, code, errs)
+	}
+	report := decode[conform.Report](t, []byte(out))
+	for _, level := range report.Levels {
+		counts, failed := report.Of(level), []string{}
+		for _, r := range report.Results {
+			if r.Level == level && r.Outcome == conform.Failed {
+				failed = append(failed, r.ID)
+			}
+		}
+		ids := strings.ReplaceAll(strings.Join(failed, ", "), ", spec-", ", ")
+		rows += fmt.Sprintf("| %s | %s | `%s` | %d | %d | %s |\n", server, time.Now().UTC().Format(time.DateOnly), level,
+			counts[conform.Passed], counts[conform.Failed], cmp.Or(ids, "none"))
+	}
+	return rows
+}
+
+// mock starts Prism as a mock of a description, and returns its URL and version.
+func mock(t *testing.T, description string) (url, version string) {
+	t.Helper()
+	version = strings.TrimSpace(run(t, "prism", "--version"))
+	packages, err := testkit.NPM()
+	if err != nil {
+		missing.Optional(t, "the npm packages: %v", err)
+	}
+	host, port, _ := strings.Cut(testkit.FreeAddress(t), ":")
+	cmd := exec.Command(filepath.Join(packages, ".bin", "prism"), "mock", "--host", host, "--port", port, description)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	url = "http://" + host + ":" + port
+	testkit.WaitFor(t, "Prism to listen", func() bool {
+		response, err := testkit.HTTP.Get(url)
+		if err == nil {
+			response.Body.Close()
+		}
+		return err == nil
+	})
+	return url, version
+}
+
+var update = flag.Bool("update", false, "write the pages that the tests compare")
