@@ -1,129 +1,234 @@
 package conform_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"plantstore/internal/conform"
+	"plantstore/internal/server"
+	"plantstore/internal/storage/sqlite"
+	"plantstore/internal/webhook"
 )
 
 // wrongServer is a right server with one defect.
 type wrongServer struct {
 	defect string
 	change func(x *exchange)
-	fails  string // the cases that fail, and no other
+	fails  string // the cases that fail; no other does
 }
 
-// Each defect in the honest server fails exactly the cases about it.
+func none(x *exchange) { x.send() }
+
+// Each defect of the honest server fails exactly the cases about it.
 func TestWrongServers(t *testing.T) {
 	for _, w := range []wrongServer{
-		{"none", (*exchange).send, ""},
-		{"returns the id", replaceResponse(`^{`, `{"id":1,`), "spec-02"},
-		{"500 on bad JSON", func(x *exchange) {
-			if x.send(); x.status == 400 && !json.Valid([]byte(x.body)) {
-				x.status = 500
-			}
-		}, "spec-26 27 28"},
-		{"200 without a token", func(x *exchange) {
-			x.authorize(x.Header.Get("Authorization") == "")
-		}, "spec-31"},
-		{"accepts any token", func(x *exchange) {
-			x.authorize(strings.HasPrefix(x.Header.Get("Authorization"), "Bearer "))
-		}, "spec-32 33"},
-		{"compares the beginning of a token", func(x *exchange) {
-			x.authorize(strings.HasPrefix(x.Header.Get("Authorization"), "Bearer "+credential))
-		}, "spec-33"},
-		{"accepts another scheme", func(x *exchange) {
-			x.authorize(strings.HasSuffix(x.Header.Get("Authorization"), " "+credential))
-		}, "spec-34"},
-		{"float ids", replaceBody(`("id":\d+)\.5`, "$1"), "spec-18"},
+		{"none", none, ""},
+		{"returns the id", replaceResponse("POST", `^{`, `{"id":1,`), "spec-02"},
+		{"no tag becomes an empty one", replaceResponse("POST", `"Fern"}`, `"Fern","tag":""}`), "spec-03"},
+		{"empty tag becomes none", replaceResponse("POST", `,"tag":""`, ""), "spec-04"},
+		{"loses the tag", replaceResponse("POST", `,"tag":".*"}`, `}`), "spec-01 04 06 07 08 10"},
+		{"refuses an empty name", replaceBody(`"name":""`, `"name":7`), "spec-05"},
+		{"trims names", replaceResponse("POST", `":" Fern\\n"`, `":"Fern"`), "spec-06"},
+		{"normalises Unicode", replaceResponse("POST", "e\u0301", "é"), "spec-07"},
+		{"escapes HTML", replaceResponse("POST", `\\u0026`, `&amp;`), "spec-08"},
+		{"names have 255 characters", replaceResponse("POST", `(x{255})x*`, `$1`), "spec-09"},
+		{"wants a fixed order of members", replaceBody(`^ .*`, ``), "spec-10"},
+		{"refuses negative ids", replaceBody(`"id":-`, `"id":x`), "spec-11 14"},
 		{"ids are double-precision numbers", func(x *exchange) {
-			x.body = idMember.ReplaceAllStringFunc(x.body, rounded)
+			x.body = regexp.MustCompile(`-?\d{15,}`).ReplaceAllStringFunc(x.body, rounded)
 			x.send()
 		}, "spec-12"},
 		{"ids wrap around", replaceBody(`:(9.*808|-9.*809),`, ":7,"), "spec-15 16"},
-		{"refuses negative ids", replaceBody(`"id":-`, `"id":x`), "spec-11 14"},
 		{"ids may be strings", replaceBody(`"id":"(\d+)"`, `"id":$1`), "spec-17"},
+		{"float ids", replaceBody(`("id":\d+)\.5`, "$1"), "spec-18"},
 		{"null is zero", replaceBody(`"id":null`, `"id":0`), "spec-19"},
 		{"null is an empty name", replaceBody(`"name":null`, `"name":""`), "spec-22"},
 		{"null is no tag", replaceBody(`,"tag":null`, ""), "spec-24"},
 		{"makes up an id", replaceBody(`^{"name"`, `{"id":7,"name"`), "spec-20"},
 		{"makes up a name", replaceBody(`^({"id":\d+),"tag"`, `$1,"name":"","tag"`), "spec-21"},
+		{"makes up a plant", replaceBody(`^$`, `{"id":7,"name":"Fern"}`), "spec-26"},
 		{"converts numbers to text", replaceBody(`:7}`, `:"7"}`), "spec-23 30"},
 		{"takes the first tag", replaceBody(`\["shade"\]`, `"shade"`), "spec-25"},
 		{"takes the first plant", replaceBody(`^\[(.*)\]`, `$1`), "spec-29"},
-		{"accepts incomplete JSON", replaceBody(`"Fern"$`, `"Fern"}`), "spec-28"},
 		{"accepts forms", replaceBody(`^id=(\d+)&name=Fern`, `{"id":$1,"name":"Fern"}`), "spec-27"},
-		{"makes up a plant", replaceBody(`^$`, `{"id":7,"name":"Fern"}`), "spec-26"},
-		{"wants a fixed order of members", replaceBody(`^ .*`, ``), "spec-10"},
-		{"loses the tag", replaceResponse(`,"tag":".*"}`, `}`), "spec-01 04 06 07 08 10"},
-		{"empty tag becomes none", replaceResponse(`,"tag":""`, ""), "spec-04"},
-		{"no tag becomes an empty one", replaceResponse(`"Fern"}`, `"Fern","tag":""}`), "spec-03"},
-		{"refuses an empty name", replaceBody(`"name":""`, `"name":7`), "spec-05"},
-		{"trims names", replaceResponse(`":" Fern\\n"`, `":"Fern"`), "spec-06"},
-		{"normalises Unicode", replaceResponse("e\u0301", "é"), "spec-07"},
-		{"escapes HTML", replaceResponse(`\\u0026`, `&amp;`), "spec-08"},
-		{"names have 255 characters", replaceResponse(`(x{255})x*`, `$1`), "spec-09"},
+		{"accepts incomplete JSON", replaceBody(`"Fern"$`, `"Fern"}`), "spec-28"},
+		{"stores a refused body", func(x *exchange) {
+			refused := x.body
+			x.body = strings.Replace(refused, `,"tag":7`, "", 1)
+			x.send()
+			x.body = refused
+			x.send()
+		}, "spec-30"},
+		{"200 without a token", accept(`^$`), "spec-31"},
+		{"accepts any token", accept(`^Bearer `), "spec-32 33"},
+		{"compares the beginning of a token", accept(`^Bearer ` + credential), "spec-33"},
+		{"accepts another scheme", accept(` ` + credential + `$`), "spec-34"},
+		{"500 on bad JSON", func(x *exchange) {
+			if x.send(); x.status == 400 && !json.Valid([]byte(x.body)) {
+				x.status = 500
+			}
+		}, "spec-26 27 28"},
+		{"plain-text errors", replaceError(400, "text/plain", "Bad Request"),
+			"spec-15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30"},
 		{"201 for 200", func(x *exchange) {
 			if x.send(); x.status == 200 {
 				x.status = 201
 			}
 		}, "spec-01 02 03 04 05 06 07 08 09 10 11 12 13 14 30"},
-		{"plain-text errors", func(x *exchange) {
-			if x.send(); x.status == 400 {
-				x.header.Set("Content-Type", "text/plain")
-				x.response = "Bad Request\n"
-			}
-		}, "spec-15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30"},
-		{"stores a refused body", func(x *exchange) {
-			if x.send(); x.status == 400 {
-				refused := *x
-				x.body = regexp.MustCompile(`,"tag":7`).ReplaceAllString(x.body, "")
-				x.send()
-				*x = refused
-			}
-		}, "spec-30"},
 	} {
 		t.Run(w.defect, func(t *testing.T) {
 			t.Parallel()
-			s := httptest.NewServer(w.around(&honestServer{plants: map[int64]honestPlant{}}))
-			defer s.Close()
-			w.check(t, runCases(t, s.URL, conform.Options{}))
+			w.check(t, &honestServer{plants: map[int64]honestPlant{}}, conform.Options{}, conform.Levels[:1])
 		})
 	}
 }
 
-// check compares the cases that failed.
-func (w wrongServer) check(t *testing.T, r conform.Report) {
-	t.Helper()
-	got, last := "", ""
-	for _, result := range r.Results {
-		if result.Outcome == conform.Failed {
-			level, number, _ := strings.Cut(result.ID, "-")
-			if level != last {
-				number = result.ID
+// The product passes the cases of all levels, and each defect of it fails exactly the cases about it.
+func TestWrongProducts(t *testing.T) {
+	dropped := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	unsigned := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.Out.Header.Del("Webhook-Signature") }}
+	checkProduct(t, wrongServer{"webhook never sent", none, "sample-08 store-42"}, false, dropped) // the longest first
+	checkProduct(t, wrongServer{"unsigned webhook", none, "store-42"}, false, unsigned)
+	checkProduct(t, wrongServer{"forgets on restart", none, "store-43"}, true, nil)
+	for _, w := range []wrongServer{
+		{"none", none, ""},
+		{"accepts duplicate keys", replaceBody(`"name":"Fern",("n.*me")|"a":1,`, "$1"), "store-04 05 06"},
+		{"HTML 404", replaceError(404, "text/html", "<h1>Not Found</h1>"), "store-04 14 24 26 29 35"},
+		{"list drops tags", replaceResponse("GET", `,"tag":"\w+"`, ""), "store-36"},
+		{"wrong order of pages", replaceResponse("GET", `^\[({[^}]*}),({[^}]*})`, "[$2,$1"), "store-36 37 38"},
+		{"no 412", without("If-Match"), "store-33 34"},
+		{"ignores If-None-Match", without("If-None-Match"), "store-28 34"},
+		{"missing WWW-Authenticate", func(x *exchange) {
+			x.send()
+			x.header.Del("WWW-Authenticate")
+		}, "store-22 23"},
+		{"ignores limit", func(x *exchange) {
+			x.URL.RawQuery = regexp.MustCompile(`\blimit=[^&]*`).ReplaceAllString(x.URL.RawQuery, "")
+			x.send()
+		}, "sample-02 03 store-36 39"},
+		{"204 deletes nothing", func(x *exchange) {
+			isDelete := x.Method == "DELETE" && strings.HasPrefix(x.URL.Path, "/plants/") && x.Header["If-Match"] == nil
+			if isDelete {
+				x.Method = "GET"
 			}
-			got, last = got+" "+number, level
-		}
-	}
-	if got = strings.TrimSpace(got); got != w.fails {
-		t.Errorf("the cases %q fail, want %q\n%s", got, w.fails, failures(r))
-	}
-	for _, result := range r.Results {
-		if result.Outcome == conform.Skipped && slices.Contains(r.Levels, result.Level) {
-			t.Errorf("%s was skipped: %s", result.ID, result.Reason)
-		}
+			if x.send(); isDelete && x.status == 200 {
+				x.status, x.header, x.response = 204, http.Header{}, ""
+			}
+		}, "store-35"},
+	} {
+		checkProduct(t, w, false, nil)
 	}
 }
 
-// exchange is a request to a wrong server. It changes what the right server gets, and what it sends.
+// checkProduct starts the product with a defect, which can be that it forgets its plants at a restart, or that
+// webhooks are sent to a proxy.
+func checkProduct(t *testing.T, w wrongServer, forgets bool, proxy http.Handler) {
+	t.Run(w.defect, func(t *testing.T) {
+		t.Parallel()
+		p := &product{db: filepath.Join(t.TempDir(), "plants.db")}
+		if proxy != nil {
+			s := httptest.NewServer(proxy)
+			defer s.Close()
+			p.proxy, _ = url.Parse(s.URL)
+		}
+		if err := p.start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { p.stop() }()
+		restart := func(context.Context) error {
+			if err := p.stop(); err != nil {
+				return err
+			}
+			if forgets {
+				p.db += ".new"
+			}
+			return p.start()
+		}
+		right := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(p.url.Load()) }}
+		o := conform.Options{Webhooks: "127.0.0.1:0", Verify: webhook.Verify, Restart: restart}
+		w.check(t, right, o, conform.Levels)
+	})
+}
+
+// product is the service on SQLite, in this process.
+type product struct {
+	db    string
+	proxy *url.URL // of webhooks
+	url   atomic.Pointer[url.URL]
+	stop  func() error
+}
+
+// start returns when the service accepts requests.
+func (p *product) start() error {
+	targets, err := webhook.ParseTargets("private")
+	if err != nil {
+		return err
+	}
+	st, err := sqlite.Open(context.Background(), p.db)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	started, ended := make(chan string, 1), make(chan error, 1)
+	cfg := server.Config{Listen: "127.0.0.1:0", OpsListen: "off", Token: credential, Drain: 5 * time.Second,
+		Log: slog.New(slog.DiscardHandler), Started: func(address string) { started <- address }}
+	cfg.MaxBody, cfg.Webhook = 1<<20, webhook.Config{Targets: targets, Proxy: p.proxy}
+	go func() { ended <- errors.Join(server.Run(ctx, cfg, st), st.Close()) }()
+	p.stop = func() error {
+		cancel()
+		return <-ended
+	}
+	select {
+	case address := <-started:
+		u, err := url.Parse(address)
+		p.url.Store(u)
+		return err
+	case err := <-ended:
+		return err
+	}
+}
+
+// check runs the cases of the levels that the server claims, and compares those that failed.
+func (w wrongServer) check(t *testing.T, right http.Handler, o conform.Options, levels []string) {
+	t.Helper()
+	s := httptest.NewServer(w.around(right))
+	defer s.Close()
+	report, failed, last := runCases(t, s.URL, o), "", ""
+	if !slices.Equal(report.Levels, levels) {
+		t.Errorf("the levels are %q, want %q", report.Levels, levels)
+	}
+	for _, result := range report.Results {
+		switch level, number, _ := strings.Cut(result.ID, "-"); {
+		case result.Outcome == conform.Failed && level == last:
+			failed += " " + number
+		case result.Outcome == conform.Failed:
+			failed, last = failed+" "+result.ID, level
+		case result.Outcome == conform.Skipped && slices.Contains(levels, result.Level):
+			t.Errorf("%s was skipped: %s", result.ID, result.Reason)
+		}
+	}
+	if failed = strings.TrimSpace(failed); failed != w.fails {
+		t.Errorf("the cases %q fail, want %q\n%s", failed, w.fails, failures(report))
+	}
+}
+
+// exchange is a request to a wrong server, and its response.
 type exchange struct {
 	*http.Request
 	right          http.Handler
@@ -135,16 +240,11 @@ type exchange struct {
 // around returns a right server with the defect.
 func (w wrongServer) around(right http.Handler) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // the client has gone
-		}
+		body, _ := io.ReadAll(r.Body) // the client sends all of it
 		x := &exchange{Request: r, right: right, body: string(body)}
 		w.change(x)
 		x.header.Del("Content-Length")
-		for name, values := range x.header {
-			out.Header()[name] = values
-		}
+		maps.Copy(out.Header(), x.header)
 		out.WriteHeader(x.status)
 		io.WriteString(out, x.response)
 	})
@@ -158,15 +258,23 @@ func (x *exchange) send() {
 	x.status, x.header, x.response = recorder.Code, recorder.Header(), recorder.Body.String()
 }
 
-// authorize sends the request, with a valid credential if it is to be accepted.
-func (x *exchange) authorize(accept bool) {
-	if accept {
-		x.Header.Set("Authorization", "Bearer "+credential)
+// accept makes a credential valid.
+func accept(pattern string) func(x *exchange) {
+	return func(x *exchange) {
+		if regexp.MustCompile(pattern).MatchString(x.Header.Get("Authorization")) {
+			x.Header.Set("Authorization", "Bearer "+credential)
+		}
+		x.send()
 	}
-	x.send()
 }
 
-// replaceBody is a change of the body of requests.
+func without(header string) func(x *exchange) {
+	return func(x *exchange) {
+		x.Header.Del(header)
+		x.send()
+	}
+}
+
 func replaceBody(pattern, by string) func(x *exchange) {
 	return func(x *exchange) {
 		x.body = regexp.MustCompile(pattern).ReplaceAllString(x.body, by)
@@ -174,18 +282,25 @@ func replaceBody(pattern, by string) func(x *exchange) {
 	}
 }
 
-// replaceResponse is a change of the body of responses with status 200.
-func replaceResponse(pattern, by string) func(x *exchange) {
+// replaceResponse changes responses of /plants with status 200.
+func replaceResponse(method, pattern, by string) func(x *exchange) {
 	return func(x *exchange) {
-		if x.send(); x.status == 200 {
+		if x.send(); x.Method == method && x.URL.Path == "/plants" && x.status == 200 {
 			x.response = regexp.MustCompile(pattern).ReplaceAllString(x.response, by)
 		}
 	}
 }
 
-var idMember = regexp.MustCompile(`-?\d{15,}`)
+func replaceError(status int, mediaType, text string) func(x *exchange) {
+	return func(x *exchange) {
+		if x.send(); x.status == status {
+			x.header.Set("Content-Type", mediaType)
+			x.response = text
+		}
+	}
+}
 
-// rounded returns the nearest integer that a double-precision number can be, if that is an int64.
+// rounded returns the nearest double-precision number, if that is an int64.
 func rounded(id string) string {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || float64(n) >= 1<<63 {
