@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -52,10 +53,7 @@ func runCases(t *testing.T, address string, o conform.Options) conform.Report {
 func failures(r conform.Report) (text string) {
 	for _, result := range r.Results {
 		if result.Outcome == conform.Failed {
-			text += fmt.Sprintf("%s %s\n", result.ID, result.Title)
-			for _, line := range result.Lines() {
-				text += "  " + line + "\n"
-			}
+			text += result.ID + "\n  " + strings.Join(result.Lines(), "\n  ") + "\n"
 		}
 	}
 	return text
