@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plantstore/client"
 	"plantstore/internal/conform"
 	"plantstore/internal/telemetry"
 	"plantstore/internal/webhook"
@@ -34,18 +36,23 @@ lacks, is skipped.`, `
   plantstore conform http://127.0.0.1:8080
   plantstore conform http://127.0.0.1:4010 --level specification --run 'tag|spec-0' --junit report.xml
   plantstore conform --list`)
-	s := f.service()
-	f.takes("[URL]", func(value string) error { *s.url = value; return nil })
-	c := &conformance{service: s}
-	c.levels = f.StringArray("level", nil, "check this `level`: specification, sample or plantstore;\nrepeatable")
-	c.list = f.Bool("list", false, "print the cases, and run none")
-	c.junit = f.String("junit", "", "write a report for CI systems to this `file`")
-	c.known = f.String("known-failing", "", "`file` with the number of a case in each line:\nthese cases must fail")
-	c.listen = f.String("webhook-listen", "", "`address` that receives webhooks, such as 127.0.0.1:9000;\n"+
+	c := &conformance{service: f.service(), Options: conform.Options{Verify: webhook.Verify}}
+	f.takes("[URL]", func(value string) error { *c.url = value; return nil })
+	f.Func("level", "check this `level`: specification, sample or plantstore;\nrepeatable", func(level string) error {
+		if !slices.Contains(conform.Levels, level) {
+			return errors.New("use " + strings.Join(conform.Levels, ", "))
+		}
+		c.Levels = append(c.Levels, level)
+		return nil
+	})
+	f.BoolVar(&c.list, "list", false, "print the cases, and run none")
+	f.StringVar(&c.junit, "junit", "", "write a report for CI systems to this `file`")
+	f.Func("known-failing", "`file` with the number of a case in each line:\nthese cases must fail", c.readKnown)
+	f.StringVar(&c.Webhooks, "webhook-listen", "", "`address` that receives webhooks, such as 127.0.0.1:9000;\n"+
 		"the server must be able to reach it")
-	c.again = f.String("restart", "", "shell `command` that restarts the server")
+	f.StringVar(&c.again, "restart", "", "shell `command` that restarts the server")
 	f.Func("run", "run only cases whose number or title matches this `pattern`", func(text string) (err error) {
-		c.only, err = regexp.Compile(text)
+		c.Only, err = regexp.Compile(text)
 		return err
 	})
 	return f.runs(c.run)
@@ -53,87 +60,82 @@ lacks, is skipped.`, `
 
 type conformance struct {
 	*service
-	levels                      *[]string
-	only                        *regexp.Regexp
-	list                        *bool
-	junit, known, listen, again *string
+	conform.Options
+	list         bool
+	junit, again string
 }
 
 func (c *conformance) run(ctx context.Context) error {
-	env, cases := c.f.env, conform.Cases()
-	options := conform.Options{
-		Token: *c.token, Levels: *c.levels, Only: c.only, Webhooks: *c.listen, Verify: webhook.Verify,
-	}
-	for _, level := range *c.levels {
-		if !slices.Contains(conform.Levels, level) {
-			return usagef("--level is %q: use %s", level, strings.Join(conform.Levels, ", "))
-		}
-	}
-	if *c.list {
-		cases = slices.DeleteFunc(cases, func(k conform.Case) bool { return !options.Selects(k) })
+	env := c.f.env
+	cases := slices.DeleteFunc(conform.Cases(), func(k conform.Case) bool { return !c.Selects(k) })
+	switch {
+	case len(cases) == 0:
+		return usagef("--run matches no case of these levels; see plantstore conform --list")
+	case c.list:
 		line := func(k conform.Case) string { return k.ID + "\t" + k.Level + "\t" + k.Title }
 		return printTable(env, *c.json, cases, nil, "CASE\tLEVEL\tTITLE", line, cases...)
-	}
-	if *c.token == "" {
+	case *c.token == "":
 		return usagef("a token is required: set PLANTSTORE_TOKEN or --token-file; use any text if the server needs none")
 	}
-	u, err := url.Parse(*c.url)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return usagef("the URL is %q: use one such as http://127.0.0.1:8080", *c.url)
+	if _, err := client.New(*c.url, *c.token); err != nil {
+		return usageError{err}
 	}
-	options.URL = u
-	if options.Known, err = c.knownFailing(cases); err != nil {
-		return err
+	c.Token = *c.token
+	c.URL, _ = url.Parse(*c.url)
+	junit := io.Discard
+	if c.junit != "" {
+		file, err := os.Create(c.junit)
+		if err != nil {
+			return usagef("--junit is %q: %w", c.junit, err)
+		}
+		defer file.Close()
+		junit = file
 	}
-	if *c.again != "" {
-		options.Restart = c.restart
+	if c.again != "" {
+		c.Restart = c.restart
 	}
 	if telemetry.IsTerminal(env.stderr) {
-		options.Progress = func(done, all int) {
+		c.Progress = func(done, all int) {
 			fmt.Fprintf(env.stderr, "\r%-30s %d of %d ", strings.Repeat("█", 30*done/all), done, all)
 		}
-		defer fmt.Fprint(env.stderr, "\r\033[K")
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	report, err := conform.Run(ctx, options)
+	report, err := conform.Run(ctx, c.Options)
+	if c.Progress != nil {
+		fmt.Fprint(env.stderr, "\r\033[K") // the bar
+	}
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	case err != nil:
 		return err
 	}
-	err = cmp.Or(c.print(report), c.writeJUnit(report))
+	err = cmp.Or(c.print(report), report.JUnit(junit))
 	if err == nil && !report.OK() {
 		err = exitError{code: 1} // the report says why
 	}
 	return err
 }
 
-// knownFailing returns the numbers in the file of --known-failing.
-func (c *conformance) knownFailing(cases []conform.Case) (known []string, err error) {
-	if *c.known == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(*c.known)
+// readKnown reads the numbers in the file of --known-failing.
+func (c *conformance) readKnown(path string) error {
+	text, err := os.ReadFile(path)
 	for line := range strings.Lines(string(text)) {
 		id, _, _ := strings.Cut(line, "#")
 		if id = strings.TrimSpace(id); id == "" {
 			continue
 		}
-		if !slices.ContainsFunc(cases, func(k conform.Case) bool { return k.ID == id }) {
-			return nil, usagef("--known-failing has the case %q, which does not exist; see --list", id)
+		if !slices.ContainsFunc(conform.Cases(), func(k conform.Case) bool { return k.ID == id }) {
+			return fmt.Errorf("it has the case %q, which does not exist; see plantstore conform --list", id)
 		}
-		known = append(known, id)
+		c.Known = append(c.Known, id)
 	}
-	if err != nil {
-		err = usageError{err}
-	}
-	return known, err
+	return err
 }
 
 func (c *conformance) restart(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "sh", "-c", *c.again)
+	cmd := exec.CommandContext(ctx, "sh", "-c", c.again)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr // a pipe would wait for a server that it starts
 	return cmd.Run()
 }
@@ -168,15 +170,4 @@ func (c *conformance) print(r conform.Report) error {
 			n[conform.Skipped])
 	}
 	return w.Flush()
-}
-
-func (c *conformance) writeJUnit(r conform.Report) error {
-	if *c.junit == "" {
-		return nil
-	}
-	file, err := os.Create(*c.junit)
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.JUnit(file), file.Close())
 }

@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -90,6 +92,8 @@ type Options struct {
 	Verify func(secret string, header http.Header, body []byte, now time.Time) error
 
 	Progress func(done, all int) // may be nil
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // of a test
 }
 
 // Selects reports whether the options name a case. A case of a level that is not claimed is still skipped.
@@ -156,7 +160,11 @@ const (
 func Run(ctx context.Context, o Options) (Report, error) {
 	limited, cancel := context.WithTimeout(ctx, maxRun)
 	defer cancel()
-	r := &runner{Options: o, client: &http.Client{
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: o.dial, DisableCompression: true,
+		MaxIdleConnsPerHost: maxParallel}
+	defer transport.CloseIdleConnections()
+	r := &runner{Options: o, secret: tokenPattern(o.Token), client: &http.Client{
+		Transport:     transport,
 		Timeout:       maxRequest,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -169,7 +177,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	if o.Webhooks != "" {
 		if r.receiver, err = listen(o.Webhooks); err != nil {
-			return Report{}, err
+			return Report{}, fmt.Errorf("--webhook-listen is %q: %w", o.Webhooks, err)
 		}
 		defer r.receiver.server.Close()
 	}
@@ -190,10 +198,7 @@ func (r *runner) claimed(ctx context.Context) ([]string, error) {
 	if got, err := r.exchange(ctx, list); err != nil || got.status == http.StatusUnauthorized {
 		return nil, cmp.Or(err, errors.New("the server refused the token: GET /plants returned 401"))
 	}
-	got, err := r.exchange(ctx, r.request(Step{Send: "GET /openapi.json"}, nil))
-	if err != nil {
-		return nil, err
-	}
+	got, _ := r.exchange(ctx, r.request(Step{Send: "GET /openapi.json"}, nil))
 	var doc struct {
 		Info struct {
 			Levels []string `json:"x-conformance"`
@@ -209,17 +214,8 @@ func (r *runner) claimed(ctx context.Context) ([]string, error) {
 
 // runAll runs cases in parallel, and those that restart the server at the end, one at a time.
 func (r *runner) runAll(ctx context.Context, cases []Case) []Result {
-	results, done := make([]Result, len(cases)), make(chan struct{})
-	reported := make(chan struct{})
-	go func() {
-		defer close(reported)
-		for n := 1; n <= len(cases); n++ {
-			<-done
-			if r.Progress != nil {
-				r.Progress(n, len(cases))
-			}
-		}
-	}()
+	results, done := make([]Result, len(cases)), 0
+	var mu sync.Mutex // of done, and of Progress
 	for _, alone := range []bool{false, true} {
 		var group errgroup.Group
 		group.SetLimit(maxParallel)
@@ -227,14 +223,17 @@ func (r *runner) runAll(ctx context.Context, cases []Case) []Result {
 			if (c.Needs == "restart") == alone {
 				group.Go(func() error {
 					results[i] = r.result(ctx, c)
-					done <- struct{}{}
+					mu.Lock()
+					defer mu.Unlock()
+					if done++; r.Progress != nil {
+						r.Progress(done, len(cases))
+					}
 					return nil
 				})
 			}
 		}
 		group.Wait()
 	}
-	<-reported
 	return results
 }
 
@@ -253,10 +252,10 @@ func (r *runner) result(ctx context.Context, c Case) Result {
 		failed, skip := x.run(ctx, c)
 		x.cleanUp(context.WithoutCancel(ctx), c)
 		known := slices.Contains(r.Known, c.ID)
-		result.Request, result.Response, result.Expected = failed.Request, failed.Response, failed.Expected
+		result.Request, result.Response, result.Expected = hide(r.secret, failed.Request), failed.Response, failed.Expected
 		switch {
 		case skip != "":
-			result.Reason = skip
+			result.Reason = hide(r.secret, skip)
 		case failed.Expected != nil && known:
 			result.Outcome = Known
 		case failed.Expected != nil:
@@ -276,6 +275,7 @@ type response struct {
 	header http.Header
 	body   []byte
 	url    *url.URL
+	secret *regexp.Regexp // the token; nil for a webhook
 }
 
 // String returns the response as a person reads it.
@@ -290,18 +290,41 @@ func (r response) String() string {
 			fmt.Fprintf(&b, "%s: %s\n", name, value)
 		}
 	}
-	const most = 1000
-	b.Write(r.body[:min(len(r.body), most)])
-	if len(r.body) > most {
-		b.WriteString("…")
+	const most = 1500
+	b.Write(r.body[:min(len(r.body), 64<<10)])
+	text := hide(r.secret, b.String()) // before a part of the token is cut off
+	if len(text) > most {
+		text = text[:most] + "…"
 	}
-	return strings.TrimRight(strings.ToValidUTF8(b.String(), "\ufffd"), "\n")
+	return strings.TrimRight(strings.ToValidUTF8(text, "\ufffd"), "\n")
 }
 
 type runner struct {
 	Options
 	client   *http.Client
+	secret   *regexp.Regexp
 	receiver *receiver
+}
+
+// tokenPattern matches a token, also as it is escaped in JSON or in a URL. It is nil for a short token, which is no
+// secret but part of many words.
+func tokenPattern(token string) *regexp.Regexp {
+	if len(token) < 8 {
+		return nil
+	}
+	var b strings.Builder
+	for _, c := range []byte(token) {
+		fmt.Fprintf(&b, `(?:\\?%s|(?i:\\u00%02x|%%%02x))`, regexp.QuoteMeta(string(c)), c, c)
+	}
+	return regexp.MustCompile(b.String())
+}
+
+// hide replaces the token in a text by the name of its variable.
+func hide(token *regexp.Regexp, text string) string {
+	if token != nil {
+		text = token.ReplaceAllLiteralString(text, "$PLANTSTORE_TOKEN")
+	}
+	return strings.ToValidUTF8(text, "\ufffd")
 }
 
 // request returns the request of a step, with the variables in place of their names.
@@ -311,14 +334,14 @@ func (r *runner) request(s Step, variables map[string]string) *http.Request {
 	if err == nil && !strings.Contains(target, "://") {
 		u, err = url.Parse(strings.TrimSuffix(r.URL.String(), "/") + target)
 	}
-	if err != nil || u.Host != r.URL.Host { // the token is for no other server
+	if err != nil || u.Scheme != r.URL.Scheme || u.Host != r.URL.Host { // the token is for no other server
 		u = r.URL.JoinPath("link-to-another-server")
 	}
 	body := expand(cmp.Or(s.Body, string(s.Base64)), variables)
-	request := &http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{}}
+	request, _ := http.NewRequest(method, "", strings.NewReader(body)) // a test checks every method
+	request.URL = u
 	request.Header.Set("User-Agent", "plantstore-conform")
 	if body != "" {
-		request.Body, request.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 		request.Header.Set("Content-Type", "application/json")
 	}
 	if token, ok := variables["token"]; ok {
@@ -342,5 +365,5 @@ func (r *runner) exchange(ctx context.Context, request *http.Request) (response,
 	}
 	defer got.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(got.Body, 4<<20))
-	return response{got.StatusCode, got.Header, body, request.URL}, err
+	return response{got.StatusCode, got.Header, body, request.URL, r.secret}, err
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Expectation is what a response must be.
@@ -49,13 +50,13 @@ func (e Expectation) unmet(got response, variables map[string]string) (all []str
 	}
 	expect(!e.Empty || len(got.body) == 0, "no body")
 	isError := e.Error || e.Code != 0 || e.Field != ""
-	if !isError && e.JSON == "" && !e.List {
+	if !isError && e.JSON == "" && !e.List && e.Lacks == nil {
 		return all
 	}
 	media, _, _ := mime.ParseMediaType(got.header.Get("Content-Type"))
 	expect(media == "application/json", "header Content-Type: application/json")
 	body, err := parse(got.body)
-	expect(err == nil, "a body that is one JSON value")
+	expect(err == nil && utf8.Valid(got.body), "a body that is one JSON value, in UTF-8")
 	object, _ := body.(map[string]any)
 	if isError {
 		_, hasMessage := object["message"].(string)

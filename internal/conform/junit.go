@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"encoding/xml"
 	"io"
 	"strings"
@@ -10,7 +11,7 @@ import (
 func (r Report) JUnit(w io.Writer) error {
 	type message struct {
 		Message string `xml:"message,attr"`
-		Text    string `xml:",cdata"`
+		Text    string `xml:",chardata"`
 	}
 	type testCase struct {
 		Name    string   `xml:"name,attr"`
@@ -42,7 +43,7 @@ func (r Report) JUnit(w io.Writer) error {
 				c.Failure = &message{result.Clause, strings.Join(result.Lines(), "\n")}
 				s.Failures++
 			case Skipped, Known:
-				c.Skipped = &message{Message: result.Reason}
+				c.Skipped = &message{Message: cmp.Or(result.Reason, "it is known to fail")}
 				s.Skipped++
 			}
 			s.Cases = append(s.Cases, c)
