@@ -364,6 +364,9 @@ func (r *runner) exchange(ctx context.Context, request *http.Request) (response,
 		return response{}, err
 	}
 	defer got.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(got.Body, 4<<20))
+	var body []byte
+	if got.StatusCode != http.StatusSwitchingProtocols { // or there is no time limit
+		body, err = io.ReadAll(io.LimitReader(got.Body, 4<<20))
+	}
 	return response{got.StatusCode, got.Header, body, request.URL, r.secret}, err
 }
