@@ -165,9 +165,10 @@ func (c *conformance) print(r conform.Report) error {
 	w := newTable(env.stdout)
 	fmt.Fprintln(w, "LEVEL\tPASSED\tFAILED\tKNOWN\tSKIPPED")
 	for _, level := range conform.Levels {
-		n := r.Of(level)
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", level, n[conform.Passed], n[conform.Failed]+n[conform.Fixed], n[conform.Known],
-			n[conform.Skipped])
+		if n := r.Of(level); len(n) > 0 {
+			failed := n[conform.Failed] + n[conform.Fixed]
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", level, n[conform.Passed], failed, n[conform.Known], n[conform.Skipped])
+		}
 	}
 	return w.Flush()
 }
