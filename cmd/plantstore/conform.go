@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"os"
@@ -82,14 +81,9 @@ func (c *conformance) run(ctx context.Context) error {
 	}
 	c.Token = *c.token
 	c.URL, _ = url.Parse(*c.url)
-	junit := io.Discard
-	if c.junit != "" {
-		file, err := os.Create(c.junit)
-		if err != nil {
-			return usagef("--junit is %q: %w", c.junit, err)
-		}
-		defer file.Close()
-		junit = file
+	junit, err := os.Create(cmp.Or(c.junit, os.DevNull))
+	if err != nil {
+		return usagef("--junit is %q: %w", c.junit, err)
 	}
 	if c.again != "" {
 		c.Restart = c.restart
@@ -111,7 +105,7 @@ func (c *conformance) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	err = cmp.Or(c.print(report), report.JUnit(junit))
+	err = cmp.Or(c.print(report), report.JUnit(junit), junit.Close())
 	if err == nil && !report.OK() {
 		err = exitError{code: 1} // the report says why
 	}

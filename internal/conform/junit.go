@@ -3,6 +3,7 @@ package conform
 import (
 	"cmp"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"strings"
 )
@@ -52,12 +53,9 @@ func (r Report) JUnit(w io.Writer) error {
 			all.Suites = append(all.Suites, s)
 		}
 	}
-	if _, err := io.WriteString(w, xml.Header); err != nil {
-		return err
-	}
-	e := xml.NewEncoder(w)
-	e.Indent("", "  ")
-	return e.Encode(all)
+	text, _ := xml.MarshalIndent(all, "", "  ") // texts and numbers
+	_, err := fmt.Fprintf(w, "%s%s\n", xml.Header, text)
+	return err
 }
 
 // Lines returns what a person needs to repeat and to correct a case that failed.
