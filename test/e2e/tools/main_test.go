@@ -4,19 +4,23 @@ package tools
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"plantstore/test/testkit"
 	"plantstore/test/testkit/missing"
 )
+
+var update = flag.Bool("update", false, "write what the tests found to the documentation")
 
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
@@ -26,29 +30,52 @@ const limit = 2 * time.Minute
 // run runs a program of one of the packages to its end and returns what it prints to standard output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
+	return finish(t, exec.Command(filepath.Join(npm(t), ".bin", name), args...))
+}
+
+// execute runs a command to its end in a folder, which gets the packages.
+func execute(t *testing.T, dir, command string) {
+	t.Helper()
+	if err := os.Symlink(npm(t), filepath.Join(dir, "node_modules")); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	words := strings.Fields(command)
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Dir = dir
+	finish(t, cmd)
+}
+
+// npm returns the folder of the packages.
+func npm(t *testing.T) string {
+	t.Helper()
 	packages, err := testkit.NPM()
 	if err != nil {
 		missing.Optional(t, "the npm packages: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(packages, ".bin", name), args...)
+	return packages
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
 	cmd.WaitDelay = 10 * time.Second // for its children, once it is killed
-	cmd.Env = append(os.Environ(), "NO_COLOR=1", "CI=true")
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s\n%s", name, args, err, out, errs.String())
+	cmd.Env = append(os.Environ(), "NO_COLOR=1", "CI=true", "npm_config_offline=true", "GOFLAGS=", "GOWORK=off")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	return string(out)
+	defer time.AfterFunc(limit, func() { cmd.Process.Kill() }).Stop()
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%q: %v\n%s\n%s", cmd.Args, err, out.String(), errs.String())
+	}
+	return out.String()
 }
 
 // serve starts the product with a new database. Every test needs it, and is long.
-func serve(t *testing.T) *testkit.Server {
+func serve(t *testing.T, args ...string) *testkit.Server {
 	t.Helper()
 	testkit.Long(t)
-	return testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"))
+	return testkit.Start(t, filepath.Join(t.TempDir(), "plants.db"), args...)
 }
 
 // describe downloads the description that a server publishes, and returns the path of the copy.
