@@ -11,15 +11,12 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/chromedp/chromedp"
 
 	"plantstore/test/testkit"
+	"plantstore/test/testkit/chromium"
 )
 
 // browser is the browser that all tests share, or nil if none is installed.
@@ -28,52 +25,15 @@ var browser context.Context
 func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "4") // Tests often wait; -parallel overrides it.
 	os.Exit(func() int {
-		stop, err := startBrowser()
-		if err != nil {
+		var stop func()
+		var err error
+		if browser, stop, err = chromium.Start(); err != nil {
 			fmt.Fprintln(os.Stderr, "start the browser:", err)
 			return 1
 		}
 		defer stop()
 		return testkit.Main(m)
 	}())
-}
-
-// startBrowser starts Chromium so that it works for root and reaches only this machine. Without Chromium, a test that
-// needs it is skipped, or fails in CI.
-func startBrowser() (stop func(), err error) {
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		return func() {}, nil
-	}
-	profile, err := os.MkdirTemp("", "plantstore-browser-")
-	if err != nil {
-		return nil, err
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path),
-		chromedp.UserDataDir(profile),
-		chromedp.NoSandbox,
-		chromedp.DisableGPU,
-		chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-quic", true),
-		chromedp.Flag("no-proxy-server", true),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
-		chromedp.WindowSize(1280, 900),
-		chromedp.WSURLReadTimeout(time.Minute), // Its start is slow on a busy machine.
-	)
-	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, cancel := chromedp.NewContext(allocator)
-	stop = func() {
-		cancel()
-		stopAllocator()
-		os.RemoveAll(profile)
-	}
-	if err := chromedp.Do(ctx); err != nil {
-		stop()
-		return nil, err
-	}
-	browser = ctx
-	return stop, nil
 }
 
 // service is a running product with a database of its own.

@@ -90,7 +90,13 @@ func describe(t *testing.T, s *testkit.Server, name string) string {
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("GET /%s: %d, %v", name, response.StatusCode, err)
 	}
-	path := filepath.Join(t.TempDir(), name)
+	return write(t, name, text)
+}
+
+// write writes a file to a new folder.
+func write(t *testing.T, name string, text []byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each generator of clients works with our description and with the public sample.
+// Each generator of clients works with our description and with the public sample, and each other tool with ours.
 func TestWorksWith(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--sandbox")
@@ -31,6 +31,23 @@ func TestWorksWith(t *testing.T) {
 				g.check(t, s.URL, sample(t), g.sample)
 			})
 		}
+		for _, tool := range tools {
+			t.Run(tool.name, func(t *testing.T) {
+				t.Parallel()
+				tool.test(t)
+			})
+		}
 	})
 	t.Log(large)
+}
+
+var tools = []struct {
+	name, packageName, how string
+	test                   func(t *testing.T)
+}{
+	{"Prism as a mock", "@stoplight/prism-cli", mock, testMock},
+	{"Prism as a proxy", "@stoplight/prism-cli", proxy, testProxy},
+	{"Swagger UI", "swagger-ui-dist", swaggerUI, testSwaggerUI},
+	{"Redoc", "redoc", redoc, testRedoc},
+	{"MCP", "openapi-mcp-generator", mcpGenerator, testMCP},
 }

@@ -1,0 +1,74 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+const mcpGenerator = "npx openapi-mcp-generator --input openapi.json --output server"
+
+// A generated MCP server has a tool for each operation. The tool that creates plants does so.
+func testMCP(t *testing.T) {
+	s := serve(t, "--sandbox")
+	dir, box := filepath.Dir(describe(t, s, "openapi.json")), newSandbox(t, s.URL)
+	execute(t, dir, mcpGenerator)
+	execute(t, dir, "npx tsc -p server")
+	cmd := exec.CommandContext(t.Context(), "node", "server/build/index.js")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "API_BASE_URL="+s.URL, "BEARER_TOKEN_BEARERAUTH="+box.Token)
+	in, err := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err != nil || err2 != nil || cmd.Start() != nil {
+		t.Fatal(err, err2, cmd)
+	}
+	defer cmd.Wait()
+	defer time.AfterFunc(limit, func() { cmd.Process.Kill() }).Stop()
+	defer in.Close()
+	responses := json.NewDecoder(out)
+	call := func(id int, method, params string) (result json.RawMessage) {
+		t.Helper()
+		fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method, params)
+		var response struct {
+			ID     int
+			Result json.RawMessage
+			Error  any
+		}
+		if err := responses.Decode(&response); err != nil || response.ID != id || response.Error != nil {
+			t.Fatalf("%s: %v, %+v", method, err, response)
+		}
+		return response.Result
+	}
+	call(1, "initialize", `{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
+	fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	listed := decode[struct{ Tools []struct{ Name string } }](t, call(2, "tools/list", `{}`)).Tools
+	document, err := os.ReadFile(filepath.Join(dir, "openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]bool{}
+	for _, path := range decode[struct{ Paths map[string]map[string]any }](t, document).Paths {
+		for _, operation := range path {
+			if o, ok := operation.(map[string]any); ok {
+				described[fmt.Sprint(o["operationId"])] = true
+			}
+		}
+	}
+	for _, tool := range listed {
+		if !described[tool.Name] {
+			t.Errorf("the tool %s is not an operation", tool.Name)
+		}
+		delete(described, tool.Name)
+	}
+	if len(described) > 0 {
+		t.Errorf("no tools for %v", described)
+	}
+	result := call(3, "tools/call", `{"name":"createPlant","arguments":{"requestBody":{"id":1,"name":"Fern"}}}`)
+	if got, want := box.conversation(t), `POST /plants {"id":1,"name":"Fern"} 200`+"\n"; got != want {
+		t.Errorf("the server sent %q, want %q; the tool returned %s", got, want, result)
+	}
+}
