@@ -2,10 +2,8 @@ package tools
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,7 +12,6 @@ import (
 
 	"plantstore/internal/conform"
 	"plantstore/test/testkit"
-	"plantstore/test/testkit/missing"
 )
 
 // docs/conformance.md ends with the results of running the cases against the product and against Prism.
@@ -27,8 +24,9 @@ func TestConformance(t *testing.T) {
 		s := testkit.Start(t, e.Database(t), "--webhook-targets", "private")
 		rows += results(t, "Plant Store on "+names[e.Name], s.URL, s.Token, "--webhook-listen", "127.0.0.1:0")
 	}
-	url, version := mock(t, filepath.Join(testkit.Root(), "api", "testdata", "sample.yaml"))
-	rows += results(t, "Prism "+version+", a mock of the sample", url, "any-text",
+	prism := "Prism " + strings.TrimSpace(run(t, "prism", "--version"))
+	to := startPrism(t, mock, write(t, "openapi.json", sample(t)), "")
+	rows += results(t, prism+", a mock of the sample", to.URL, to.Token,
 		"--level", conform.Specification, "--level", conform.Sample)
 
 	page := filepath.Join(testkit.Root(), "docs", "conformance.md")
@@ -74,33 +72,3 @@ func results(t *testing.T, server, url, token string, args ...string) (rows stri
 	}
 	return rows
 }
-
-// mock starts Prism as a mock of a description, and returns its URL and version.
-func mock(t *testing.T, description string) (url, version string) {
-	t.Helper()
-	version = strings.TrimSpace(run(t, "prism", "--version"))
-	packages, err := testkit.NPM()
-	if err != nil {
-		missing.Optional(t, "the npm packages: %v", err)
-	}
-	host, port, _ := strings.Cut(testkit.FreeAddress(t), ":")
-	cmd := exec.Command(filepath.Join(packages, ".bin", "prism"), "mock", "--host", host, "--port", port, description)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	url = "http://" + host + ":" + port
-	testkit.WaitFor(t, "Prism to listen", func() bool {
-		response, err := testkit.HTTP.Get(url)
-		if err == nil {
-			response.Body.Close()
-		}
-		return err == nil
-	})
-	return url, version
-}
-
-var update = flag.Bool("update", false, "write the pages that the tests compare")
