@@ -122,9 +122,10 @@ func TestConformUsage(t *testing.T) {
 		"--known-failing " + file: `--known-failing is "` + file +
 			`": it has the case "spec-99", which does not exist; see plantstore conform --list`,
 		"--junit /nowhere/x": `--junit is "/nowhere/x": open /nowhere/x: no such file or directory`,
-		"--token=":           "a token is required: set PLANTSTORE_TOKEN or --token-file; use any text if the server needs none",
-		"127.0.0.1:80":       `base URL "127.0.0.1:80" is invalid: use one such as http://127.0.0.1:8080`,
-		"http://u:p@a.b":     "the base URL must have no user, query or fragment",
+		"--token=": "a token is required: set PLANTSTORE_TOKEN or --token-file; " +
+			"use any text if the server needs none",
+		"127.0.0.1:80":   `base URL "127.0.0.1:80" is invalid: use one such as http://127.0.0.1:8080`,
+		"http://u:p@a.b": "the base URL must have no user, query or fragment",
 	} {
 		got := plantstore(t, v, append([]string{"conform", "--token", "t"}, strings.Fields(args)...)...)
 		got.want(t, args, 2, "", "plantstore conform: "+want+"\n")

@@ -73,6 +73,14 @@ func TestCases(t *testing.T) {
 	}
 }
 
+// Lacks needs no other expectation, as of a webhook.
+func TestLacks(t *testing.T) {
+	got := response{header: http.Header{"Content-Type": {"application/json"}}, body: []byte(`{"name":"Fern","tag":""}`)}
+	if unmet := (Expectation{Lacks: []string{"tag"}}).unmet(got, nil); len(unmet) != 1 {
+		t.Errorf("%q", unmet)
+	}
+}
+
 const token = `Zq9/tok+en="x`
 
 // pipes is a listener of connections in memory.
@@ -94,6 +102,9 @@ func runWith(t *testing.T, o Options, pattern string, server http.HandlerFunc) (
 		l := make(pipes)
 		s := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
+			if r.Header.Get("Accept-Encoding") != "" {
+				t.Error("a response may be compressed, which the command line does not ask for")
+			}
 			if r.Body = io.NopCloser(bytes.NewReader(body)); r.RequestURI != "/v1/plants?limit=1" {
 				server(w, r)
 			}
@@ -230,9 +241,12 @@ func TestSkipped(t *testing.T) {
 func TestToken(t *testing.T) {
 	inJSON, _ := json.Marshal(token)
 	slash, long := strings.ReplaceAll(string(inJSON), "/", `\/`), strings.Repeat("x", 1440)
-	escaped := regexp.MustCompile(".").ReplaceAllStringFunc(token, func(c string) string { return fmt.Sprintf(`\u%04X`, c[0]) })
-	for _, text := range []string{token, escaped, string(inJSON), slash, url.QueryEscape(token), long + token, long + slash,
-		long + strings.Repeat("x", 55) + token, strings.Repeat(token, 100), "\x00\x1b]]>" + token} {
+	escaped := ""
+	for _, c := range token {
+		escaped += fmt.Sprintf(`\u%04X`, c)
+	}
+	for _, text := range []string{token, escaped, string(inJSON), slash, url.QueryEscape(token), long + token,
+		long + slash, long + strings.Repeat("x", 55) + token, strings.Repeat(token, 100), "\x00\x1b]]>" + token} {
 		report, _ := runWith(t, Options{Levels: Levels, Known: []string{"store-01"}}, "(spec-|store-)(01|02|28|36)",
 			func(w http.ResponseWriter, r *http.Request) {
 				header := strings.TrimPrefix(text, "\x00\x1b")
