@@ -102,6 +102,8 @@ func (c *conformance) run(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
+	case errors.Is(err, conform.ErrRefused):
+		return exitError{6, err.Error()}
 	case err != nil:
 		return err
 	}

@@ -155,6 +155,9 @@ const (
 	maxParallel = 8                // cases at a time
 )
 
+// ErrRefused is the error of a run if the token is invalid.
+var ErrRefused = errors.New("the server refused the token: GET /plants returned 401")
+
 // Run runs the cases that the options select. The error is that of the first request, if there is no response to it,
 // or of the address for webhooks.
 func Run(ctx context.Context, o Options) (Report, error) {
@@ -196,7 +199,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 func (r *runner) claimed(ctx context.Context) ([]string, error) {
 	list := r.request(Step{Send: "GET /plants?limit=1"}, map[string]string{"token": r.Token})
 	if got, err := r.exchange(ctx, list); err != nil || got.status == http.StatusUnauthorized {
-		return nil, cmp.Or(err, errors.New("the server refused the token: GET /plants returned 401"))
+		return nil, cmp.Or(err, ErrRefused)
 	}
 	got, _ := r.exchange(ctx, r.request(Step{Send: "GET /openapi.json"}, nil))
 	var doc struct {

@@ -64,7 +64,7 @@ func (e Expectation) unmet(got response, variables map[string]string) (all []str
 	expect(e.Field == "" || object["field"] == e.Field, "field %q", e.Field)
 	expect(!e.List || isList(body), "an array of Plants, each with a name that is a string")
 	items, _ := body.([]any)
-	expect(e.Items == 0 || len(items) == e.Items, "%d items", e.Items)
+	expect(e.Items == 0 || len(items) == e.Items, "number of items: %d", e.Items)
 	if e.JSON != "" {
 		text := expand(e.JSON, variables)
 		want, _ := parse([]byte(text)) // a test checks every case

@@ -20,6 +20,9 @@ type receiver struct {
 
 // listen starts a receiver.
 func listen(address string) (*receiver, error) {
+	if host, _, _ := net.SplitHostPort(address); host == "" || net.ParseIP(host).IsUnspecified() {
+		return nil, errors.New("name a host that the server can reach, such as 127.0.0.1:9000")
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
