@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,8 +36,22 @@ type wrongServer struct {
 
 func none(x *exchange) { x.send() }
 
-// Each defect of the honest server fails exactly the cases about it.
+// The honest server and the product pass all cases of the levels that they claim. Each defect fails exactly the cases
+// about it. A webhook that is never sent takes 15 seconds.
 func TestWrongServers(t *testing.T) {
+	var long sync.WaitGroup
+	long.Go(func() {
+		t.Run("webhook never sent", func(t *testing.T) {
+			dropped := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+			wrongServer{"", none, "sample-08 store-42"}.checkProduct(t, false, dropped)
+		})
+	})
+	t.Run("honest server", testDefects)
+	t.Run("product", testDefectsOfProduct)
+	long.Wait()
+}
+
+func testDefects(t *testing.T) {
 	for _, w := range []wrongServer{
 		{"none", none, ""},
 		{"returns the id", replaceResponse("POST /plants", `^{`, `{"id":1,`), "spec-02"},
@@ -100,13 +115,8 @@ func TestWrongServers(t *testing.T) {
 	}
 }
 
-// The product passes the cases of all levels, and each defect of it fails exactly the cases about it.
-func TestWrongProducts(t *testing.T) {
-	dropped := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+func testDefectsOfProduct(t *testing.T) {
 	unsigned := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.Out.Header.Del("Webhook-Signature") }}
-	checkProduct(t, wrongServer{"webhook never sent", none, "sample-08 store-42"}, false, dropped) // the longest first
-	checkProduct(t, wrongServer{"unsigned webhook", none, "store-42"}, false, unsigned)
-	checkProduct(t, wrongServer{"forgets on restart", none, "store-43"}, true, nil)
 	for _, w := range []wrongServer{
 		{"none", none, ""},
 		{"accepts duplicate keys", replaceBody(`"name":"Fern",("n.*me")|"a":1,`, "$1"), "store-04 05 06"},
@@ -139,41 +149,50 @@ func TestWrongProducts(t *testing.T) {
 			}
 		}, "store-35"},
 	} {
-		checkProduct(t, w, false, nil)
+		t.Run(w.defect, func(t *testing.T) {
+			t.Parallel()
+			w.checkProduct(t, false, nil)
+		})
 	}
+	t.Run("forgets on restart", func(t *testing.T) {
+		t.Parallel()
+		wrongServer{"", none, "store-43"}.checkProduct(t, true, nil)
+	})
+	t.Run("unsigned webhook", func(t *testing.T) {
+		t.Parallel()
+		wrongServer{"", none, "store-42"}.checkProduct(t, false, unsigned)
+	})
 }
 
 // checkProduct starts the product with a defect, which can be that it forgets its plants at a restart, or that
 // webhooks are sent to a proxy.
-func checkProduct(t *testing.T, w wrongServer, forgets bool, proxy http.Handler) {
-	t.Run(w.defect, func(t *testing.T) {
-		t.Parallel()
-		p := &product{db: filepath.Join(t.TempDir(), "plants.db")}
-		if proxy != nil {
-			s := httptest.NewServer(proxy)
-			defer s.Close()
-			p.proxy, _ = url.Parse(s.URL)
+func (w wrongServer) checkProduct(t *testing.T, forgets bool, proxy http.Handler) {
+	t.Helper()
+	p := &product{db: filepath.Join(t.TempDir(), "plants.db")}
+	if proxy != nil {
+		s := httptest.NewServer(proxy)
+		defer s.Close()
+		p.proxy, _ = url.Parse(s.URL)
+	}
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { p.stop() }()
+	restart := func(context.Context) error {
+		if err := p.stop(); err != nil {
+			return err
 		}
-		if err := p.start(); err != nil {
-			t.Fatal(err)
+		if forgets {
+			p.db += ".new"
 		}
-		defer func() { p.stop() }()
-		restart := func(context.Context) error {
-			if err := p.stop(); err != nil {
-				return err
-			}
-			if forgets {
-				p.db += ".new"
-			}
-			return p.start()
-		}
-		right := &httputil.ReverseProxy{
-			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(p.url.Load()) },
-			Transport: &http.Transport{DisableKeepAlives: true}, // idle connections delay a stop
-		}
-		o := conform.Options{Webhooks: "127.0.0.1:0", Verify: webhook.Verify, Restart: restart}
-		w.check(t, right, o, conform.Levels)
-	})
+		return p.start()
+	}
+	right := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(p.url.Load()) },
+		Transport: &http.Transport{DisableKeepAlives: true}, // idle connections delay a stop
+	}
+	o := conform.Options{Webhooks: "127.0.0.1:0", Verify: webhook.Verify, Restart: restart}
+	w.check(t, right, o, conform.Levels)
 }
 
 // product is the service on SQLite, in this process.
