@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -23,15 +24,15 @@ import (
 
 func conformCommand(env environment) *cobra.Command {
 	f := env.command("conform [URL]", `
-Check whether a server conforms to the API. It can be any server: it gets numbered cases, in levels.
-specification has what the specification states, sample has list and remove of the public sample and
-its webhook, and plantstore has the rest of what Plant Store describes. The default is what
-info.x-conformance of /openapi.json claims, or specification.
+Send numbered cases to any server of the API, and report each wrong response. The levels are
+specification (create), sample (list, delete and the webhook of the public sample) and plantstore
+(the rest of the API). Without --level, it checks the levels that info.x-conformance in
+/openapi.json claims, or specification.
 
 Each failure is printed with its request as a curl command, the response, and what was expected. The
-plants that it creates have random ids, and are removed where the server can. The exit code is 1 if a
-case fails, or if one of --known-failing passes. A case that needs a flag, or a scope that the token
-lacks, is skipped.`, `
+cases create plants with random ids, and delete them if the server supports it. The exit code is 1 if
+a case fails, or if one of --known-failing passes. A case that needs a flag, or a scope that the
+token lacks, is skipped.`, `
   plantstore conform http://127.0.0.1:8080
   plantstore conform http://127.0.0.1:4010 --level specification --run 'tag|spec-0' --junit report.xml
   plantstore conform --list`)
@@ -46,9 +47,9 @@ lacks, is skipped.`, `
 	})
 	f.BoolVar(&c.list, "list", false, "print the cases, and run none")
 	f.StringVar(&c.junit, "junit", "", "write a report for CI systems to this `file`")
-	f.Func("known-failing", "`file` with the number of a case in each line:\nthese cases must fail", c.readKnown)
-	f.StringVar(&c.Webhooks, "webhook-listen", "", "`address` that receives webhooks, such as 127.0.0.1:9000;\n"+
-		"the server must be able to reach it")
+	f.Func("known-failing", "`file` of case numbers, one per line:\nthese cases must fail", c.readKnown)
+	f.Func("webhook-listen", "`address` that receives webhooks, such as 127.0.0.1:9000;\n"+
+		"the server must be able to reach it", c.listen)
 	f.StringVar(&c.again, "restart", "", "shell `command` that restarts the server")
 	f.Func("run", "run only cases whose number or title matches this `pattern`", func(text string) (err error) {
 		c.Only, err = regexp.Compile(text)
@@ -62,6 +63,15 @@ type conformance struct {
 	conform.Options
 	list         bool
 	junit, again string
+}
+
+// listen reads the address of --webhook-listen.
+func (c *conformance) listen(address string) (err error) {
+	if host, _, _ := net.SplitHostPort(address); host == "" || net.ParseIP(host).IsUnspecified() {
+		return errors.New("name a host that the server can reach, such as 127.0.0.1:9000")
+	}
+	c.Webhooks, err = net.Listen("tcp", address)
+	return err
 }
 
 func (c *conformance) run(ctx context.Context) error {

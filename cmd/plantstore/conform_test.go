@@ -113,7 +113,9 @@ func TestConformUsage(t *testing.T) {
 	v := variables{"PLANTSTORE_URL": s.URL, "PLANTSTORE_TOKEN": fixedToken}
 	const none = "--run matches no case of these levels; see plantstore conform --list"
 	for args, want := range map[string]string{
-		"--level all":                `--level is "all": use specification, sample, plantstore`,
+		"--level all": `--level is "all": use specification, sample, plantstore`,
+		"--webhook-listen :9000": "--webhook-listen is \":9000\": " +
+			"name a host that the server can reach, such as 127.0.0.1:9000",
 		"--run (":                    "--run is \"(\": error parsing regexp: missing closing ): `(`",
 		"--run xyz":                  none,
 		"--run xyz --list":           none,
@@ -137,6 +139,16 @@ func TestConformUsage(t *testing.T) {
 	got := plantstore(t, v, "conform", s.URL, "--token", "t")
 	if got.code != unreachable || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 {
 		t.Errorf("no server: %+v", got)
+	}
+}
+
+// A server that refuses the token gets no case.
+func TestConformRefused(t *testing.T) {
+	s := script(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	got := plantstore(t, variables{"PLANTSTORE_TOKEN": fixedToken}, "conform", s.URL)
+	got.want(t, "refused", 6, "", "plantstore conform: the server refused the token: GET /plants returned 401\n")
+	if n := len(s.requests()); n != 1 {
+		t.Errorf("%d requests, want one", n)
 	}
 }
 

@@ -87,7 +87,7 @@ type Options struct {
 	Known  []string       // ids of cases that fail
 
 	Restart  func(context.Context) error // restarts the server; nil to skip cases that need it
-	Webhooks string                      // address to listen on for webhooks; empty to skip cases that need it
+	Webhooks net.Listener                // gets webhooks; nil to skip cases that need them
 	// Verify returns an error unless the headers have a signature of the body with the secret.
 	Verify func(secret string, header http.Header, body []byte, now time.Time) error
 
@@ -178,10 +178,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if len(o.Levels) == 0 {
 		r.Levels = claimed
 	}
-	if o.Webhooks != "" {
-		if r.receiver, err = listen(o.Webhooks); err != nil {
-			return Report{}, fmt.Errorf("--webhook-listen is %q: %w", o.Webhooks, err)
-		}
+	if o.Webhooks != nil {
+		r.receiver = receive(o.Webhooks)
 		defer r.receiver.server.Close()
 	}
 	report := Report{URL: o.URL.String(), Date: time.Now().UTC().Truncate(time.Second), Levels: r.Levels,

@@ -18,19 +18,12 @@ type receiver struct {
 	got    []response
 }
 
-// listen starts a receiver.
-func listen(address string) (*receiver, error) {
-	if host, _, _ := net.SplitHostPort(address); host == "" || net.ParseIP(host).IsUnspecified() {
-		return nil, errors.New("name a host that the server can reach, such as 127.0.0.1:9000")
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
-	}
+// receive starts a receiver.
+func receive(l net.Listener) *receiver {
 	r := &receiver{url: "http://" + l.Addr().String() + "/plant/webhook"}
 	r.server = &http.Server{Handler: r, ReadTimeout: maxRequest}
 	go r.server.Serve(l)
-	return r, nil
+	return r
 }
 
 func (r *receiver) ServeHTTP(_ http.ResponseWriter, request *http.Request) {

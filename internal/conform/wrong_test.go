@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -198,7 +199,11 @@ func (w wrongServer) checkProduct(t *testing.T, forgets bool, proxy http.Handler
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(p.url.Load()) },
 		Transport: &http.Transport{DisableKeepAlives: true}, // idle connections delay a stop
 	}
-	o := conform.Options{Webhooks: "127.0.0.1:0", Verify: webhook.Verify, Restart: restart}
+	hooks, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := conform.Options{Webhooks: hooks, Verify: webhook.Verify, Restart: restart}
 	w.check(t, right, o, conform.Levels)
 }
 
