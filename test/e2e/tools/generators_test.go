@@ -19,42 +19,40 @@ import (
 
 // generator generates clients. The program in its folder of testdata uses the client.
 type generator struct {
-	name    string
-	command string
-	build   string
-	start   string
-	sample  *strings.Replacer // replaces the names of our operations, since those of the sample have no operationId
+	folder, packages string // separated by spaces
+	command          string
+	build, start     string
+	sample           *strings.Replacer // replaces the names of our operations, since the sample has no operationId
 }
 
 const oapiCodegen = "v2.8.2"
 
 var generators = []generator{
 	{
-		"oapi-codegen", "go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@" + oapiCodegen +
+		"oapi-codegen", "", "go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@" + oapiCodegen +
 			" -generate types,client -package main -o client.go openapi.json",
 		"go vet -mod=mod .", "go run -mod=mod .",
 		strings.NewReplacer("CreatePlantWithResponse(ctx, &CreatePlantParams{}, ", "PostPlantsWithResponse(ctx, ",
 			"ListPlants", "GetPlants", `"shade", 10`, `"shade", int32(10)`),
 	},
 	{
-		"openapi-typescript", "npx openapi-typescript openapi.json -o schema.ts", tsc, node, strings.NewReplacer(),
+		"openapi-typescript", "openapi-typescript openapi-fetch", "npx openapi-typescript openapi.json -o schema.ts",
+		tsc, node, strings.NewReplacer(),
 	},
-	{"@hey-api/openapi-ts", "npx @hey-api/openapi-ts -i openapi.json -o client", tsc, node, imports},
-	{"orval", "npx orval --input openapi.json --output client.ts --client fetch", tsc, node, imports},
+	{"openapi-ts", "@hey-api/openapi-ts", "npx @hey-api/openapi-ts -i openapi.json -o client", tsc, node, imports},
+	{"orval", "orval", "npx orval --input openapi.json --output client.ts --client fetch", tsc, node, imports},
 	{
-		"swagger-typescript-api", "npx swagger-typescript-api generate --path openapi.json --name client.ts", tsc, node,
+		"swagger-typescript-api", "swagger-typescript-api",
+		"npx swagger-typescript-api generate --path openapi.json --name client.ts", tsc, node,
 		strings.NewReplacer("createPlant", "plantsCreate", "listPlants", "plantsList"),
 	},
-	{"kubb", "npx kubb generate", tsc, node, imports},
+	{"kubb", "@kubb/cli @kubb/plugin-client", "npx kubb generate", tsc, node, imports},
 }
 
 const tsc, node = "npx tsc", "node program.js"
 
 var imports = strings.NewReplacer("{ createPlant,", "{ postPlants as createPlant,", " listPlants }",
 	" getPlants as listPlants }")
-
-// folder is the folder of testdata with the program.
-func (g generator) folder() string { return filepath.Join("testdata", filepath.Base(g.name)) }
 
 // faults make the first create fail twice, although it is executed each time.
 const faults = `[{"method":"POST","path":"/plants","code":503,"when":"after","times":1},` +
@@ -80,7 +78,7 @@ func (g generator) check(t *testing.T, service string, description []byte, names
 	t.Helper()
 	dir, box := t.TempDir(), newSandbox(t, service)
 	copyFiles(t, "testdata", dir, names)
-	copyFiles(t, g.folder(), dir, names)
+	copyFiles(t, filepath.Join("testdata", g.folder), dir, names)
 	if err := os.WriteFile(filepath.Join(dir, "openapi.json"), description, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,13 @@
 package tools
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 const mcpGenerator = "npx openapi-mcp-generator --input openapi.json --output server"
@@ -18,7 +18,8 @@ func testMCP(t *testing.T) {
 	dir, box := filepath.Dir(describe(t, s, "openapi.json")), newSandbox(t, s.URL)
 	execute(t, dir, mcpGenerator)
 	execute(t, dir, "npx tsc -p server")
-	cmd := exec.CommandContext(t.Context(), "node", "server/build/index.js")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	cmd := exec.CommandContext(ctx, "node", "server/build/index.js")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "API_BASE_URL="+s.URL, "BEARER_TOKEN_BEARERAUTH="+box.Token)
 	in, err := cmd.StdinPipe()
@@ -27,8 +28,7 @@ func testMCP(t *testing.T) {
 		t.Fatal(err, err2, cmd)
 	}
 	defer cmd.Wait()
-	defer time.AfterFunc(limit, func() { cmd.Process.Kill() }).Stop()
-	defer in.Close()
+	defer cancel()
 	responses := json.NewDecoder(out)
 	call := func(id int, method, params string) (result json.RawMessage) {
 		t.Helper()
@@ -68,7 +68,7 @@ func testMCP(t *testing.T) {
 		t.Errorf("no tools for %v", described)
 	}
 	result := call(3, "tools/call", `{"name":"createPlant","arguments":{"requestBody":{"id":1,"name":"Fern"}}}`)
-	if got, want := box.conversation(t), `POST /plants {"id":1,"name":"Fern"} 200`+"\n"; got != want {
+	if got, want := box.conversation(t), `POST /plants {"name":"Fern","id":1} 200`+"\n"; got != want {
 		t.Errorf("the server sent %q, want %q; the tool returned %s", got, want, result)
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	mock  = "npx prism mock openapi.json"
-	proxy = "npx prism proxy openapi.json URL --errors"
+	mock  = "npx @stoplight/prism-cli mock openapi.json"
+	proxy = "npx @stoplight/prism-cli proxy openapi.json URL --errors"
 )
 
 // As a mock of either description, Prism creates a plant. It requires a token.
@@ -61,7 +61,8 @@ func startPrism(t *testing.T, command, description, target string) testkit.Targe
 	t.Helper()
 	address := testkit.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
-	words := strings.Fields(strings.NewReplacer("npx prism ", "", "openapi.json", description, "URL", target).Replace(command))
+	words := strings.Fields(strings.NewReplacer("npx @stoplight/prism-cli ", "", "openapi.json", description,
+		"URL", target).Replace(command))
 	cmd := exec.CommandContext(t.Context(), filepath.Join(npm(t), ".bin", "prism"), append(words, "--port", port)...)
 	var log testkit.Output
 	cmd.Stdout, cmd.Stderr = &log, &log
