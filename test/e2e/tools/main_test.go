@@ -4,6 +4,7 @@ package tools
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -30,7 +31,7 @@ const limit = 2 * time.Minute
 // run runs a program of one of the packages to its end and returns what it prints to standard output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	return finish(t, exec.Command(filepath.Join(npm(t), ".bin", name), args...))
+	return finish(t, "", append([]string{filepath.Join(npm(t), ".bin", name)}, args...))
 }
 
 // execute runs a command to its end in a folder, which gets the packages.
@@ -39,10 +40,7 @@ func execute(t *testing.T, dir, command string) {
 	if err := os.Symlink(npm(t), filepath.Join(dir, "node_modules")); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
 	}
-	words := strings.Fields(command)
-	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Dir = dir
-	finish(t, cmd)
+	finish(t, dir, strings.Fields(command))
 }
 
 // npm returns the folder of the packages.
@@ -55,20 +53,20 @@ func npm(t *testing.T) string {
 	return packages
 }
 
-func finish(t *testing.T, cmd *exec.Cmd) string {
+func finish(t *testing.T, dir string, command []string) string {
 	t.Helper()
-	cmd.WaitDelay = 10 * time.Second // for its children, once it is killed
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second // for its children, once it is killed
 	cmd.Env = append(os.Environ(), "NO_COLOR=1", "CI=true", "npm_config_offline=true", "GOFLAGS=", "GOWORK=off")
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s\n%s", command, err, out, errs.String())
 	}
-	defer time.AfterFunc(limit, func() { cmd.Process.Kill() }).Stop()
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%q: %v\n%s\n%s", cmd.Args, err, out.String(), errs.String())
-	}
-	return out.String()
+	return string(out)
 }
 
 // serve starts the product with a new database. Every test needs it, and is long.
@@ -101,6 +99,16 @@ func write(t *testing.T, name string, text []byte) (path string) {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// read returns the text of a file.
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func decode[T any](t *testing.T, text []byte) (value T) {

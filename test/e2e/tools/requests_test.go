@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -27,10 +26,6 @@ func testPostman(t *testing.T) {
 	for range 2 {
 		run(t, "newman", "run", collection, "--env-var", "baseUrl="+s.URL, "--env-var", "bearerToken="+s.Token,
 			"--reporters", "json", "--reporter-json-export", report)
-		text, err := os.ReadFile(report)
-		if err != nil {
-			t.Fatal(err)
-		}
 		sent := decode[struct {
 			Run struct {
 				Executions []struct {
@@ -42,9 +37,8 @@ func testPostman(t *testing.T) {
 					RequestError any
 				}
 			}
-		}](t, text).Run.Executions
-		routes := slices.DeleteFunc(httpapi.Routes(), func(r httpapi.Route) bool { return r.Sandbox })
-		if got, want := len(sent), len(routes); got != want {
+		}](t, read(t, report)).Run.Executions
+		if got, want := len(sent), operations(); got != want {
 			t.Errorf("newman sent %d requests, want one for each of %d operations", got, want)
 		}
 		for _, e := range sent {
@@ -59,6 +53,11 @@ func testPostman(t *testing.T) {
 	}
 }
 
+// operations is the number of operations that a server without sandboxes describes.
+func operations() int {
+	return len(slices.DeleteFunc(httpapi.Routes(), func(r httpapi.Route) bool { return r.Sandbox }))
+}
+
 // The first request of the description works as it is written.
 func TestFirstRequest(t *testing.T) {
 	t.Parallel()
@@ -66,10 +65,7 @@ func TestFirstRequest(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		missing.Optional(t, "curl is not installed")
 	}
-	text, err := os.ReadFile(describe(t, s, "openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, describe(t, s, "openapi.json"))
 	prose := decode[struct{ Info struct{ Description string } }](t, text).Info.Description
 	_, prose, _ = strings.Cut(prose, "```sh\n")
 	script, _, _ := strings.Cut(prose, "```\n")

@@ -1,12 +1,12 @@
 package tools
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -18,8 +18,12 @@ var tools = []struct {
 	{"Postman", "openapi-to-postmanv2", postman, testPostman},
 	{"Prism as a mock", "@stoplight/prism-cli", mock, testMock},
 	{"Prism as a proxy", "@stoplight/prism-cli", proxy, testProxy},
-	{"Swagger UI", "swagger-ui-dist", swaggerUI, testSwaggerUI},
-	{"Redoc", "redoc", redoc, testRedoc},
+	{"Swagger UI", "swagger-ui-dist", swaggerUI, func(t *testing.T) {
+		testPage(t, "swagger-ui-dist/swagger-ui-bundle.js", swaggerUI, ".opblock-summary-control:not(.webhooks *)")
+	}},
+	{"Redoc", "redoc", redoc, func(t *testing.T) {
+		testPage(t, "redoc/bundles/redoc.standalone.js", redoc, `[id*="/operation/"]`)
+	}},
 	{"openapi-mcp-generator", "openapi-mcp-generator", mcpGenerator, testMCP},
 }
 
@@ -28,46 +32,32 @@ var tools = []struct {
 func TestWorksWith(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--sandbox")
-	ours, err := os.ReadFile(describe(t, s, "openapi.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	found := map[string]string{} // by the name of a subtest: the id that a client sent, or yes
-	check := func(t *testing.T, name string, test func(t *testing.T) string) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			result := test(t)
-			mu.Lock()
-			defer mu.Unlock()
-			found[name] = result
-		})
-	}
+	ours := read(t, describe(t, s, "openapi.json"))
 	t.Run("all", func(t *testing.T) {
+		check := func(name string, test func(t *testing.T)) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t)
+			})
+		}
 		for _, g := range generators {
-			check(t, g.folder, func(t *testing.T) string { return g.check(t, s.URL, ours, strings.NewReplacer()) })
-			check(t, g.folder+" with the sample", func(t *testing.T) string { return g.check(t, s.URL, sample(t), g.sample) })
+			check(g.folder, func(t *testing.T) { g.check(t, s.URL, ours, strings.NewReplacer()) })
+			check(g.folder+" with the sample", func(t *testing.T) { g.check(t, s.URL, sample(t), g.sample) })
 		}
 		for _, tool := range tools {
-			check(t, tool.name, func(t *testing.T) string { tool.test(t); return "yes" })
+			check(tool.name, tool.test)
 		}
 	})
-	if !t.Failed() && len(found) == 2*len(generators)+len(tools) { // none was skipped
-		document(t, "generators", generatorTable(t, found))
-		document(t, "tools", toolTable(t))
+	if !t.Failed() {
+		document(t, "## Generators of clients\n\n"+generatorTable(t)+"\n## Other tools\n\n"+toolTable(t))
 	}
 }
 
-// document compares a table with a part of docs/works-with.md, or writes it there.
-func document(t *testing.T, part, want string) {
+// document compares the tables with docs/works-with.md, or writes them there.
+func document(t *testing.T, want string) {
 	t.Helper()
-	const page = "../../../docs/works-with.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, end := "<!-- "+part+":begin -->\n", "<!-- "+part+":end -->"
-	before, rest, _ := strings.Cut(string(text), begin)
+	const page, begin, end = "../../../docs/works-with.md", "<!-- tables:begin -->\n", "<!-- tables:end -->"
+	before, rest, _ := strings.Cut(string(read(t, page)), begin)
 	got, after, ok := strings.Cut(rest, end)
 	if !ok {
 		t.Fatalf("%s has no %q and %q", page, begin, end)
@@ -81,17 +71,12 @@ func document(t *testing.T, part, want string) {
 	}
 }
 
-func generatorTable(t *testing.T, found map[string]string) string {
-	table := "| generator | version | command | works with | 2^53 + 1 |\n|---|---|---|---|---|\n"
+func generatorTable(t *testing.T) string {
+	table := "| generator | version | command | 2^53+1 |\n|---|---|---|---|\n"
 	for _, g := range generators {
-		name, program, versions := g.folder, "program.ts", versions(t, strings.Fields(g.packages)...)
-		if g.packages == "" {
-			program, versions = "program.go.txt", oapiCodegen
-		} else {
-			name = strings.ReplaceAll(g.packages, " ", ", ")
-		}
-		table += fmt.Sprintf("| [%s](../test/e2e/tools/testdata/%s/%s) | %s | `%s` | both | %s |\n", name, g.folder,
-			program, versions, g.command, found[g.folder])
+		name := cmp.Or(strings.ReplaceAll(g.packages, " ", ", "), g.folder)
+		table += fmt.Sprintf("| [%s](../test/e2e/tools/testdata/%s) | %s | `%s` | %s |\n", name, g.folder,
+			cmp.Or(pinned(t, g.packages), oapiCodegen), g.command, g.large)
 	}
 	return table
 }
@@ -99,30 +84,19 @@ func generatorTable(t *testing.T, found map[string]string) string {
 func toolTable(t *testing.T) string {
 	table := "| tool | version | how |\n|---|---|---|\n"
 	for _, tool := range tools {
-		table += fmt.Sprintf("| %s | %s | `%s` |\n", tool.name, versions(t, tool.packageName), tool.how)
+		table += fmt.Sprintf("| %s | %s | `%s` |\n", tool.name, pinned(t, tool.packageName), tool.how)
 	}
-	text, err := os.ReadFile("../../../internal/console/scalar/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	scalar := regexp.MustCompile(`\d+\.\d+\.\d+`).FindString(string(text))
-	return table + "| [Scalar](../test/e2e/browser/reference_test.go) | " + scalar + " | open `/docs` of any server |\n"
+	scalar := regexp.MustCompile(`\d+\.\d+\.\d+`).Find(read(t, "../../../internal/console/scalar/README.md"))
+	return table + fmt.Sprintf("| [Scalar](../test/e2e/browser/reference_test.go) | %s | open `/docs` |\n", scalar)
 }
 
-// versions returns the versions of packages.
-func versions(t *testing.T, packages ...string) string {
+// pinned returns the versions of packages.
+func pinned(t *testing.T, packages string) string {
 	t.Helper()
-	text, err := os.ReadFile("package.json")
-	if err != nil {
-		t.Fatal(err)
+	all := decode[struct{ DevDependencies map[string]string }](t, read(t, "package.json")).DevDependencies
+	versions := strings.Fields(packages)
+	for i, name := range versions {
+		versions[i] = all[name]
 	}
-	pinned := decode[struct{ DevDependencies map[string]string }](t, text).DevDependencies
-	var all []string
-	for _, name := range packages {
-		if pinned[name] == "" {
-			t.Fatalf("package.json does not have %s", name)
-		}
-		all = append(all, pinned[name])
-	}
-	return strings.Join(slices.Compact(all), ", ")
+	return strings.Join(slices.Compact(versions), ", ")
 }
