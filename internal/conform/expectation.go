@@ -26,7 +26,6 @@ type Expectation struct {
 	Field   string            `json:"field,omitzero"`
 	List    bool              `json:"list,omitzero"`
 	Items   int               `json:"items,omitzero"`
-	Empty   bool              `json:"empty,omitzero"`
 }
 
 // unmet returns what the response has not.
@@ -48,7 +47,6 @@ func (e Expectation) unmet(got response, variables map[string]string) (all []str
 			expect(matches(want, value), "header %s: %s", name, want)
 		}
 	}
-	expect(!e.Empty || len(got.body) == 0, "no body")
 	isError := e.Error || e.Code != 0 || e.Field != ""
 	if !isError && e.JSON == "" && !e.List && e.Lacks == nil {
 		return all
