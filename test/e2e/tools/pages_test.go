@@ -58,7 +58,7 @@ func testPage(t *testing.T, bundle, how, operation string) {
 		return err != nil || len(shown) == operations()
 	})
 	if err != nil || !strings.Contains(shown[0], "/plants") || !strings.Contains(strings.ToLower(shown[0]), "post") {
-		t.Errorf("the first operation is %.300s, %v; want POST /plants", shown, err)
+		t.Errorf("the operations are %.300s, %v; want POST /plants first", strings.Join(shown, "; "), err)
 	}
 	messages, err := chromedp.Run(browser, chromedp.Evaluate[[]string]("messages"))
 	if err != nil || len(messages) > 0 {
