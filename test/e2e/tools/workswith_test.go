@@ -15,7 +15,7 @@ var tools = []struct {
 	name, packageName, how string
 	test                   func(t *testing.T)
 }{
-	{"Postman", "openapi-to-postmanv2", postman, testPostman},
+	{"Postman, with openapi-to-postmanv2", "openapi-to-postmanv2", postman, testPostman},
 	{"Prism as a mock", "@stoplight/prism-cli", mock, testMock},
 	{"Prism as a proxy", "@stoplight/prism-cli", proxy, testProxy},
 	{"Swagger UI", "swagger-ui-dist", swaggerUI, func(t *testing.T) {
@@ -72,11 +72,15 @@ func document(t *testing.T, want string) {
 }
 
 func generatorTable(t *testing.T) string {
-	table := "| generator | version | command | 2^53+1 |\n|---|---|---|---|\n"
+	table := "| generator | version | command | id 2^53+1 |\n|---|---|---|---|\n"
 	for _, g := range generators {
+		id := "exact"
+		if g.large == rounded {
+			id = "rounded"
+		}
 		name := cmp.Or(strings.ReplaceAll(g.packages, " ", ", "), g.folder)
 		table += fmt.Sprintf("| [%s](../test/e2e/tools/testdata/%s) | %s | `%s` | %s |\n", name, g.folder,
-			cmp.Or(pinned(t, g.packages), oapiCodegen), g.command, g.large)
+			cmp.Or(pinned(t, g.packages), oapiCodegen), g.command, id)
 	}
 	return table
 }
