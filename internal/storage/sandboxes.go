@@ -37,14 +37,3 @@ type Sandboxes interface {
 	// ForgetSandbox removes a sandbox, but not its plants. It is no error if there is none.
 	ForgetSandbox(ctx context.Context, store string) error
 }
-
-// ByHash returns the row that an engine has read by its hash, or token.ErrUnknown if there is none.
-func ByHash[T any](rows []T, err error) (row T, _ error) {
-	if err == nil && len(rows) == 0 {
-		err = token.ErrUnknown
-	}
-	if err != nil {
-		return row, err
-	}
-	return rows[0], nil
-}

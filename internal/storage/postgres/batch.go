@@ -9,6 +9,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
+	"plantstore/internal/storage/tables"
 )
 
 // batch is the plants of one CreateBatch. Of those with the same key, only the first is sent.
@@ -168,7 +169,8 @@ func waitForStandbys(ctx context.Context, conn *pgx.Conn, plants []plant.Key) er
 		return waitForStandby(ctx, conn)
 	}
 	for _, key := range sample {
-		if _, _, err := exec(ctx, conn, rewritePlant, key.Store, key.ID); err != nil {
+		rewrite := tables.Statement{SQL: rewritePlant, Args: []any{key.Store, key.ID}}
+		if _, _, err := exec(ctx, conn, rewrite); err != nil {
 			return err
 		}
 	}

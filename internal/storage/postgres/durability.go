@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"plantstore/internal/storage"
+	"plantstore/internal/storage/tables"
 )
 
 // errUnsafe is the refusal of a server for its settings.
@@ -82,6 +83,6 @@ const emitMessage = `
 
 // waitForStandby returns when everything that was visible before is as durable as a new commit.
 func waitForStandby(ctx context.Context, conn *pgx.Conn) error {
-	_, _, err := exec(ctx, conn, emitMessage)
+	_, _, err := exec(ctx, conn, tables.Statement{SQL: emitMessage})
 	return err
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"plantstore/internal/storage/tables"
 )
 
 // pipeline is the statements of one transaction, which are sent at once. Every write is one.
@@ -110,18 +112,22 @@ type lostError struct{ error }
 func (e lostError) SafeToRetry() bool { return false }
 func (e lostError) Unwrap() error     { return io.ErrUnexpectedEOF }
 
-// exec runs one statement as a transaction and returns the number of rows that it changed.
-func exec(ctx context.Context, conn *pgx.Conn, sql string, args ...any) (rows int64, stored bool, err error) {
-	p, err := newPipeline(ctx, conn, false)
-	if err == nil {
-		err = p.add(ctx, sql, args...)
+// exec runs statements as a transaction and returns the number of rows that they changed.
+func exec(
+	ctx context.Context, conn *pgx.Conn, statements ...tables.Statement,
+) (changed int64, stored bool, err error) {
+	p, err := newPipeline(ctx, conn, len(statements) != 1)
+	for _, s := range statements {
+		if err == nil {
+			err = p.add(ctx, s.SQL, s.Args...)
+		}
 	}
 	if err != nil {
 		return 0, false, err
 	}
-	all, stored, err := p.commit(ctx)
-	if err != nil {
-		return 0, stored, err
+	rows, stored, err := p.commit(ctx)
+	for _, n := range rows {
+		changed += n
 	}
-	return all[0], stored, nil
+	return changed, stored, err
 }

@@ -29,7 +29,6 @@ const (
 		WHERE store = $1 AND id >= $2 ORDER BY id LIMIT $3`
 
 	getPlant       = "SELECT name, tag FROM plants WHERE store = $1 AND id = $2"
-	countPlants    = "SELECT count(*) FROM plants WHERE store = $1"
 	replacePlant   = "UPDATE plants SET name = $3, tag = $4 WHERE store = $1 AND id = $2"
 	replaceIfEqual = replacePlant + " AND name = $5 AND tag IS NOT DISTINCT FROM $6"
 	rewritePlant   = "UPDATE plants SET name = name WHERE store = $1 AND id = $2"
@@ -145,13 +144,6 @@ func plantsByID(
 		return nil
 	})
 	return found, err
-}
-
-func (s *Storage) Count(ctx context.Context, storeName string) (n int64, err error) {
-	err = s.read(ctx, s.otherSlots, countTimeout, func(ctx context.Context, conn *pgx.Conn) error {
-		return queryRow(ctx, conn, countPlants, storeName).Scan(&n)
-	})
-	return n, err
 }
 
 // Stores implements storage.Plants. SELECT DISTINCT would read the whole index, and Citus refuses the recursive query

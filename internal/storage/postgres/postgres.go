@@ -17,10 +17,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"plantstore/internal/storage"
+	"plantstore/internal/storage/tables"
 )
 
 // Storage is an open database. It implements storage.Storage.
 type Storage struct {
+	tables.Tables
 	pool     *pgxpool.Pool
 	opts     Options
 	timeouts Timeouts
@@ -95,7 +97,9 @@ func Open(ctx context.Context, address string, opts Options) (*Storage, error) {
 }
 
 func newStorage(opts Options) *Storage {
-	return &Storage{opts: opts, timeouts: cmp.Or(opts.Timeouts, defaultTimeouts)}
+	s := &Storage{opts: opts, timeouts: cmp.Or(opts.Timeouts, defaultTimeouts)}
+	s.Tables = tables.New(database{s})
+	return s
 }
 
 func (s *Storage) open(ctx context.Context, config *pgxpool.Config) (err error) {

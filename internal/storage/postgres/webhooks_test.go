@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"plantstore/internal/storage/postgres/pgtest"
+	"plantstore/internal/storage/tables"
 )
 
 // The server finds the deliveries that are due, and those to remove, by an index, however many wait: what is
@@ -40,8 +41,8 @@ func TestSearchesDeliveriesByIndex(t *testing.T) {
 			t.Errorf("%v; the plan of %s\nis\n%s", err, sql, all)
 		}
 	}
-	indexed(dueDeliveries, "wh_1", "waiting", time.Now().UnixMilli(), 16)
+	indexed(tables.DueDeliveries, "wh_1", "waiting", time.Now().UnixMilli(), 16)
 	sqlQuery(t, address, "ANALYZE")
-	indexed(dueDeliveries, "wh_1", "waiting", time.Now().UnixMilli(), 16)
+	indexed(tables.DueDeliveries, "wh_1", "waiting", time.Now().UnixMilli(), 16)
 	indexed(removeDeliveries, time.Now().UnixMilli(), 200, 0)
 }

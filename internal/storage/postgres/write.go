@@ -61,24 +61,6 @@ func (s *Storage) write(slots chan struct{}, repeatable bool, run transaction) e
 	}
 }
 
-// execute runs a statement and returns how many rows it changed or returned.
-func (s *Storage) execute(repeatable bool, sql string, args ...any) (rows int64, err error) {
-	err = s.write(s.otherSlots, repeatable, func(ctx context.Context, conn *pgx.Conn) (stored bool, err error) {
-		rows, stored, err = exec(ctx, conn, sql, args...)
-		return stored, err
-	})
-	return rows, err
-}
-
-// change runs a statement, and returns errNone if it changed no row.
-func (s *Storage) change(repeatable bool, errNone error, sql string, args ...any) error {
-	rows, err := s.execute(repeatable, sql, args...)
-	if err == nil && rows == 0 {
-		err = errNone
-	}
-	return err
-}
-
 func (s *Storage) attempt(slots chan struct{}, deadline time.Time, run transaction) (stored bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(s.timeouts.Attempt, time.Until(deadline)))
 	defer cancel()
@@ -130,18 +112,4 @@ func (s *Storage) read(
 		err = s.withConn(ctx, once)
 	}
 	return s.damage.Record(Translate(err))
-}
-
-func collect[T any](
-	ctx context.Context, s *Storage, slots chan struct{}, scan pgx.RowToFunc[T], sql string, args ...any,
-) (all []T, err error) {
-	err = s.read(ctx, slots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := query(ctx, conn, sql, args...)
-		if err != nil {
-			return err
-		}
-		all, err = pgx.CollectRows(rows, scan)
-		return err
-	})
-	return all, err
 }

@@ -111,11 +111,3 @@ func bind(stmt *sqlite.Stmt, param int, value any) {
 		panic(fmt.Sprintf("sqlite: a parameter is a %T", value))
 	}
 }
-
-// orNil returns the value in a column, or nil for NULL.
-func orNil[T any](row *sqlite.Stmt, column int, get func(column int) T) *T {
-	if row.ColumnIsNull(column) {
-		return nil
-	}
-	return new(get(column))
-}

@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	getPlant    = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
-	countPlants = "SELECT count(*) FROM plants WHERE store = ?"
+	getPlant = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
 	// SELECT DISTINCT would read all keys.
 	storeNames = `
 		WITH RECURSIVE names(store) AS (
@@ -123,8 +122,10 @@ func (w *writer) insert(rows ...*plant.Record) (int, error) {
 
 // plantOf reads a row of getPlant or listPlants.
 func plantOf(row *sqlite.Stmt) (plant.Plant, error) {
-	content := plant.Content{Name: row.ColumnText(1), Tag: orNil(row, 2, row.ColumnText)}
-	p := plant.Plant{ID: row.ColumnInt64(0), Content: content}
+	p := plant.Plant{ID: row.ColumnInt64(0), Content: plant.Content{Name: row.ColumnText(1)}}
+	if !row.ColumnIsNull(2) {
+		p.Tag = new(row.ColumnText(2))
+	}
 	return p, storage.CheckText(&p.Name, p.Tag)
 }
 
@@ -150,16 +151,6 @@ func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.Plant, error)
 		return plantOf(row)
 	}
 	return plant.Plant{}, plant.ErrNotFound
-}
-
-// Count implements storage.Plants. It reads all keys of the store.
-func (s *Storage) Count(ctx context.Context, storeName string) (int64, error) {
-	count := func(row *sqlite.Stmt) (int64, error) { return row.ColumnInt64(0), nil }
-	found, err := collect(ctx, s.readers, count, countPlants, storeName)
-	if err != nil {
-		return 0, err
-	}
-	return found[0], nil
 }
 
 func (s *Storage) Stores(ctx context.Context) ([]string, error) {

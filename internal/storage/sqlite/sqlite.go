@@ -20,6 +20,7 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
+	"plantstore/internal/storage/tables"
 )
 
 // SQLite before 3.53.4 can corrupt a file when the WAL restarts. With an older version this constant is
@@ -34,6 +35,7 @@ func init() {
 
 // Storage is an open database file. It implements storage.Storage.
 type Storage struct {
+	tables.Tables
 	writer  *writer
 	readers *pool
 	damage  storage.Damage
@@ -55,6 +57,7 @@ func OpenCommand(ctx context.Context, path string, migrate bool) (*Storage, erro
 // opened returns a storage on which open was called, or closes it after an error.
 func opened(path string, open func(*Storage) error) (*Storage, error) {
 	s := new(Storage)
+	s.Tables = tables.New(database{s})
 	if err := open(s); err != nil {
 		return nil, fmt.Errorf("open the database %s: %w", path, errors.Join(withoutPath(err), s.Close()))
 	}

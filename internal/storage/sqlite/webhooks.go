@@ -9,30 +9,10 @@ import (
 
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
-	"plantstore/internal/token"
 )
 
 const (
-	addWebhook    = "INSERT INTO webhooks (id, store, enabled, removed, created, settings) VALUES (?, ?, ?, ?, ?, ?)"
-	changeWebhook = `
-		UPDATE webhooks SET enabled = ?, removed = ?, settings = ? WHERE id = ? AND settings = ? AND removed IS NULL`
-	allWebhooks = `
-		SELECT id, store, enabled, removed, created, settings,
-			(SELECT min(due) FROM deliveries WHERE webhook = id AND status = 'waiting'),
-			(SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'waiting'),
-			EXISTS (SELECT 1 FROM deliveries WHERE webhook = id AND status = 'replaying')
-		FROM webhooks WHERE ? = '' OR store = ? ORDER BY created, id`
 	enabledWebhooks = "SELECT id FROM webhooks WHERE store = ? AND enabled"
-
-	eventBody        = "SELECT body FROM events WHERE id = ?"
-	selectDeliveries = `
-		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
-		WHERE webhook = ? AND status = ?`
-	newestDeliveries = selectDeliveries + " AND event >= ? AND event < ? ORDER BY event DESC LIMIT ?"
-	dueDeliveries    = selectDeliveries + " AND due <= ? ORDER BY due LIMIT ?"
-	backlog          = `
-		SELECT count(*), coalesce(sum(bytes), 0) FROM deliveries WHERE webhook = ? AND status IN ('waiting', 'replaying')`
-	changeDelivery = "UPDATE deliveries SET status = ?, due = ?, log = ? WHERE webhook = ? AND status = ? AND event = ?"
 
 	// CROSS JOIN makes SQLite look up the deliveries of each endpoint by the index.
 	expiredDeliveries = `
@@ -50,7 +30,6 @@ const (
 	removedWebhooks = "SELECT id FROM webhooks WHERE removed <= ?"
 	forgetWebhooks  = `
 		DELETE FROM webhooks WHERE removed <= ? AND NOT EXISTS (SELECT 1 FROM deliveries WHERE webhook = webhooks.id)`
-	removeWebhooksOf = "UPDATE webhooks SET enabled = 0, removed = ? WHERE store = ? AND removed IS NULL"
 
 	lease = `
 		INSERT INTO leases (name, owner, until) VALUES ('webhooks', ?, ?)
@@ -102,65 +81,6 @@ func (w *writer) addEvents(plants ...*plant.Record) error {
 	return nil
 }
 
-func (s *Storage) AddWebhook(_ context.Context, h storage.Webhook) error {
-	return s.change(nil, addWebhook, h.ID, h.Store, h.Enabled, token.Millis(h.Removed), h.Created.UnixMilli(), h.Settings)
-}
-
-func (s *Storage) ChangeWebhook(_ context.Context, before, after storage.Webhook) error {
-	return s.change(storage.ErrNoWebhook, changeWebhook, after.Enabled, token.Millis(after.Removed), after.Settings,
-		before.ID, before.Settings)
-}
-
-func (s *Storage) Webhooks(ctx context.Context, store string) ([]storage.Webhook, error) {
-	return collect(ctx, s.readers, func(row *sqlite.Stmt) (storage.Webhook, error) {
-		h := storage.Webhook{
-			ID: row.ColumnText(0), Store: row.ColumnText(1), Enabled: row.ColumnBool(2), Removed: milliseconds(row, 3),
-			Created: milliseconds(row, 4), Settings: row.ColumnText(5),
-			Due: milliseconds(row, 6), Oldest: row.ColumnText(7), Replaying: row.ColumnBool(8),
-		}
-		return h, storage.CheckText(&h.ID, &h.Store, &h.Settings)
-	}, allWebhooks, store, store)
-}
-
-func (s *Storage) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {
-	sql, args := newestDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, int64(f.Limit)}
-	if !f.Due.IsZero() {
-		sql, args = dueDeliveries, []any{f.Webhook, string(f.Status), f.Due.UnixMilli(), int64(f.Limit)}
-	}
-	return collect(ctx, s.readers, func(row *sqlite.Stmt) (storage.Delivery, error) {
-		d := storage.Delivery{
-			Webhook: row.ColumnText(0), Event: row.ColumnText(1), Plant: row.ColumnInt64(2),
-			Status: storage.Status(row.ColumnText(3)), Due: milliseconds(row, 4), Log: row.ColumnText(5),
-		}
-		return d, storage.CheckText(&d.Event, &d.Log)
-	}, sql, args...)
-}
-
-func (s *Storage) Body(ctx context.Context, event string) (body string, err error) {
-	found, err := collect(ctx, s.readers, func(row *sqlite.Stmt) (struct{}, error) {
-		body = row.ColumnText(0)
-		return struct{}{}, storage.CheckText(&body)
-	}, eventBody, event)
-	if err == nil && len(found) == 0 {
-		err = storage.ErrNoWebhook
-	}
-	return body, err
-}
-
-func (s *Storage) Backlog(ctx context.Context, webhook string) (deliveries, bytes int64, err error) {
-	_, err = collect(ctx, s.readers, func(row *sqlite.Stmt) (struct{}, error) {
-		deliveries, bytes = row.ColumnInt64(0), row.ColumnInt64(1)
-		return struct{}{}, nil
-	}, backlog, webhook)
-	return deliveries, bytes, err
-}
-
-func (s *Storage) ChangeDeliveries(_ context.Context, changes []storage.DeliveryChange) error {
-	return changeEach(s, changeDelivery, changes, func(c storage.DeliveryChange) []any {
-		return []any{string(c.Status), c.Due.UnixMilli(), c.Log, c.Webhook, string(c.From), c.Event}
-	})
-}
-
 // RemoveDeliveries starts a transaction, for which creates wait, only if there is something to remove.
 func (s *Storage) RemoveDeliveries(ctx context.Context, now time.Time, limit int) (removed int, err error) {
 	ms, forget := now.UnixMilli(), now.Add(-storage.ForgetAfter).UnixMilli()
@@ -196,9 +116,4 @@ func (s *Storage) Lease(_ context.Context, owner string, d time.Duration) (held 
 		return err
 	})
 	return held, err
-}
-
-// milliseconds returns the time in a column, or the zero time for NULL.
-func milliseconds(row *sqlite.Stmt, column int) time.Time {
-	return token.FromMillis(orNil(row, column, row.ColumnInt64))
 }

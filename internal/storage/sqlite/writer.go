@@ -13,6 +13,7 @@ import (
 
 	"plantstore/internal/machine"
 	"plantstore/internal/storage"
+	"plantstore/internal/storage/tables"
 )
 
 // writer is the one connection that changes the file: this file has its transactions, checkpoint.go the copying
@@ -152,31 +153,12 @@ func (w *writer) tx(do func() error) (err error) {
 }
 
 // execOne runs a statement, and returns errNone if it changed no row.
-func (w *writer) execOne(errNone error, statement string, args ...any) error {
-	if err := exec(w.conn, statement, args...); err != nil {
-		return err
+func (w *writer) execOne(errNone error, s tables.Statement) error {
+	err := exec(w.conn, s.SQL, s.Args...)
+	if err == nil && w.conn.Changes() == 0 {
+		err = errNone
 	}
-	if w.conn.Changes() == 0 {
-		return errNone
-	}
-	return nil
-}
-
-// change is execOne in a transaction.
-func (s *Storage) change(errNone error, statement string, args ...any) error {
-	return s.writer.tx(func() error { return s.writer.execOne(errNone, statement, args...) })
-}
-
-// changeEach runs a statement with the arguments of each change, in one transaction.
-func changeEach[T any](s *Storage, statement string, changes []T, args func(T) []any) error {
-	return s.writer.tx(func() error {
-		for _, c := range changes {
-			if err := exec(s.writer.conn, statement, args(c)...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return err
 }
 
 func (w *writer) commit(do func() error) error {

@@ -1,0 +1,93 @@
+package tables
+
+import (
+	"context"
+
+	"plantstore/internal/storage"
+)
+
+const (
+	addWebhook = `
+		INSERT INTO webhooks (id, store, enabled, removed, created, settings) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT DO NOTHING`
+	changeWebhook = `
+		UPDATE webhooks SET enabled = $1, removed = $2, settings = $3 WHERE id = $4 AND settings = $5 AND removed IS NULL`
+	allWebhooks = `
+		SELECT id, store, enabled, removed, created, settings,
+			(SELECT min(due) FROM deliveries WHERE webhook = id AND status = 'waiting'),
+			(SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'waiting'),
+			EXISTS (SELECT 1 FROM deliveries WHERE webhook = id AND status = 'replaying')
+		FROM webhooks WHERE $1 = '' OR store = $1 ORDER BY created, id`
+
+	eventBody        = "SELECT body FROM events WHERE id = $1"
+	selectDeliveries = `
+		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
+		WHERE webhook = $1 AND status = $2`
+	newestDeliveries = selectDeliveries + " AND event >= $3 AND event < $4 ORDER BY event DESC LIMIT $5"
+	backlog          = `
+		SELECT count(*), CAST(coalesce(sum(bytes), 0) AS bigint) FROM deliveries
+		WHERE webhook = $1 AND status IN ('waiting', 'replaying')`
+	changeDelivery = "UPDATE deliveries SET status = $1, due = $2, log = $3 WHERE webhook = $4 AND status = $5 AND event = $6"
+)
+
+// DueDeliveries selects the deliveries of an endpoint and a status that are due at a time, at most a number. Without
+// fresh statistics, conditions for the event would make PostgreSQL sort all waiting deliveries.
+const DueDeliveries = selectDeliveries + " AND due <= $3 ORDER BY due LIMIT $4"
+
+func (t Tables) AddWebhook(_ context.Context, w storage.Webhook) error {
+	return t.change(true, nil, addWebhook, w.ID, w.Store, w.Enabled, millis(w.Removed), w.Created.UnixMilli(), w.Settings)
+}
+
+// ChangeWebhook is not repeatable: after it has succeeded, the settings are no longer those of before.
+func (t Tables) ChangeWebhook(_ context.Context, before, after storage.Webhook) error {
+	return t.change(false, storage.ErrNoWebhook, changeWebhook, after.Enabled, millis(after.Removed), after.Settings,
+		before.ID, before.Settings)
+}
+
+func (t Tables) Webhooks(ctx context.Context, store string) ([]storage.Webhook, error) {
+	return read(ctx, t, func(row Row) (storage.Webhook, error) {
+		return storage.Webhook{
+			ID: row.text(0), Store: row.text(1), Enabled: row.isTrue(2), Removed: row.time(3), Created: row.time(4),
+			Settings: row.text(5), Due: row.time(6), Oldest: row.text(7), Replaying: row.isTrue(8),
+		}, nil
+	}, allWebhooks, store)
+}
+
+func (t Tables) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {
+	query, args := newestDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, int64(f.Limit)}
+	if !f.Due.IsZero() {
+		query, args = DueDeliveries, []any{f.Webhook, string(f.Status), f.Due.UnixMilli(), int64(f.Limit)}
+	}
+	return read(ctx, t, func(row Row) (storage.Delivery, error) {
+		return storage.Delivery{
+			Webhook: row.text(0), Event: row.text(1), Plant: row.number(2), Status: storage.Status(row.text(3)),
+			Due: row.time(4), Log: row.text(5),
+		}, nil
+	}, query, args...)
+}
+
+func (t Tables) Body(ctx context.Context, event string) (string, error) {
+	row, err := t.readOne(ctx, Ordinary, storage.ErrNoWebhook, eventBody, event)
+	if err != nil {
+		return "", err
+	}
+	return row.text(0), nil
+}
+
+func (t Tables) Backlog(ctx context.Context, webhook string) (deliveries, bytes int64, err error) {
+	row, err := t.readOne(ctx, Count, nil, backlog, webhook)
+	if err != nil {
+		return 0, 0, err
+	}
+	return row.number(0), row.number(1), nil
+}
+
+func (t Tables) ChangeDeliveries(_ context.Context, changes []storage.DeliveryChange) error {
+	var all []Statement
+	for _, c := range changes {
+		args := []any{string(c.Status), c.Due.UnixMilli(), c.Log, c.Webhook, string(c.From), c.Event}
+		all = append(all, Statement{changeDelivery, args})
+	}
+	_, err := t.db.Write(true, all...)
+	return err
+}
