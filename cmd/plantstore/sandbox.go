@@ -47,7 +47,7 @@ The variables of serve have no effect.`, `
 			}
 		}
 		signals := make(chan os.Signal, 8) // none ends the process, because then the database would stay
-		signal.Notify(signals, slices.Concat(stopSignals(), userSignals, []os.Signal{syscall.SIGQUIT})...)
+		signal.Notify(signals, append(stopSignals(), syscall.SIGQUIT)...)
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // unlike Ignore, it has no effect on the command
 		return env.serveWhile(ctx, *listen, func(url string) error {
 			s, err := client.NewSandbox(ctx, url, client.WithSandbox(*seed, 24*time.Hour), client.WithRetries(0, 0))

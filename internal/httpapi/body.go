@@ -16,11 +16,11 @@ func (a *API) readBody(x *exchange) error {
 	}
 	for _, encoding := range r.Header["Content-Encoding"] {
 		if !strings.EqualFold(encoding, "identity") {
-			return failf(errEncoding, "Content-Encoding must be absent or identity, but is %.32q", encoding)
+			return Failf(errEncoding, "Content-Encoding must be absent or identity, but is %.32q", encoding)
 		}
 	}
 	if r.ContentLength > most {
-		return failf(errTooLarge, "the body must have at most %d bytes, but has %d", most, r.ContentLength)
+		return Failf(errTooLarge, "the body must have at most %d bytes, but has %d", most, r.ContentLength)
 	}
 	// One more byte than allowed shows that a body is too large.
 	x.buf = x.buf[:0]
@@ -36,7 +36,7 @@ func (a *API) readBody(x *exchange) error {
 		x.buf = x.buf[:len(x.buf)+n]
 		switch {
 		case int64(len(x.buf)) > most:
-			return failf(errTooLarge, "the body must have at most %d bytes, but has more", most)
+			return Failf(errTooLarge, "the body must have at most %d bytes, but has more", most)
 		case err == io.EOF:
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -58,11 +58,11 @@ func checkType(values []string) error {
 	}
 	media, params, err := mime.ParseMediaType(values[0])
 	if err != nil || media != "application/json" {
-		return failf(errWrongType, "Content-Type must be application/json, but is %.64q", values[0])
+		return Failf(errWrongType, "Content-Type must be application/json, but is %.64q", values[0])
 	}
 	for name, value := range params {
 		if name != "charset" || !strings.EqualFold(value, "utf-8") {
-			return failf(errWrongType, "Content-Type must have no parameter except charset=utf-8, but is %.64q", values[0])
+			return Failf(errWrongType, "Content-Type must have no parameter except charset=utf-8, but is %.64q", values[0])
 		}
 	}
 	return nil

@@ -34,14 +34,14 @@ func entityTags(r *http.Request, name string) (tags []string, err error) {
 		tag := entityTag.FindString(rest)
 		after := strings.TrimLeft(rest[len(tag):], " \t")
 		if tag == "" || after != "" && after[0] != ',' {
-			return nil, failField(errBadPrecondition, name,
+			return nil, FailField(errBadPrecondition, name,
 				`must be * or a list of entity tags such as "x", but has %.64q`, rest)
 		}
 		tags = append(tags, tag)
 		rest = strings.TrimLeft(after, " \t,")
 	}
 	if len(tags) == 0 {
-		return nil, failField(errEmptyPrecondition, name, "is empty; send the ETag of the plant, or omit the header")
+		return nil, FailField(errEmptyPrecondition, name, "is empty; send the ETag of the plant, or omit the header")
 	}
 	return tags, nil
 }

@@ -154,7 +154,7 @@ func (a *API) authorize(x *exchange, route Route) error {
 		challenge := fmt.Sprintf(`Bearer realm="plantstore", error="insufficient_scope", scope=%q`, scope)
 		x.Header().Set("WWW-Authenticate", challenge)
 		scopes := cmp.Or(t.Scopes.String(), "no scope")
-		return failf(token.ErrScope, "the operation needs the scope %s, but the token has %s", scope, scopes)
+		return Failf(token.ErrScope, "the operation needs the scope %s, but the token has %s", scope, scopes)
 	}
 	return nil
 }
@@ -171,11 +171,11 @@ func (x *exchange) parseQuery(route Route) (err error) {
 	for _, name := range slices.Sorted(maps.Keys(x.query)) {
 		switch all := route.parameters; {
 		case len(all) == 0: // the client may have no token, so its text is not repeated
-			return failf(errParameter, "the operation has no query parameters; omit the query string")
+			return Failf(errParameter, "the operation has no query parameters; omit the query string")
 		case !slices.Contains(all, name):
 			last := len(all) - 1
 			known := strings.TrimPrefix(strings.Join(all[:last], ", ")+" or "+all[last], " or ")
-			return failf(errParameter, "the query parameter %.32q is unknown; use %s", name, known)
+			return Failf(errParameter, "the query parameter %.32q is unknown; use %s", name, known)
 		}
 	}
 	return nil

@@ -26,12 +26,13 @@ type clientError struct {
 func (e *clientError) Error() string { return e.message }
 func (e *clientError) Unwrap() error { return e.kind }
 
-func failf(kind error, format string, args ...any) error {
+// Failf returns an error with a message for the client. kind is an error of the catalogue.
+func Failf(kind error, format string, args ...any) error {
 	return &clientError{kind, fmt.Sprintf(format, args...), ""}
 }
 
-// failField is failf for one field, with which the message starts.
-func failField(kind error, field, format string, args ...any) error {
+// FailField is Failf for one field, with which the message starts: a member of the body, a parameter or a header.
+func FailField(kind error, field, format string, args ...any) error {
 	return &clientError{kind, field + " " + fmt.Sprintf(format, args...), field}
 }
 
@@ -129,7 +130,7 @@ func fieldOf(f Failure, err error) string {
 	return fields[f.Number]
 }
 
-var errNoTLS = failf(errMalformed, "the service accepts only TLS; use https:// in place of http://")
+var errNoTLS = Failf(errMalformed, "the service accepts only TLS; use https:// in place of http://")
 
 // libraryErrors has the error of each status that net/http writes without calling our handlers. 426 stands for a client
 // that does not use TLS.

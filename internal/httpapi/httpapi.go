@@ -267,7 +267,7 @@ func notFound(*exchange) error { return errNoRoute }
 func notAllowed(allow string) handler {
 	return func(x *exchange) error {
 		x.Header().Set("Allow", allow)
-		return failf(errMethod, "the path does not support this method; use %s", allow)
+		return Failf(errMethod, "the path does not support this method; use %s", allow)
 	}
 }
 

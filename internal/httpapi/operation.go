@@ -27,14 +27,6 @@ type Call struct {
 	Park     func() (resume func() bool) // see Connections.Park
 }
 
-// Invalid returns an error with a message for the client. kind is an error of the catalogue.
-func Invalid(kind error, format string, args ...any) error { return failf(kind, format, args...) }
-
-// InvalidField is Invalid for one member of the body or parameter, with which the message starts.
-func InvalidField(kind error, field, format string, args ...any) error {
-	return failField(kind, field, format, args...)
-}
-
 // QueryInteger returns a parameter of the query: most if it is larger, or standard if it is absent. kind is an error of
 // the catalogue.
 func (c Call) QueryInteger(kind error, name string, least, most, standard int) (int, error) {
@@ -43,7 +35,7 @@ func (c Call) QueryInteger(kind error, name string, least, most, standard int) (
 	}
 	n, err := strconv.ParseUint(c.Query.Get(name), 10, 63) // the largest number with ErrRange
 	if err != nil && !errors.Is(err, strconv.ErrRange) || n < uint64(least) || len(c.Query[name]) > 1 {
-		return 0, InvalidField(kind, name, "must be one integer of at least %d", least)
+		return 0, FailField(kind, name, "must be one integer of at least %d", least)
 	}
 	return int(min(n, uint64(most))), nil
 }

@@ -53,20 +53,20 @@ func parsePage(query url.Values) (page, error) {
 		value := query[name][0]
 		switch {
 		case len(query[name]) > 1:
-			return p, failField(errBadQuery, name, "appears more than once in the query string; send it once")
+			return p, FailField(errBadQuery, name, "appears more than once in the query string; send it once")
 		case !utf8.ValidString(value) || strings.Contains(value, "\x00"):
-			return p, failField(errBadQuery, name, "in the query string must be UTF-8 without U+0000")
+			return p, FailField(errBadQuery, name, "in the query string must be UTF-8 without U+0000")
 		}
 		switch name {
 		case "after":
 			n, err := plant.ParseID(value)
 			if err != nil {
-				return p, failf(errBadAfter, "after %v, but is %.32q", err, value)
+				return p, Failf(errBadAfter, "after %v, but is %.32q", err, value)
 			}
 			p.after = &n
 		case "limit":
 			if value == "" || value[0] == '0' || strings.Trim(value, "0123456789") != "" {
-				return p, failf(errBadLimit, "limit must be an integer of at least 1, but is %.32q", value)
+				return p, Failf(errBadLimit, "limit must be an integer of at least 1, but is %.32q", value)
 			}
 			n, _ := strconv.Atoi(value) // the largest int if it is larger
 			p.limit = min(n, maxLimit)
@@ -107,7 +107,7 @@ func (a *API) admit(x *exchange, slots *share.Slots[token.Hash], wait time.Durat
 	return func() { free(); leave() }, nil
 }
 
-var errWaiting = failf(storage.ErrBusy, "too many searches are waiting; retry later")
+var errWaiting = Failf(storage.ErrBusy, "too many searches are waiting; retry later")
 
 // search is readPage for a page with a filter, which may examine far more plants than it returns. A search also ends
 // when its client disconnects.

@@ -35,7 +35,7 @@ func (a *API) create(x *exchange, p plant.Plant) error {
 	defer claim.Release()
 	outcome, err := a.deps.Create(x.ctx, plant.Record{Store: x.token.Store, Plant: p})
 	if err = cmp.Or(err, outcome.Err()); errors.Is(err, plant.ErrTaken) {
-		return failf(plant.ErrTaken, "id %d already belongs to a plant with a different name or tag", p.ID)
+		return Failf(plant.ErrTaken, "id %d already belongs to a plant with a different name or tag", p.ID)
 	}
 	return err
 }
@@ -141,7 +141,7 @@ func (a *API) edit(x *exchange, id int64, to *plant.Content) error {
 	key := plant.Key{Store: x.token.Store, ID: id}
 	outcome, err := a.deps.Edit(x.ctx, plant.Edit{Key: key, To: to, Seen: seen})
 	if err = cmp.Or(err, outcome.Err()); errors.Is(err, plant.ErrChanged) && len(x.request.Header["If-Match"]) == 0 {
-		return failf(errMatches, "plant %d changed while it was compared with If-None-Match; retry", id)
+		return Failf(errMatches, "plant %d changed while it was compared with If-None-Match; retry", id)
 	}
 	return about(id, err)
 }
@@ -157,11 +157,11 @@ func about(id int64, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, plant.ErrNotFound):
-		return failf(plant.ErrNotFound, "plant %d does not exist", id)
+		return Failf(plant.ErrNotFound, "plant %d does not exist", id)
 	case errors.Is(err, plant.ErrChanged):
-		return failf(plant.ErrChanged, "plant %d does not match If-Match; read it again before you change it", id)
+		return Failf(plant.ErrChanged, "plant %d does not match If-Match; read it again before you change it", id)
 	case errors.Is(err, errMatches):
-		return failf(errMatches, "plant %d matches If-None-Match; nothing was changed", id)
+		return Failf(errMatches, "plant %d matches If-None-Match; nothing was changed", id)
 	}
 	return fmt.Errorf("plant %d: %w", id, err)
 }
@@ -170,7 +170,7 @@ func pathID(x *exchange) (int64, error) {
 	text := x.request.PathValue("id")
 	id, err := plant.ParseID(text)
 	if err != nil {
-		return 0, failf(errBadID, "id in the path %v, but is %.32q", err, text)
+		return 0, Failf(errBadID, "id in the path %v, but is %.32q", err, text)
 	}
 	return id, nil
 }

@@ -29,9 +29,9 @@ func (a *API) limitRate(x *exchange, unmetered bool) error {
 	h["RateLimit-Policy"] = []string{fmt.Sprintf(`%q;q=%d;w=%d`, policy, l.Burst, rate.Seconds(l.Window()))}
 	h["RateLimit"] = []string{fmt.Sprintf(`%q;r=%d;t=%d`, policy, s.Left, wait)}
 	if !s.OK {
-		why := failf(errRate, "the token exceeded its rate of %s with a burst of %d", l, l.Burst)
+		why := Failf(errRate, "the token exceeded its rate of %s with a burst of %d", l, l.Burst)
 		if unmetered {
-			why = failf(errRate, "the token exceeded the rate of this path, %s with a burst of %d", l, l.Burst)
+			why = Failf(errRate, "the token exceeded the rate of this path, %s with a burst of %d", l, l.Burst)
 		}
 		return &rate.Exceeded{Why: why, Wait: s.Wait}
 	}

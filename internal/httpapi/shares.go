@@ -15,7 +15,7 @@ const small = 4 << 10 // bytes of memory that every request may use without bein
 func (x *exchange) enqueue(queue *share.Pool[token.Hash]) (share.Claim[token.Hash], error) {
 	claim := queue.Claim(x.token.Hash)
 	if !claim.RaiseTo(1) {
-		return claim, failf(storage.ErrBusy, "the token already has its share of the waiting writes; retry later")
+		return claim, Failf(storage.ErrBusy, "the token already has its share of the waiting writes; retry later")
 	}
 	return claim, nil
 }
@@ -24,7 +24,7 @@ func (x *exchange) enqueue(queue *share.Pool[token.Hash]) (share.Claim[token.Has
 // not read stay for up to a minute, and must not exclude other tokens meanwhile.
 func (x *exchange) reserve(n int) error {
 	if n > small && !x.memory.RaiseTo(int64(n)) {
-		return failf(storage.ErrBusy, "the memory for large bodies, or the token's share of it, is in use; retry later")
+		return Failf(storage.ErrBusy, "the memory for large bodies, or the token's share of it, is in use; retry later")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ const (
 func (s *Sandboxes) change(waiting *share.Waiters[string], owner string, do func() error) error {
 	leave, ok := waiting.Enter(owner)
 	if !ok && waiting == &s.adding {
-		return httpapi.Invalid(storage.ErrBusy, "too many sandboxes are being created; retry later")
+		return httpapi.Failf(storage.ErrBusy, "too many sandboxes are being created; retry later")
 	} else if !ok {
 		return &rate.Exceeded{Why: httpapi.ErrWaiting, Wait: time.Second}
 	}
@@ -137,10 +137,10 @@ func (s *Sandboxes) fits(store string, plants, bytes int) error {
 	case !b.Expires.After(time.Now()): // since the request was authenticated
 		return token.ErrExpired
 	case b.Plants+b.plants+int64(plants) > maxPlants:
-		return httpapi.Invalid(httpapi.ErrSandboxFull,
+		return httpapi.Failf(httpapi.ErrSandboxFull,
 			"the sandbox has %d plants, the most that it may have; remove some, or reset it", maxPlants)
 	case b.Bytes+b.bytes+int64(bytes) > maxBytes:
-		return httpapi.Invalid(httpapi.ErrSandboxFull,
+		return httpapi.Failf(httpapi.ErrSandboxFull,
 			"the names and tags of the sandbox would exceed %d bytes; remove plants, or reset it", maxBytes)
 	case s.bytes+int64(bytes) > maxAllBytes:
 		return httpapi.ErrNoSandbox

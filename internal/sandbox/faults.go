@@ -163,7 +163,7 @@ func parsePrefer(headers []string) (*rule, error) {
 	}
 	r, problem := decodeRule(m)
 	if problem != "" {
-		return nil, httpapi.Invalid(httpapi.ErrPreference, "the fault in the Prefer header is invalid: %s", problem)
+		return nil, httpapi.Failf(httpapi.ErrPreference, "the fault in the Prefer header is invalid: %s", problem)
 	}
 	return r, nil
 }
@@ -209,13 +209,13 @@ func (s *Sandboxes) Faults(c httpapi.Call) (any, error) {
 func (s *Sandboxes) SetFaults(c httpapi.Call) (any, error) {
 	var sent []members
 	if err := json.Unmarshal(c.Body, &sent); err != nil || sent == nil || len(sent) > maxRules {
-		return nil, httpapi.Invalid(httpapi.ErrRules, "the body must be a JSON array of at most %d objects", maxRules)
+		return nil, httpapi.Failf(httpapi.ErrRules, "the body must be a JSON array of at most %d objects", maxRules)
 	}
 	rules := make([]*rule, len(sent))
 	for i, m := range sent {
 		var problem string
 		if rules[i], problem = decodeRule(m); problem != "" {
-			return nil, httpapi.Invalid(httpapi.ErrRules, "rule %d: %s", i+1, problem)
+			return nil, httpapi.Failf(httpapi.ErrRules, "rule %d: %s", i+1, problem)
 		}
 	}
 	s.mu.Lock()

@@ -48,7 +48,7 @@ func sizeOf(plants []plant.Plant) (n, bytes int64) {
 func decodeOptions(body []byte) (seed string, ttl time.Duration, err error) {
 	sent, seconds := members{}, 3600
 	if len(body) > 0 && (json.Unmarshal(body, &sent) != nil || sent == nil) {
-		return "", 0, httpapi.Invalid(httpapi.ErrSandboxBody, "the body must be empty or a JSON object")
+		return "", 0, httpapi.Failf(httpapi.ErrSandboxBody, "the body must be empty or a JSON object")
 	}
 	seed = "garden"
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
@@ -59,10 +59,10 @@ func decodeOptions(body []byte) (seed string, ttl time.Duration, err error) {
 		case "ttl":
 			seconds, problem = integer(sent[name], 60, 86_400)
 		default:
-			return "", 0, httpapi.Invalid(httpapi.ErrSandboxBody, "a member of the body is unknown; use seed and ttl")
+			return "", 0, httpapi.Failf(httpapi.ErrSandboxBody, "a member of the body is unknown; use seed and ttl")
 		}
 		if problem != "" {
-			return "", 0, httpapi.InvalidField(httpapi.ErrSandboxBody, name, "%s", problem)
+			return "", 0, httpapi.FailField(httpapi.ErrSandboxBody, name, "%s", problem)
 		}
 	}
 	return seed, time.Duration(seconds) * time.Second, nil

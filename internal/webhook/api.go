@@ -55,11 +55,11 @@ func (e *endpoint) showWithSecret() shown {
 }
 
 func invalid(format string, args ...any) error {
-	return httpapi.Invalid(httpapi.ErrWebhookBody, format, args...)
+	return httpapi.Failf(httpapi.ErrWebhookBody, format, args...)
 }
 
 func invalidField(field, format string, args ...any) error {
-	return httpapi.InvalidField(httpapi.ErrWebhookBody, field, format, args...)
+	return httpapi.FailField(httpapi.ErrWebhookBody, field, format, args...)
 }
 
 // decodeBody decodes the body of a request into a struct, whose members have the names.
@@ -178,12 +178,12 @@ func (w *Webhooks) checkNumber(c httpapi.Call, store string) error {
 		most = maxEndpointsInSandbox
 	}
 	if len(of) >= most {
-		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the store already has %d endpoints; remove one", most)
+		return httpapi.Failf(httpapi.ErrTooManyEndpoints, "the store already has %d endpoints; remove one", most)
 	}
 	all, _ := w.all()
 	all = slices.DeleteFunc(all, func(e endpoint) bool { return token.IsSandbox(e.Store) != token.IsSandbox(store) })
 	if len(all) >= maxEndpointsInTotal {
-		return httpapi.Invalid(httpapi.ErrTooManyEndpoints, "the service already has %d endpoints; remove one", len(all))
+		return httpapi.Failf(httpapi.ErrTooManyEndpoints, "the service already has %d endpoints; remove one", len(all))
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (w *Webhooks) checkTarget(c httpapi.Call, text string) error {
 		return err
 	}
 	if w.cfg.Proxy == nil && w.cfg.Targets.check(c, u.Hostname()) != nil {
-		return httpapi.InvalidField(httpapi.ErrTarget, "url",
+		return httpapi.FailField(httpapi.ErrTarget, "url",
 			"has an address that is not allowed; use another, or ask the operator to change --webhook-targets")
 	}
 	return nil
@@ -308,14 +308,14 @@ func (w *Webhooks) Deliveries(c httpapi.Call) (any, error) {
 	if c.Query.Has("status") {
 		status := storage.Status(c.Query.Get("status"))
 		if !slices.Contains(statuses, status) {
-			return nil, httpapi.InvalidField(httpapi.ErrWebhookQuery, "status",
+			return nil, httpapi.FailField(httpapi.ErrWebhookQuery, "status",
 				"must be waiting, replaying, delivered or failed")
 		}
 		statuses = []storage.Status{status}
 	}
 	if c.Query.Has("before") {
 		if before = c.Query.Get("before"); timeOf(before).IsZero() {
-			return nil, httpapi.InvalidField(httpapi.ErrWebhookQuery, "before", "must be the id of a delivery")
+			return nil, httpapi.FailField(httpapi.ErrWebhookQuery, "before", "must be the id of a delivery")
 		}
 	}
 	if _, err := w.get(c); err != nil {
