@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"time"
-
-	"plantstore/internal/storage"
 )
 
 const (
@@ -19,30 +17,16 @@ const (
 		INSERT INTO deliveries (webhook, status, event, due, bytes, log)
 		SELECT webhook, 'waiting', event, $5::bigint, octet_length(body), '' FROM targets`
 
-	// LATERAL, ORDER BY and OFFSET 0 make the server find deliveries by an index. Otherwise it reads all of them.
-	removeDeliveries = `
-		WITH gone AS (
-			DELETE FROM deliveries WHERE (webhook, status, event) IN (
-				(SELECT of.* FROM webhooks CROSS JOIN unnest(ARRAY['delivered', 'failed']) AS ended CROSS JOIN LATERAL (
-					SELECT webhook, status, event FROM deliveries
-					WHERE webhook = id AND status = ended AND due <= $1 ORDER BY due LIMIT $2) AS of)
-				UNION ALL
-				(SELECT of.* FROM webhooks CROSS JOIN LATERAL (
-					SELECT webhook, status, event FROM deliveries
-					WHERE webhook = id ORDER BY webhook, status, event LIMIT $2) AS of WHERE removed IS NOT NULL)
-				LIMIT $2)
-			RETURNING webhook, event),
-		events_gone AS (
-			DELETE FROM events WHERE id IN (SELECT event FROM gone) AND NOT EXISTS (
-				SELECT 1 FROM webhooks CROSS JOIN LATERAL (
-					SELECT 1 FROM deliveries
-					WHERE webhook = webhooks.id AND event = events.id AND status IN ('waiting', 'replaying', 'delivered', 'failed')
-						AND (webhook, event) NOT IN (SELECT webhook, event FROM gone) OFFSET 0) AS of
-				WHERE webhooks.store = events.store OFFSET 0)),
-		forgotten AS (
-			DELETE FROM webhooks WHERE removed <= $3 AND NOT EXISTS (
-				SELECT 1 FROM deliveries WHERE webhook = webhooks.id ORDER BY webhook, status, event OFFSET 0))
-		SELECT 1 FROM gone`
+	// LATERAL and ORDER BY make the server find deliveries by an index. Otherwise it reads all of them.
+	expiredDeliveries = `
+		(SELECT of.* FROM webhooks CROSS JOIN unnest(ARRAY['delivered', 'failed']) AS ended CROSS JOIN LATERAL (
+			SELECT webhook, status, event FROM deliveries
+			WHERE webhook = id AND status = ended AND due <= $1 ORDER BY due LIMIT $2) AS of)
+		UNION ALL
+		(SELECT of.* FROM webhooks CROSS JOIN LATERAL (
+			SELECT webhook, status, event FROM deliveries
+			WHERE webhook = id ORDER BY webhook, status, event LIMIT $2) AS of WHERE removed IS NOT NULL)
+		LIMIT $2`
 
 	lease = `
 		INSERT INTO leases (name, owner, until)
@@ -62,11 +46,6 @@ func (p *pipeline) addEvents(ctx context.Context, keys []*key) error {
 		}
 	}
 	return p.add(ctx, addEvents, events, stores, ids, bodies, time.Now().UnixMilli())
-}
-
-func (s *Storage) RemoveDeliveries(_ context.Context, now time.Time, limit int) (removed int, err error) {
-	rows, err := s.execute(true, removeDeliveries, now.UnixMilli(), limit, now.Add(-storage.ForgetAfter).UnixMilli())
-	return int(rows), err
 }
 
 func (s *Storage) Lease(_ context.Context, owner string, d time.Duration) (held bool, err error) {

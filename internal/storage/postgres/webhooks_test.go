@@ -44,5 +44,7 @@ func TestSearchesDeliveriesByIndex(t *testing.T) {
 	indexed(tables.DueDeliveries, "wh_1", "waiting", time.Now().UnixMilli(), 16)
 	sqlQuery(t, address, "ANALYZE")
 	indexed(tables.DueDeliveries, "wh_1", "waiting", time.Now().UnixMilli(), 16)
-	indexed(removeDeliveries, time.Now().UnixMilli(), 200, 0)
+	indexed(expiredDeliveries, time.Now().UnixMilli(), 200)
+	indexed(tables.RemoveEvent, "msg_100001")
+	indexed(tables.ForgetWebhooks, 0)
 }

@@ -80,10 +80,14 @@ func orNull[T comparable](value T) *T {
 }
 
 // Tables implements methods of storage.Storage on a database.
-type Tables struct{ db DB }
+type Tables struct {
+	db      DB
+	expired string // see New
+}
 
-// New returns the tables of a database.
-func New(db DB) Tables { return Tables{db} }
+// New returns the tables of a database. expired is the query for the endpoint, status and event of at most $2 deliveries
+// that are to be removed at the time $1. An engine finds them by an index in its own way.
+func New(db DB, expired string) Tables { return Tables{db, expired} }
 
 // read returns what of makes of the rows of a query.
 func read[T any](

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"time"
 
 	"plantstore/internal/storage"
 )
@@ -27,7 +28,23 @@ const (
 	backlog          = `
 		SELECT count(*), CAST(coalesce(sum(bytes), 0) AS bigint) FROM deliveries
 		WHERE webhook = $1 AND status IN ('waiting', 'replaying')`
+	removedWebhooks = "SELECT id FROM webhooks WHERE removed <= $1"
+
 	changeDelivery = "UPDATE deliveries SET status = $1, due = $2, log = $3 WHERE webhook = $4 AND status = $5 AND event = $6"
+)
+
+// The statements that remove deliveries, and what no delivery needs. OFFSET 0 makes PostgreSQL search for the deliveries
+// of each event or endpoint by an index. Otherwise it reads all of them.
+const (
+	removeDelivery = "DELETE FROM deliveries WHERE webhook = $1 AND status = $2 AND event = $3"
+	RemoveEvent    = `
+		DELETE FROM events WHERE id = $1 AND NOT EXISTS (
+			SELECT 1 FROM webhooks JOIN deliveries ON webhook = webhooks.id
+			WHERE webhooks.store = events.store AND event = events.id
+				AND status IN ('waiting', 'replaying', 'delivered', 'failed') LIMIT 1 OFFSET 0)`
+	ForgetWebhooks = `
+		DELETE FROM webhooks WHERE removed <= $1 AND NOT EXISTS (
+			SELECT 1 FROM deliveries WHERE webhook = webhooks.id ORDER BY webhook, status, event LIMIT 1 OFFSET 0)`
 )
 
 // DueDeliveries selects the deliveries of an endpoint and a status that are due at a time, at most a number. Without
@@ -90,4 +107,23 @@ func (t Tables) ChangeDeliveries(_ context.Context, changes []storage.DeliveryCh
 	}
 	_, err := t.db.Write(true, all...)
 	return err
+}
+
+// RemoveDeliveries starts a transaction, for which creates may wait, only if there is something to remove.
+func (t Tables) RemoveDeliveries(ctx context.Context, now time.Time, limit int) (removed int, err error) {
+	forget := now.Add(-storage.ForgetAfter).UnixMilli()
+	expired, err := t.db.Read(ctx, Ordinary, t.expired, now.UnixMilli(), int64(limit))
+	if err != nil {
+		return 0, err
+	}
+	endpoints, err := t.db.Read(ctx, Ordinary, removedWebhooks, forget)
+	if err != nil || len(expired)+len(endpoints) == 0 {
+		return 0, err
+	}
+	var all []Statement
+	for _, delivery := range expired {
+		all = append(all, Statement{removeDelivery, delivery}, Statement{RemoveEvent, delivery[2:]})
+	}
+	_, err = t.db.Write(true, append(all, Statement{ForgetWebhooks, []any{forget}})...)
+	return len(expired), err
 }
