@@ -150,16 +150,11 @@ rate. Set the service with --url, and the token with PLANTSTORE_TOKEN or --token
   plantstore token show --url https://plants.example --json`).service()
 	return s.calls(func(ctx context.Context, c *client.Client) error {
 		t, err := c.Token(ctx)
-		if err != nil {
-			return err
-		}
-		if *s.json {
-			return env.printJSON(t)
-		}
-		w := newTable(env.stdout)
-		fmt.Fprintf(w, "name\t%s\nstore\t%s\nscopes\t%s\nexpires\t%s\nrate\t%s\n", cell(t.Name), cell(t.Store),
-			cell(strings.Join(t.Scopes, " ")), timestamp(t.Expires), cell(rateText(t.Rate, t.Burst)))
-		return w.Flush()
+		line := func(parts [2]string) string { return parts[0] + "\t" + cell(parts[1]) }
+		return printTable(env, *s.json, t, err, "", line, [][2]string{
+			{"name", t.Name}, {"store", t.Store}, {"scopes", strings.Join(t.Scopes, " ")},
+			{"expires", timestamp(t.Expires)}, {"rate", rateText(t.Rate, t.Burst)},
+		}...)
 	})
 }
 

@@ -34,7 +34,6 @@ const (
 	rewritePlant   = "UPDATE plants SET name = name WHERE store = $1 AND id = $2"
 	removePlant    = "DELETE FROM plants WHERE store = $1 AND id = $2"
 	removeIfEqual  = removePlant + " AND name = $3 AND tag IS NOT DISTINCT FROM $4"
-	nextStore      = "SELECT store FROM plants WHERE store >= $1 ORDER BY store LIMIT 1"
 	lockPlant      = "SELECT 1 FROM plants WHERE store = $1 AND id = $2 FOR UPDATE"
 )
 
@@ -144,25 +143,6 @@ func plantsByID(
 		return nil
 	})
 	return found, err
-}
-
-// Stores implements storage.Plants. SELECT DISTINCT would read the whole index, and Citus refuses the recursive query
-// that would not.
-func (s *Storage) Stores(ctx context.Context) (names []string, err error) {
-	for first := ""; ; {
-		var name string
-		err := s.read(ctx, s.otherSlots, s.timeouts.Read, func(ctx context.Context, conn *pgx.Conn) error {
-			return queryRow(ctx, conn, nextStore, first).Scan(&name)
-		})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return names, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-		first = name + "\x01" // the next in the order of bytes: no text has U+0000
-	}
 }
 
 func (s *Storage) Shard(plant.Key) (server, shard int) { return 0, 0 }

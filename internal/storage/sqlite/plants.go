@@ -13,13 +13,7 @@ import (
 )
 
 const (
-	getPlant = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
-	// SELECT DISTINCT would read all keys.
-	storeNames = `
-		WITH RECURSIVE names(store) AS (
-			SELECT min(store) FROM plants
-			UNION ALL SELECT (SELECT min(store) FROM plants WHERE store > names.store) FROM names WHERE store IS NOT NULL)
-		SELECT store FROM names WHERE store IS NOT NULL`
+	getPlant   = "SELECT id, name, tag FROM plants WHERE store = ? AND id = ?"
 	listPlants = "SELECT id, name, tag FROM plants WHERE store = ? AND id >= ? ORDER BY id LIMIT ?"
 )
 
@@ -149,11 +143,6 @@ func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.Plant, error)
 		return plantOf(row)
 	}
 	return plant.Plant{}, plant.ErrNotFound
-}
-
-func (s *Storage) Stores(ctx context.Context) ([]string, error) {
-	name := func(row *sqlite.Stmt) (string, error) { return row.ColumnText(0), nil }
-	return collect(ctx, s.readers, name, storeNames)
 }
 
 func (s *Storage) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.Plant, error) {

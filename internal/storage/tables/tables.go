@@ -133,3 +133,18 @@ func (t Tables) Count(ctx context.Context, store string) (int64, error) {
 	}
 	return row.number(0), nil
 }
+
+// NextStore selects the first store from a name on that has plants.
+const NextStore = "SELECT store FROM plants WHERE store >= $1 ORDER BY store LIMIT 1"
+
+// Stores implements storage.Plants. SELECT DISTINCT would read all keys, and Citus refuses a recursive query.
+func (t Tables) Stores(ctx context.Context) (names []string, err error) {
+	for first := ""; ; {
+		rows, err := t.db.Read(ctx, Ordinary, NextStore, first)
+		if err != nil || len(rows) == 0 {
+			return names, err
+		}
+		names = append(names, rows[0].text(0))
+		first = rows[0].text(0) + "\x01" // the next in the order of bytes: no text has U+0000
+	}
+}
