@@ -85,8 +85,8 @@ type Tables struct {
 	expired string // see New
 }
 
-// New returns the tables of a database. expired is the query for the endpoint, status and event of at most $2 deliveries
-// that are to be removed at the time $1. An engine finds them by an index in its own way.
+// New returns the tables of a database. expired is the query for the endpoint, status and event of at most $2
+// deliveries that are to be removed at the time $1. An engine finds them by an index in its own way.
 func New(db DB, expired string) Tables { return Tables{db, expired} }
 
 // read returns what of makes of the rows of a query.

@@ -33,7 +33,8 @@ func AddToken(t token.Token) Statement {
 		millis(t.Expires), orNull(t.Rate.String()), orNull(t.Rate.Burst), millis(t.LastUsed)}}
 }
 
-// ChangeToken returns the statement that gives a token other values. It changes no row if the token differs from before.
+// ChangeToken returns the statement that gives a token other values. It changes no row if the token differs from
+// before.
 func ChangeToken(before, after token.Token) Statement {
 	return Statement{changeToken, []any{
 		after.Name, after.Scopes.String(), millis(after.Expires), orNull(after.Rate.String()), orNull(after.Rate.Burst),

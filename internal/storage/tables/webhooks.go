@@ -30,11 +30,12 @@ const (
 		WHERE webhook = $1 AND status IN ('waiting', 'replaying')`
 	removedWebhooks = "SELECT id FROM webhooks WHERE removed <= $1"
 
-	changeDelivery = "UPDATE deliveries SET status = $1, due = $2, log = $3 WHERE webhook = $4 AND status = $5 AND event = $6"
+	changeDelivery = `
+		UPDATE deliveries SET status = $1, due = $2, log = $3 WHERE webhook = $4 AND status = $5 AND event = $6`
 )
 
-// The statements that remove deliveries, and what no delivery needs. OFFSET 0 makes PostgreSQL search for the deliveries
-// of each event or endpoint by an index. Otherwise it reads all of them.
+// The statements that remove deliveries, and what no delivery needs. OFFSET 0 makes PostgreSQL search for the
+// deliveries of each event or endpoint by an index. Otherwise it reads all of them.
 const (
 	removeDelivery = "DELETE FROM deliveries WHERE webhook = $1 AND status = $2 AND event = $3"
 	RemoveEvent    = `
