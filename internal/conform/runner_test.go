@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -289,12 +290,15 @@ func TestCommandLine(t *testing.T) {
 		target, body string
 		header       http.Header
 	}
+	var mu sync.Mutex // of got
 	var got []sent
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		for _, name := range []string{"User-Agent", "Accept", "Accept-Encoding", "Content-Length"} { // curl has its own
 			r.Header.Del(name)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		got = append(got, sent{r.Method + " " + r.Host + r.RequestURI, string(body), r.Header})
 	}))
 	defer s.Close()
@@ -311,10 +315,15 @@ func TestCommandLine(t *testing.T) {
 			}
 		}
 	}
-	n := len(got)
+	requests := func() []sent {
+		mu.Lock()
+		defer mu.Unlock()
+		return got
+	}
+	n := len(requests())
 	curl := exec.CommandContext(t.Context(), "sh", "-c", strings.Join(lines, "\n"))
 	curl.Env = append(os.Environ(), "PLANTSTORE_TOKEN="+token)
-	if out, err := curl.CombinedOutput(); err != nil || len(got) != 2*n || n < 100 {
+	if out, err := curl.CombinedOutput(); err != nil || len(requests()) != 2*n || n < 100 {
 		t.Fatalf("%v: %d requests, and %d of curl: %.200s", err, n, len(got)-n, out)
 	}
 	for i, want := range got[:n] {
