@@ -24,7 +24,7 @@ import (
 
 func conformCommand(env environment) *cobra.Command {
 	f := env.command("conform [URL]", `
-Send numbered cases to any server of the API, and report each wrong response. The levels are
+Check any server of the API with numbered cases. Each wrong response is reported. The levels are
 specification (create), sample (list, delete and the webhook of the public sample) and plantstore
 (the rest of the API). Without --level, it checks the levels that info.x-conformance in
 /openapi.json claims, or specification.
