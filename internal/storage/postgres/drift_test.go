@@ -1,11 +1,16 @@
 package postgres
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"plantstore/internal/rate"
+	"plantstore/internal/storage"
 	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/internal/storage/storagetest"
+	"plantstore/internal/token"
 )
 
 // drifts are changes of the tables that lose or change confirmed plants or tokens, and what Open and Diagnose say.
@@ -60,7 +65,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// What does not change a plant is accepted, and so is a source with a drift: it can be copied.
+// What does not change a plant is accepted, and so is a source with a drift: it can be copied. A value
+// of another type is no zero value.
 func TestNoDrift(t *testing.T) {
 	t.Parallel()
 	address := pgtest.Database(t)
@@ -72,13 +78,20 @@ func TestNoDrift(t *testing.T) {
 	wantFindings(t, findings(t, address), "tables ok: ")
 	s := openStorage(t, address)
 	storagetest.Create(t, s, record(1))
+	add := token.Token{Name: "t", Created: time.UnixMilli(1), Rate: rate.Limit{Count: 1, Per: time.Second, Burst: 7}}
+	if err := s.AddToken(t.Context(), add); err != nil {
+		t.Fatal(err)
+	}
 	s.Close()
-	sqlQuery(t, address, "ALTER TABLE plants ENABLE ROW LEVEL SECURITY")
+	sqlQuery(t, address, "ALTER TABLE plants ENABLE ROW LEVEL SECURITY; ALTER TABLE tokens ALTER burst TYPE text")
 	source, err := Open(t.Context(), address, Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	source.Close()
+	defer source.Close()
+	if all, err := source.Tokens(t.Context()); !errors.Is(err, storage.ErrDamaged) {
+		t.Errorf("with a text as the burst, Tokens() = %v, %v", all, err)
+	}
 }
 
 // findings returns the findings of Diagnose as lines.

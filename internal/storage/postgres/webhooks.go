@@ -20,11 +20,11 @@ const (
 	// LATERAL and ORDER BY make the server find deliveries by an index. Otherwise it reads all of them.
 	expiredDeliveries = `
 		(SELECT of.* FROM webhooks CROSS JOIN unnest(ARRAY['delivered', 'failed']) AS ended CROSS JOIN LATERAL (
-			SELECT webhook, status, event FROM deliveries
+			SELECT webhook, status, event, due FROM deliveries
 			WHERE webhook = id AND status = ended AND due <= $1 ORDER BY due LIMIT $2) AS of)
 		UNION ALL
 		(SELECT of.* FROM webhooks CROSS JOIN LATERAL (
-			SELECT webhook, status, event FROM deliveries
+			SELECT webhook, status, event, due FROM deliveries
 			WHERE webhook = id ORDER BY webhook, status, event LIMIT $2) AS of WHERE removed IS NOT NULL)
 		LIMIT $2`
 

@@ -34,8 +34,11 @@ func TestDamagedValues(t *testing.T) {
 		columns := strings.Fields(column)
 		for _, column := range columns[1:] {
 			text := "1\xff/s"
-			if column == "name" {
+			switch column {
+			case "name":
 				text = "Fern\x00"
+			case "rate":
+				text = "30/x"
 			}
 			err := s.writer.tx(func() error {
 				return errors.Join(exec(s.writer.conn, "DELETE FROM plants"), exec(s.writer.conn, "DELETE FROM tokens"),

@@ -13,12 +13,21 @@ import (
 // database implements tables.DB.
 type database struct{ *Storage }
 
-func (d database) Read(ctx context.Context, _ tables.Purpose, text string, args ...any) ([]tables.Row, error) {
-	return collect(ctx, d.readers, rowOf, text, args...)
+func (d database) Read(
+	ctx context.Context, _ tables.Purpose, each func([]any) error, text string, args ...any,
+) error {
+	_, err := collect(ctx, d.readers, func(stmt *sqlite.Stmt) (none struct{}, err error) {
+		values, err := valuesOf(stmt)
+		if err == nil {
+			err = each(values)
+		}
+		return none, err
+	}, text, args...)
+	return err
 }
 
-func rowOf(stmt *sqlite.Stmt) (tables.Row, error) {
-	row := make(tables.Row, stmt.ColumnCount())
+func valuesOf(stmt *sqlite.Stmt) ([]any, error) {
+	row := make([]any, stmt.ColumnCount())
 	for i := range row {
 		switch stmt.ColumnType(i) {
 		case sqlite.TypeInteger:
@@ -33,6 +42,8 @@ func rowOf(stmt *sqlite.Stmt) (tables.Row, error) {
 			blob := make([]byte, stmt.ColumnLen(i))
 			stmt.ColumnBytes(i, blob)
 			row[i] = blob
+		case sqlite.TypeFloat: // of no column
+			row[i] = stmt.ColumnFloat(i)
 		}
 	}
 	return row, nil

@@ -1,7 +1,9 @@
 package tables
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"plantstore/internal/storage"
@@ -28,15 +30,18 @@ func (t Tables) AddSandbox(_ context.Context, b storage.Sandbox) error {
 		b.Used.UnixMilli(), b.Plants, b.Bytes)
 }
 
+// ChangeSandboxes changes rows in one order, so that two processes do not wait for each other.
 func (t Tables) ChangeSandboxes(_ context.Context, changes []storage.Sandbox) error {
 	var all []Statement
-	for _, b := range changes {
+	for _, b := range slices.SortedFunc(slices.Values(changes), byStore) {
 		args := []any{b.Expires.UnixMilli(), b.Used.UnixMilli(), b.Plants, b.Bytes, b.Store}
 		all = append(all, Statement{changeSandbox, args})
 	}
 	_, err := t.db.Write(true, all...)
 	return err
 }
+
+func byStore(a, b storage.Sandbox) int { return cmp.Compare(a.Store, b.Store) }
 
 func (t Tables) ForgetSandbox(_ context.Context, store string) error {
 	_, err := t.db.Write(true, Statement{forgetSandbox, []any{store}},
@@ -45,18 +50,14 @@ func (t Tables) ForgetSandbox(_ context.Context, store string) error {
 }
 
 func (t Tables) SandboxByHash(ctx context.Context, hash token.Hash) (storage.Sandbox, error) {
-	row, err := t.readOne(ctx, Lookup, token.ErrUnknown, sandboxByHash, hash[:])
-	if err != nil {
-		return storage.Sandbox{}, err
-	}
-	return sandboxOf(row)
+	return readOne(ctx, t, Lookup, token.ErrUnknown, sandboxOf, sandboxByHash, hash[:])
 }
 
 func (t Tables) Sandboxes(ctx context.Context) ([]storage.Sandbox, error) {
-	return read(ctx, t, sandboxOf, allSandboxes)
+	return read(ctx, t, Ordinary, sandboxOf, allSandboxes)
 }
 
-func sandboxOf(row Row) (storage.Sandbox, error) {
+func sandboxOf(row *row) (storage.Sandbox, error) {
 	return storage.Sandbox{
 		Store: row.text(0), Hash: row.hash(1), Seed: row.text(2), Created: row.time(3), Expires: row.time(4),
 		Used: row.time(5), Plants: row.number(6), Bytes: row.number(7),

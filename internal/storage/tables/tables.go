@@ -1,19 +1,23 @@
-// Package tables keeps tokens, sandboxes and webhooks in the tables of a database: the methods of storage.Storage whose
-// statements are the same on every engine.
+// Package tables implements the methods of storage.Storage whose statements are the same on every engine: tokens,
+// sandboxes, webhooks, and the numbers and names of stores.
 package tables
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
+	"plantstore/internal/storage"
 	"plantstore/internal/token"
 )
 
 // DB is what an engine provides. The parameters of a statement are $1, $2 and so on, and first occur in this order,
 // which is how SQLite numbers them. Each is an int64, string, bool, []byte, *int64 or *string.
 type DB interface {
-	// Read returns the rows of a query.
-	Read(ctx context.Context, purpose Purpose, query string, args ...any) ([]Row, error)
+	// Read calls each with the values of each row of a query: an int64, string, bool or []byte, or nil for NULL. An
+	// int64 can be a bool. An error of each is that of Read.
+	Read(ctx context.Context, purpose Purpose, each func(values []any) error, query string, args ...any) error
 	// Write runs statements in one transaction, and returns how many rows they changed. Its promises are those of
 	// storage.Plants. If the statements are repeatable, it may run them again to determine the outcome.
 	Write(repeatable bool, statements ...Statement) (changed int64, err error)
@@ -34,32 +38,36 @@ type Statement struct {
 	Args []any
 }
 
-// Row has the values of a row: each is an int64, string, bool or []byte, or nil for NULL. An int64 can be a bool.
-type Row []any
-
-func (r Row) text(column int) string {
-	text, _ := r[column].(string)
-	return text
+// row is a row of a query. Its methods return zero values for NULL.
+type row struct {
+	values []any
+	err    error // a value has another type than was asked for
 }
 
-func (r Row) number(column int) int64 {
-	n, _ := r[column].(int64)
-	return n
+func get[T any](r *row, column int) T {
+	value, ok := r.values[column].(T)
+	if !ok && r.values[column] != nil {
+		r.err = fmt.Errorf("%w: column %d of a row is a %T", storage.ErrDamaged, column+1, r.values[column])
+	}
+	return value
 }
 
-func (r Row) isTrue(column int) bool { return r[column] == true || r[column] == int64(1) }
+func (r *row) text(column int) string  { return get[string](r, column) }
+func (r *row) number(column int) int64 { return get[int64](r, column) }
 
-// time returns the time in a column, or the zero time for NULL.
-func (r Row) time(column int) time.Time {
-	if r[column] == nil {
+func (r *row) isTrue(column int) bool {
+	return r.values[column] == true || r.values[column] == int64(1)
+}
+
+func (r *row) time(column int) time.Time {
+	if r.values[column] == nil {
 		return time.Time{}
 	}
 	return time.UnixMilli(r.number(column)).UTC()
 }
 
-func (r Row) hash(column int) (h token.Hash) {
-	stored, _ := r[column].([]byte)
-	copy(h[:], stored)
+func (r *row) hash(column int) (h token.Hash) {
+	copy(h[:], get[[]byte](r, column))
 	return h
 }
 
@@ -85,36 +93,41 @@ type Tables struct {
 	expired string // see New
 }
 
-// New returns the tables of a database. expired is the query for the endpoint, status and event of at most $2
-// deliveries that are to be removed at the time $1. An engine finds them by an index in its own way.
+// New returns the tables of a database. expired is the query for the endpoint, status, event and due time of at most
+// $2 deliveries that are to be removed at the time $1. An engine finds them by an index in its own way.
 func New(db DB, expired string) Tables { return Tables{db, expired} }
 
 // read returns what of makes of the rows of a query.
 func read[T any](
-	ctx context.Context, t Tables, of func(Row) (T, error), query string, args ...any,
+	ctx context.Context, t Tables, purpose Purpose, of func(*row) (T, error), query string, args ...any,
 ) (all []T, err error) {
-	rows, err := t.db.Read(ctx, Ordinary, query, args...)
-	for _, row := range rows {
-		value, err := of(row)
-		if err != nil {
-			return nil, err
-		}
+	err = t.db.Read(ctx, purpose, func(values []any) error {
+		r := &row{values: values}
+		value, err := of(r)
 		all = append(all, value)
-	}
-	return all, err
-}
-
-// readOne returns the row of a query that returns at most one, or errNone.
-func (t Tables) readOne(ctx context.Context, purpose Purpose, errNone error, query string, args ...any) (Row, error) {
-	rows, err := t.db.Read(ctx, purpose, query, args...)
-	if err == nil && len(rows) == 0 {
-		err = errNone
-	}
+		return cmp.Or(r.err, err)
+	}, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	return rows[0], nil
+	return all, nil
 }
+
+// readOne returns what of makes of the row of a query that returns at most one, or errNone.
+func readOne[T any](
+	ctx context.Context, t Tables, purpose Purpose, errNone error, of func(*row) (T, error), query string, args ...any,
+) (one T, err error) {
+	all, err := read(ctx, t, purpose, of, query, args...)
+	if err == nil && len(all) == 0 {
+		err = errNone
+	}
+	if err != nil {
+		return one, err
+	}
+	return all[0], nil
+}
+
+func textOf(r *row) (string, error) { return r.text(0), nil }
 
 // change runs a statement, and returns errNone if it changed no row.
 func (t Tables) change(repeatable bool, errNone error, sql string, args ...any) error {
@@ -127,11 +140,8 @@ func (t Tables) change(repeatable bool, errNone error, sql string, args ...any) 
 
 // Count implements storage.Plants. It reads all keys of the store.
 func (t Tables) Count(ctx context.Context, store string) (int64, error) {
-	row, err := t.readOne(ctx, Count, nil, "SELECT count(*) FROM plants WHERE store = $1", store)
-	if err != nil {
-		return 0, err
-	}
-	return row.number(0), nil
+	of := func(r *row) (int64, error) { return r.number(0), nil }
+	return readOne(ctx, t, Count, nil, of, "SELECT count(*) FROM plants WHERE store = $1", store)
 }
 
 // NextStore selects the first store from a name on that has plants.
@@ -140,11 +150,11 @@ const NextStore = "SELECT store FROM plants WHERE store >= $1 ORDER BY store LIM
 // Stores implements storage.Plants. SELECT DISTINCT would read all keys, and Citus refuses a recursive query.
 func (t Tables) Stores(ctx context.Context) (names []string, err error) {
 	for first := ""; ; {
-		rows, err := t.db.Read(ctx, Ordinary, NextStore, first)
-		if err != nil || len(rows) == 0 {
+		next, err := read(ctx, t, Ordinary, textOf, NextStore, first)
+		if err != nil || len(next) == 0 {
 			return names, err
 		}
-		names = append(names, rows[0].text(0))
-		first = rows[0].text(0) + "\x01" // the next in the order of bytes: no text has U+0000
+		names = append(names, next[0])
+		first = next[0] + "\x01" // the next in the order of bytes: no text has U+0000
 	}
 }

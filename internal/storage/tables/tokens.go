@@ -43,7 +43,7 @@ func ChangeToken(before, after token.Token) Statement {
 	}}
 }
 
-func tokenOf(row Row) (t token.Token, err error) {
+func tokenOf(row *row) (t token.Token, err error) {
 	t = token.Token{
 		Name: row.text(0), Hash: row.hash(1), Store: row.text(2), Scopes: token.StoredScopes(row.text(3)), Tail: row.text(4),
 		Created: row.time(5), Expires: row.time(6), LastUsed: row.time(9), Revoked: row.time(10),
@@ -69,13 +69,9 @@ func (t Tables) PruneTokens(_ context.Context, store string, before time.Time) (
 }
 
 func (t Tables) TokenByHash(ctx context.Context, hash token.Hash) (token.Token, error) {
-	row, err := t.readOne(ctx, Lookup, token.ErrUnknown, tokenByHash, hash[:])
-	if err != nil {
-		return token.Token{}, err
-	}
-	return tokenOf(row)
+	return readOne(ctx, t, Lookup, token.ErrUnknown, tokenOf, tokenByHash, hash[:])
 }
 
 func (t Tables) Tokens(ctx context.Context) ([]token.Token, error) {
-	return read(ctx, t, tokenOf, allTokens)
+	return read(ctx, t, Ordinary, tokenOf, allTokens)
 }

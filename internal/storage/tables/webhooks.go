@@ -1,7 +1,9 @@
 package tables
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"plantstore/internal/storage"
@@ -37,7 +39,7 @@ const (
 // The statements that remove deliveries, and what no delivery needs. OFFSET 0 makes PostgreSQL search for the
 // deliveries of each event or endpoint by an index. Otherwise it reads all of them.
 const (
-	removeDelivery = "DELETE FROM deliveries WHERE webhook = $1 AND status = $2 AND event = $3"
+	removeDelivery = "DELETE FROM deliveries WHERE webhook = $1 AND status = $2 AND event = $3 AND due = $4"
 	RemoveEvent    = `
 		DELETE FROM events WHERE id = $1 AND NOT EXISTS (
 			SELECT 1 FROM webhooks JOIN deliveries ON webhook = webhooks.id
@@ -63,7 +65,7 @@ func (t Tables) ChangeWebhook(_ context.Context, before, after storage.Webhook) 
 }
 
 func (t Tables) Webhooks(ctx context.Context, store string) ([]storage.Webhook, error) {
-	return read(ctx, t, func(row Row) (storage.Webhook, error) {
+	return read(ctx, t, Ordinary, func(row *row) (storage.Webhook, error) {
 		return storage.Webhook{
 			ID: row.text(0), Store: row.text(1), Enabled: row.isTrue(2), Removed: row.time(3), Created: row.time(4),
 			Settings: row.text(5), Due: row.time(6), Oldest: row.text(7), Replaying: row.isTrue(8),
@@ -76,7 +78,7 @@ func (t Tables) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]sto
 	if !f.Due.IsZero() {
 		query, args = DueDeliveries, []any{f.Webhook, string(f.Status), f.Due.UnixMilli(), int64(f.Limit)}
 	}
-	return read(ctx, t, func(row Row) (storage.Delivery, error) {
+	return read(ctx, t, Ordinary, func(row *row) (storage.Delivery, error) {
 		return storage.Delivery{
 			Webhook: row.text(0), Event: row.text(1), Plant: row.number(2), Status: storage.Status(row.text(3)),
 			Due: row.time(4), Log: row.text(5),
@@ -85,24 +87,18 @@ func (t Tables) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]sto
 }
 
 func (t Tables) Body(ctx context.Context, event string) (string, error) {
-	row, err := t.readOne(ctx, Ordinary, storage.ErrNoWebhook, eventBody, event)
-	if err != nil {
-		return "", err
-	}
-	return row.text(0), nil
+	return readOne(ctx, t, Ordinary, storage.ErrNoWebhook, textOf, eventBody, event)
 }
 
 func (t Tables) Backlog(ctx context.Context, webhook string) (deliveries, bytes int64, err error) {
-	row, err := t.readOne(ctx, Count, nil, backlog, webhook)
-	if err != nil {
-		return 0, 0, err
-	}
-	return row.number(0), row.number(1), nil
+	sums := func(r *row) ([2]int64, error) { return [2]int64{r.number(0), r.number(1)}, nil }
+	all, err := readOne(ctx, t, Count, nil, sums, backlog, webhook)
+	return all[0], all[1], err
 }
 
 func (t Tables) ChangeDeliveries(_ context.Context, changes []storage.DeliveryChange) error {
 	var all []Statement
-	for _, c := range changes {
+	for _, c := range slices.SortedStableFunc(slices.Values(changes), byEvent) { // see ChangeSandboxes
 		args := []any{string(c.Status), c.Due.UnixMilli(), c.Log, c.Webhook, string(c.From), c.Event}
 		all = append(all, Statement{changeDelivery, args})
 	}
@@ -110,21 +106,29 @@ func (t Tables) ChangeDeliveries(_ context.Context, changes []storage.DeliveryCh
 	return err
 }
 
-// RemoveDeliveries starts a transaction, for which creates may wait, only if there is something to remove.
+func byEvent(a, b storage.DeliveryChange) int {
+	return cmp.Or(cmp.Compare(a.Webhook, b.Webhook), cmp.Compare(a.Event, b.Event))
+}
+
+// RemoveDeliveries starts a transaction, for which creates may wait, only if there is something to remove. It keeps a
+// delivery that a replay has changed since it was read.
 func (t Tables) RemoveDeliveries(ctx context.Context, now time.Time, limit int) (removed int, err error) {
 	forget := now.Add(-storage.ForgetAfter).UnixMilli()
-	expired, err := t.db.Read(ctx, Ordinary, t.expired, now.UnixMilli(), int64(limit))
+	key := func(r *row) ([]any, error) { return []any{r.text(0), r.text(1), r.text(2), r.number(3)}, nil }
+	expired, err := read(ctx, t, Ordinary, key, t.expired, now.UnixMilli(), int64(limit))
 	if err != nil {
 		return 0, err
 	}
-	endpoints, err := t.db.Read(ctx, Ordinary, removedWebhooks, forget)
+	endpoints, err := read(ctx, t, Ordinary, textOf, removedWebhooks, forget)
 	if err != nil || len(expired)+len(endpoints) == 0 {
 		return 0, err
 	}
 	var all []Statement
 	for _, delivery := range expired {
-		all = append(all, Statement{removeDelivery, delivery}, Statement{RemoveEvent, delivery[2:]})
+		all = append(all, Statement{removeDelivery, delivery}, Statement{RemoveEvent, delivery[2:3]})
 	}
-	_, err = t.db.Write(true, append(all, Statement{ForgetWebhooks, []any{forget}})...)
-	return len(expired), err
+	if _, err := t.db.Write(true, append(all, Statement{ForgetWebhooks, []any{forget}})...); err != nil {
+		return 0, err
+	}
+	return len(expired), nil
 }
