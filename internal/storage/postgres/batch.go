@@ -99,15 +99,10 @@ func (b *batch) create(ctx context.Context, conn *pgx.Conn) (stored bool, err er
 // insert stores the first plants of keys, or none. If it fails, stored reports whether they may be stored all the same.
 func insert(ctx context.Context, conn *pgx.Conn, keys []*key) (stored bool, err error) {
 	withEvents := slices.ContainsFunc(keys, func(k *key) bool { return k.first.Event != "" })
-	p, err := newPipeline(ctx, conn, withEvents)
-	if err == nil {
-		err = p.addInsert(ctx, keys)
-	}
-	if err == nil && withEvents {
-		err = p.addEvents(ctx, keys)
-	}
-	if err != nil {
-		return false, err
+	p := newPipeline(ctx, conn, withEvents)
+	p.addInsert(ctx, keys)
+	if withEvents {
+		p.addEvents(ctx, keys)
 	}
 	rows, stored, err := p.commit(ctx)
 	if err == nil && rows[0] != int64(len(keys)) {
@@ -122,7 +117,7 @@ func insert(ctx context.Context, conn *pgx.Conn, keys []*key) (stored bool, err 
 	return true, nil
 }
 
-func (p *pipeline) addInsert(ctx context.Context, keys []*key) error {
+func (p *pipeline) addInsert(ctx context.Context, keys []*key) {
 	n := len(keys)
 	plants, stores, ids := make([]*plant.Record, n), make([]string, n), make([]int64, n)
 	names, tags := make([]string, n), make([]*string, n)
@@ -132,9 +127,9 @@ func (p *pipeline) addInsert(ctx context.Context, keys []*key) error {
 	}
 	if c := sessionOf(p.conn).cluster; c != nil && n > 0 {
 		p.addText(c.Insert(plants))
-		return nil
+		return
 	}
-	return p.add(ctx, insertPlants, stores, ids, names, tags)
+	p.add(ctx, insertPlants, stores, ids, names, tags)
 }
 
 // readExisting decides the keys whose plants exist. The queries have snapshots of their own, so they see the plant that

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -32,14 +31,9 @@ func (s *Storage) EditBatch(_ context.Context, edits []plant.Edit) ([]plant.Outc
 func sendEdits(
 	ctx context.Context, conn *pgx.Conn, edits []plant.Edit, order []int, outcomes []plant.Outcome,
 ) (stored bool, err error) {
-	p, err := newPipeline(ctx, conn, len(edits) > 1 || edits[0].Seen != nil)
-	if err != nil {
-		return false, err
-	}
+	p := newPipeline(ctx, conn, len(edits) > 1 || edits[0].Seen != nil)
 	for _, i := range order {
-		if err := p.addEdit(ctx, &edits[i]); err != nil {
-			return false, err
-		}
+		p.addEdit(ctx, &edits[i])
 	}
 	rows, stored, err := p.commit(ctx)
 	if err != nil {
@@ -68,17 +62,17 @@ func outcomeOfEdit(e *plant.Edit, locked, changed bool) plant.Outcome {
 	return plant.Absent
 }
 
-func (p *pipeline) addEdit(ctx context.Context, e *plant.Edit) error {
+func (p *pipeline) addEdit(ctx context.Context, e *plant.Edit) {
 	sql, args := removePlant, []any{e.Store, e.ID}
 	if e.To != nil {
 		sql, args = replacePlant, append(args, e.To.Name, e.To.Tag)
 	}
-	if e.Seen == nil {
-		return p.add(ctx, sql, args...)
+	if e.Seen != nil {
+		p.add(ctx, lockPlant, e.Store, e.ID)
+		if sql = removeIfEqual; e.To != nil {
+			sql = replaceIfEqual
+		}
+		args = append(args, e.Seen.Name, e.Seen.Tag)
 	}
-	if sql = removeIfEqual; e.To != nil {
-		sql = replaceIfEqual
-	}
-	args = append(args, e.Seen.Name, e.Seen.Tag)
-	return cmp.Or(p.add(ctx, lockPlant, e.Store, e.ID), p.add(ctx, sql, args...))
+	p.add(ctx, sql, args...)
 }

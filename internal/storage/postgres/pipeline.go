@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ type pipeline struct {
 	sent  int // statements
 	first int // statements before the first one that changes or reads data
 	begun bool
+	err   error // of adding a statement: nothing is sent
 }
 
 // setIsolation must be the first statement of a transaction. It is not SET LOCAL, which warns if the transaction has
@@ -29,19 +31,19 @@ const setIsolation = "SET transaction_isolation = 'read committed'"
 
 // newPipeline starts a transaction. It needs a BEGIN if it has several statements, because a cluster commits each
 // statement by itself otherwise.
-func newPipeline(ctx context.Context, conn *pgx.Conn, begin bool) (p *pipeline, err error) {
+func newPipeline(ctx context.Context, conn *pgx.Conn, begin bool) *pipeline {
 	takeWarning(conn)
-	p = &pipeline{conn: conn, begun: begin}
+	p := &pipeline{conn: conn, begun: begin}
 	if begin {
 		p.addText("BEGIN")
 	}
 	if s := sessionOf(conn); s.pooled {
 		names, values := s.namesAndValues()
 		p.addText(setIsolation)
-		err = p.add(ctx, applySettings, names, values, true)
+		p.add(ctx, applySettings, names, values, true)
 	}
 	p.first = p.sent
-	return p, err
+	return p
 }
 
 // addText adds a statement without parameters. It is not prepared.
@@ -50,18 +52,20 @@ func (p *pipeline) addText(sql string) {
 	p.sent++
 }
 
-// add adds a statement. It is prepared once for each connection, unless that reaches a pooler.
-func (p *pipeline) add(ctx context.Context, sql string, args ...any) (err error) {
+// add adds a statement, whose error commit returns. It is prepared once for each connection, unless that reaches a
+// pooler.
+func (p *pipeline) add(ctx context.Context, sql string, args ...any) {
 	var statement *pgconn.StatementDescription
 	pooled := sessionOf(p.conn).pooled
-	if !pooled {
-		if statement, err = p.conn.Prepare(ctx, sql, sql); err != nil {
-			return err
-		}
+	if !pooled && p.err == nil {
+		statement, p.err = p.conn.Prepare(ctx, sql, sql)
 	}
 	var query pgx.ExtendedQueryBuilder
-	if err := query.Build(p.conn.TypeMap(), statement, args); err != nil {
-		return err
+	if p.err == nil {
+		p.err = query.Build(p.conn.TypeMap(), statement, args)
+	}
+	if p.err != nil {
+		return
 	}
 	p.sent++
 	if pooled {
@@ -69,13 +73,12 @@ func (p *pipeline) add(ctx context.Context, sql string, args ...any) (err error)
 	} else {
 		p.batch.ExecStatement(statement, query.ParamValues, query.ParamFormats, query.ResultFormats)
 	}
-	return nil
 }
 
 // commit sends the statements, and returns how many rows each has changed or returned once the transaction has ended.
 // If it fails, stored reports whether data may be stored all the same.
 func (p *pipeline) commit(ctx context.Context) (rows []int64, stored bool, err error) {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(p.err, ctx.Err()); err != nil {
 		return nil, false, err // nothing is sent
 	}
 	if p.begun {
@@ -116,14 +119,9 @@ func (e lostError) Unwrap() error     { return io.ErrUnexpectedEOF }
 func exec(
 	ctx context.Context, conn *pgx.Conn, statements ...tables.Statement,
 ) (changed int64, stored bool, err error) {
-	p, err := newPipeline(ctx, conn, len(statements) != 1)
+	p := newPipeline(ctx, conn, len(statements) != 1)
 	for _, s := range statements {
-		if err == nil {
-			err = p.add(ctx, s.SQL, s.Args...)
-		}
-	}
-	if err != nil {
-		return 0, false, err
+		p.add(ctx, s.SQL, s.Args...)
 	}
 	rows, stored, err := p.commit(ctx)
 	for _, n := range rows {

@@ -36,7 +36,7 @@ const (
 )
 
 // addEvents adds the statement that stores the events and deliveries of plants.
-func (p *pipeline) addEvents(ctx context.Context, keys []*key) error {
+func (p *pipeline) addEvents(ctx context.Context, keys []*key) {
 	var events, stores, bodies []string
 	var ids []int64
 	for _, k := range keys {
@@ -45,7 +45,7 @@ func (p *pipeline) addEvents(ctx context.Context, keys []*key) error {
 			ids, bodies = append(ids, r.ID), append(bodies, string(r.AppendJSON(nil)))
 		}
 	}
-	return p.add(ctx, addEvents, events, stores, ids, bodies, time.Now().UnixMilli())
+	p.add(ctx, addEvents, events, stores, ids, bodies, time.Now().UnixMilli())
 }
 
 func (s *Storage) Lease(_ context.Context, owner string, d time.Duration) (held bool, err error) {
