@@ -98,7 +98,7 @@ func Open(ctx context.Context, address string, opts Options) (*Storage, error) {
 
 func newStorage(opts Options) *Storage {
 	s := &Storage{opts: opts, timeouts: cmp.Or(opts.Timeouts, defaultTimeouts)}
-	s.Tables = tables.New(database{s}, expiredDeliveries)
+	s.Tables = tables.New(database{s}, &s.damage, expiredDeliveries)
 	return s
 }
 

@@ -13,9 +13,7 @@ import (
 // database implements tables.DB.
 type database struct{ *Storage }
 
-func (d database) Read(
-	ctx context.Context, purpose tables.Purpose, each func([]any) error, sql string, args ...any,
-) error {
+func (d database) Read(ctx context.Context, purpose tables.Purpose, sql string, args ...any) (all [][]any, err error) {
 	slots, timeout := d.otherSlots, d.timeouts.Read
 	switch purpose {
 	case tables.Lookup:
@@ -23,19 +21,14 @@ func (d database) Read(
 	case tables.Count:
 		timeout = countTimeout
 	}
-	return d.read(ctx, slots, timeout, func(ctx context.Context, conn *pgx.Conn) error {
+	err = d.read(ctx, slots, timeout, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := query(ctx, conn, sql, args...)
-		if err != nil {
-			return err
-		}
-		all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
-		for _, values := range all { // when nothing can fail that repeats the query
-			if err := each(values); err != nil {
-				return err
-			}
+		if err == nil {
+			all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
 		}
 		return err
 	})
+	return all, err
 }
 
 func (d database) Write(repeatable bool, statements ...tables.Statement) (changed int64, err error) {

@@ -57,7 +57,7 @@ func OpenCommand(ctx context.Context, path string, migrate bool) (*Storage, erro
 // opened returns a storage on which open was called, or closes it after an error.
 func opened(path string, open func(*Storage) error) (*Storage, error) {
 	s := new(Storage)
-	s.Tables = tables.New(database{s}, expiredDeliveries)
+	s.Tables = tables.New(database{s}, &s.damage, expiredDeliveries)
 	if err := open(s); err != nil {
 		return nil, fmt.Errorf("open the database %s: %w", path, errors.Join(withoutPath(err), s.Close()))
 	}

@@ -5,7 +5,6 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
-	"plantstore/internal/storage"
 	"plantstore/internal/storage/tables"
 	"plantstore/internal/token"
 )
@@ -13,17 +12,8 @@ import (
 // database implements tables.DB.
 type database struct{ *Storage }
 
-func (d database) Read(
-	ctx context.Context, _ tables.Purpose, each func([]any) error, text string, args ...any,
-) error {
-	_, err := collect(ctx, d.readers, func(stmt *sqlite.Stmt) (none struct{}, err error) {
-		values, err := valuesOf(stmt)
-		if err == nil {
-			err = each(values)
-		}
-		return none, err
-	}, text, args...)
-	return err
+func (d database) Read(ctx context.Context, _ tables.Purpose, text string, args ...any) (rows [][]any, err error) {
+	return collect(ctx, d.readers, valuesOf, text, args...)
 }
 
 func valuesOf(stmt *sqlite.Stmt) ([]any, error) {
@@ -33,11 +23,7 @@ func valuesOf(stmt *sqlite.Stmt) ([]any, error) {
 		case sqlite.TypeInteger:
 			row[i] = stmt.ColumnInt64(i)
 		case sqlite.TypeText:
-			text := stmt.ColumnText(i)
-			if err := storage.CheckText(&text); err != nil {
-				return nil, err
-			}
-			row[i] = text
+			row[i] = stmt.ColumnText(i)
 		case sqlite.TypeBlob:
 			blob := make([]byte, stmt.ColumnLen(i))
 			stmt.ColumnBytes(i, blob)

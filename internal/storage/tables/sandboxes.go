@@ -57,9 +57,9 @@ func (t Tables) Sandboxes(ctx context.Context) ([]storage.Sandbox, error) {
 	return read(ctx, t, Ordinary, sandboxOf, allSandboxes)
 }
 
-func sandboxOf(row *row) (storage.Sandbox, error) {
+func sandboxOf(row *row) storage.Sandbox {
 	return storage.Sandbox{
 		Store: row.text(0), Hash: row.hash(1), Seed: row.text(2), Created: row.time(3), Expires: row.time(4),
 		Used: row.time(5), Plants: row.number(6), Bytes: row.number(7),
-	}, nil
+	}
 }

@@ -15,9 +15,9 @@ import (
 // DB is what an engine provides. The parameters of a statement are $1, $2 and so on, and first occur in this order,
 // which is how SQLite numbers them. Each is an int64, string, bool, []byte, *int64 or *string.
 type DB interface {
-	// Read calls each with the values of each row of a query: an int64, string, bool or []byte, or nil for NULL. An
-	// int64 can be a bool. An error of each is that of Read.
-	Read(ctx context.Context, purpose Purpose, each func(values []any) error, query string, args ...any) error
+	// Read returns the rows of a query. A value is an int64, string, bool or []byte, or nil for NULL. An int64 can be a
+	// bool.
+	Read(ctx context.Context, purpose Purpose, query string, args ...any) (rows [][]any, err error)
 	// Write runs statements in one transaction, and returns how many rows they changed. Its promises are those of
 	// storage.Plants. If the statements are repeatable, it may run them again to determine the outcome.
 	Write(repeatable bool, statements ...Statement) (changed int64, err error)
@@ -41,7 +41,7 @@ type Statement struct {
 // row is a row of a query. Its methods return zero values for NULL.
 type row struct {
 	values []any
-	err    error // a value has another type than was asked for
+	err    error // a value can't have been stored
 }
 
 func get[T any](r *row, column int) T {
@@ -52,7 +52,12 @@ func get[T any](r *row, column int) T {
 	return value
 }
 
-func (r *row) text(column int) string  { return get[string](r, column) }
+func (r *row) text(column int) string {
+	text := get[string](r, column)
+	r.err = cmp.Or(r.err, storage.CheckText(&text))
+	return text
+}
+
 func (r *row) number(column int) int64 { return get[int64](r, column) }
 
 func (r *row) isTrue(column int) bool {
@@ -90,32 +95,33 @@ func orNull[T comparable](value T) *T {
 // Tables implements methods of storage.Storage on a database.
 type Tables struct {
 	db      DB
+	damage  *storage.Damage
 	expired string // see New
 }
 
-// New returns the tables of a database. expired is the query for the endpoint, status, event and due time of at most
-// $2 deliveries that are to be removed at the time $1. An engine finds them by an index in its own way.
-func New(db DB, expired string) Tables { return Tables{db, expired} }
+// New returns the tables of a database, which record its damage. expired is the query for the endpoint, status, event
+// and due time of at most $2 deliveries that are to be removed at the time $1. An engine finds them by an index in its
+// own way.
+func New(db DB, damage *storage.Damage, expired string) Tables { return Tables{db, damage, expired} }
 
 // read returns what of makes of the rows of a query.
 func read[T any](
-	ctx context.Context, t Tables, purpose Purpose, of func(*row) (T, error), query string, args ...any,
+	ctx context.Context, t Tables, purpose Purpose, of func(*row) T, query string, args ...any,
 ) (all []T, err error) {
-	err = t.db.Read(ctx, purpose, func(values []any) error {
+	rows, err := t.db.Read(ctx, purpose, query, args...)
+	for _, values := range rows {
 		r := &row{values: values}
-		value, err := of(r)
-		all = append(all, value)
-		return cmp.Or(r.err, err)
-	}, query, args...)
-	if err != nil {
-		return nil, err
+		all = append(all, of(r))
+		if r.err != nil {
+			return nil, t.damage.Record(r.err)
+		}
 	}
-	return all, nil
+	return all, err
 }
 
 // readOne returns what of makes of the row of a query that returns at most one, or errNone.
 func readOne[T any](
-	ctx context.Context, t Tables, purpose Purpose, errNone error, of func(*row) (T, error), query string, args ...any,
+	ctx context.Context, t Tables, purpose Purpose, errNone error, of func(*row) T, query string, args ...any,
 ) (one T, err error) {
 	all, err := read(ctx, t, purpose, of, query, args...)
 	if err == nil && len(all) == 0 {
@@ -127,7 +133,7 @@ func readOne[T any](
 	return all[0], nil
 }
 
-func textOf(r *row) (string, error) { return r.text(0), nil }
+func textOf(r *row) string { return r.text(0) }
 
 // change runs a statement, and returns errNone if it changed no row.
 func (t Tables) change(repeatable bool, errNone error, sql string, args ...any) error {
@@ -140,7 +146,7 @@ func (t Tables) change(repeatable bool, errNone error, sql string, args ...any) 
 
 // Count implements storage.Plants. It reads all keys of the store.
 func (t Tables) Count(ctx context.Context, store string) (int64, error) {
-	of := func(r *row) (int64, error) { return r.number(0), nil }
+	of := func(r *row) int64 { return r.number(0) }
 	return readOne(ctx, t, Count, nil, of, "SELECT count(*) FROM plants WHERE store = $1", store)
 }
 

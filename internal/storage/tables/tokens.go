@@ -43,15 +43,16 @@ func ChangeToken(before, after token.Token) Statement {
 	}}
 }
 
-func tokenOf(row *row) (t token.Token, err error) {
-	t = token.Token{
+func tokenOf(row *row) token.Token {
+	t := token.Token{
 		Name: row.text(0), Hash: row.hash(1), Store: row.text(2), Scopes: token.StoredScopes(row.text(3)), Tail: row.text(4),
 		Created: row.time(5), Expires: row.time(6), LastUsed: row.time(9), Revoked: row.time(10),
 	}
+	var err error
 	if t.Rate, err = rate.Parse(row.text(7), row.number(8)); err != nil {
-		err = fmt.Errorf("%w: the stored rate of token %s: %w", storage.ErrDamaged, t.Name, err)
+		row.err = fmt.Errorf("%w: the stored rate of token %s: %w", storage.ErrDamaged, t.Name, err)
 	}
-	return t, err
+	return t
 }
 
 func (t Tables) AddToken(_ context.Context, add token.Token) error {

@@ -65,11 +65,11 @@ func (t Tables) ChangeWebhook(_ context.Context, before, after storage.Webhook) 
 }
 
 func (t Tables) Webhooks(ctx context.Context, store string) ([]storage.Webhook, error) {
-	return read(ctx, t, Ordinary, func(row *row) (storage.Webhook, error) {
+	return read(ctx, t, Ordinary, func(row *row) storage.Webhook {
 		return storage.Webhook{
 			ID: row.text(0), Store: row.text(1), Enabled: row.isTrue(2), Removed: row.time(3), Created: row.time(4),
 			Settings: row.text(5), Due: row.time(6), Oldest: row.text(7), Replaying: row.isTrue(8),
-		}, nil
+		}
 	}, allWebhooks, store)
 }
 
@@ -78,11 +78,11 @@ func (t Tables) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]sto
 	if !f.Due.IsZero() {
 		query, args = DueDeliveries, []any{f.Webhook, string(f.Status), f.Due.UnixMilli(), int64(f.Limit)}
 	}
-	return read(ctx, t, Ordinary, func(row *row) (storage.Delivery, error) {
+	return read(ctx, t, Ordinary, func(row *row) storage.Delivery {
 		return storage.Delivery{
 			Webhook: row.text(0), Event: row.text(1), Plant: row.number(2), Status: storage.Status(row.text(3)),
 			Due: row.time(4), Log: row.text(5),
-		}, nil
+		}
 	}, query, args...)
 }
 
@@ -91,7 +91,7 @@ func (t Tables) Body(ctx context.Context, event string) (string, error) {
 }
 
 func (t Tables) Backlog(ctx context.Context, webhook string) (deliveries, bytes int64, err error) {
-	sums := func(r *row) ([2]int64, error) { return [2]int64{r.number(0), r.number(1)}, nil }
+	sums := func(r *row) [2]int64 { return [2]int64{r.number(0), r.number(1)} }
 	all, err := readOne(ctx, t, Count, nil, sums, backlog, webhook)
 	return all[0], all[1], err
 }
@@ -114,7 +114,7 @@ func byEvent(a, b storage.DeliveryChange) int {
 // delivery that a replay has changed since it was read.
 func (t Tables) RemoveDeliveries(ctx context.Context, now time.Time, limit int) (removed int, err error) {
 	forget := now.Add(-storage.ForgetAfter).UnixMilli()
-	key := func(r *row) ([]any, error) { return []any{r.text(0), r.text(1), r.text(2), r.number(3)}, nil }
+	key := func(r *row) []any { return []any{r.text(0), r.text(1), r.text(2), r.number(3)} }
 	expired, err := read(ctx, t, Ordinary, key, t.expired, now.UnixMilli(), int64(limit))
 	if err != nil {
 		return 0, err
