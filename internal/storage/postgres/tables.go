@@ -44,13 +44,8 @@ func (s *Storage) execute(repeatable bool, sql string, args ...any) (changed int
 	return database{s}.Write(repeatable, tables.Statement{SQL: sql, Args: args})
 }
 
-const (
-	rotateToken = "WITH changed AS (%s RETURNING hash) INSERT INTO tokens (" + tables.TokenColumns + `)
-		SELECT $12, $13::bytea, $14, $15, $16, $17::bigint, $18::bigint, $19, $20::bigint, $21::bigint FROM changed`
-	recordUses = `
-		UPDATE tokens SET last_used = used.at FROM unnest($1::bytea[], $2::bigint[]) AS used (hash, at)
-		WHERE tokens.hash = used.hash AND coalesce(last_used, 0) < used.at`
-)
+const rotateToken = "WITH changed AS (%s RETURNING hash) INSERT INTO tokens (" + tables.TokenColumns + `)
+	SELECT $12, $13::bytea, $14, $15, $16, $17::bigint, $18::bigint, $19, $20::bigint, $21::bigint FROM changed`
 
 func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
 	change := tables.ChangeToken(before, after)
@@ -65,14 +60,5 @@ func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add 
 	case err == nil && changed == 0:
 		return token.ErrChanged
 	}
-	return err
-}
-
-func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
-	hashes, times := make([][]byte, len(uses)), make([]int64, len(uses))
-	for i, use := range uses {
-		hashes[i], times[i] = use.Hash[:], use.At.UnixMilli()
-	}
-	_, err := s.execute(true, recordUses, hashes, times)
 	return err
 }

@@ -3,7 +3,6 @@ package tables
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"plantstore/internal/storage"
@@ -30,15 +29,11 @@ func (t Tables) AddSandbox(_ context.Context, b storage.Sandbox) error {
 		b.Used.UnixMilli(), b.Plants, b.Bytes)
 }
 
-// ChangeSandboxes changes rows in one order, so that two processes do not wait for each other.
 func (t Tables) ChangeSandboxes(_ context.Context, changes []storage.Sandbox) error {
-	var all []Statement
-	for _, b := range slices.SortedFunc(slices.Values(changes), byStore) {
+	return writeEach(t, changes, byStore, func(b storage.Sandbox) Statement {
 		args := []any{b.Expires.UnixMilli(), b.Used.UnixMilli(), b.Plants, b.Bytes, b.Store}
-		all = append(all, Statement{changeSandbox, args})
-	}
-	_, err := t.db.Write(true, all...)
-	return err
+		return Statement{changeSandbox, args}
+	})
 }
 
 func byStore(a, b storage.Sandbox) int { return cmp.Compare(a.Store, b.Store) }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"plantstore/internal/storage"
@@ -141,6 +142,16 @@ func (t Tables) change(repeatable bool, errNone error, sql string, args ...any) 
 	if err == nil && changed == 0 {
 		err = errNone
 	}
+	return err
+}
+
+// writeEach runs a statement for each change, in one order, so that two processes do not wait for each other.
+func writeEach[T any](t Tables, changes []T, order func(a, b T) int, of func(T) Statement) error {
+	var all []Statement
+	for _, c := range slices.SortedStableFunc(slices.Values(changes), order) {
+		all = append(all, of(c))
+	}
+	_, err := t.db.Write(true, all...)
 	return err
 }
 

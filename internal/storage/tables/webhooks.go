@@ -3,7 +3,6 @@ package tables
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"plantstore/internal/storage"
@@ -97,13 +96,10 @@ func (t Tables) Backlog(ctx context.Context, webhook string) (deliveries, bytes 
 }
 
 func (t Tables) ChangeDeliveries(_ context.Context, changes []storage.DeliveryChange) error {
-	var all []Statement
-	for _, c := range slices.SortedStableFunc(slices.Values(changes), byEvent) { // see ChangeSandboxes
+	return writeEach(t, changes, byEvent, func(c storage.DeliveryChange) Statement {
 		args := []any{string(c.Status), c.Due.UnixMilli(), c.Log, c.Webhook, string(c.From), c.Event}
-		all = append(all, Statement{changeDelivery, args})
-	}
-	_, err := t.db.Write(true, all...)
-	return err
+		return Statement{changeDelivery, args}
+	})
 }
 
 func byEvent(a, b storage.DeliveryChange) int {
