@@ -39,11 +39,6 @@ func (d database) Write(repeatable bool, statements ...tables.Statement) (change
 	return changed, err
 }
 
-// execute is Write for one statement.
-func (s *Storage) execute(repeatable bool, sql string, args ...any) (changed int64, err error) {
-	return database{s}.Write(repeatable, tables.Statement{SQL: sql, Args: args})
-}
-
 const rotateToken = "WITH changed AS (%s RETURNING hash) INSERT INTO tokens (" + tables.TokenColumns + `)
 	SELECT $12, $13::bytea, $14, $15, $16, $17::bigint, $18::bigint, $19, $20::bigint, $21::bigint FROM changed`
 

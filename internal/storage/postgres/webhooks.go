@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"time"
+
+	"plantstore/internal/storage/tables"
 )
 
 const (
@@ -49,6 +51,6 @@ func (p *pipeline) addEvents(ctx context.Context, keys []*key) {
 }
 
 func (s *Storage) Lease(_ context.Context, owner string, d time.Duration) (held bool, err error) {
-	rows, err := s.execute(true, lease, owner, d.Milliseconds())
-	return rows == 1 && d > 0, err
+	changed, err := database{s}.Write(true, tables.Statement{SQL: lease, Args: []any{owner, d.Milliseconds()}})
+	return changed == 1 && d > 0, err
 }

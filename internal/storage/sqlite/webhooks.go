@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"plantstore/internal/plant"
+	"plantstore/internal/storage/tables"
 )
 
 const (
@@ -47,11 +48,8 @@ func (w *writer) addEvents(plants ...*plant.Record) error {
 }
 
 func (s *Storage) Lease(_ context.Context, owner string, d time.Duration) (held bool, err error) {
-	err = s.writer.tx(func() error {
-		now := time.Now()
-		err := exec(s.writer.conn, lease, owner, now.Add(d).UnixMilli(), now.UnixMilli())
-		held = s.writer.conn.Changes() == 1 && d > 0
-		return err
-	})
-	return held, err
+	now := time.Now()
+	args := []any{owner, now.Add(d).UnixMilli(), now.UnixMilli()}
+	changed, err := database{s}.Write(true, tables.Statement{SQL: lease, Args: args})
+	return changed == 1 && d > 0, err
 }
