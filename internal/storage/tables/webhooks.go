@@ -120,8 +120,13 @@ func (t Tables) RemoveDeliveries(ctx context.Context, now time.Time, limit int) 
 		return 0, err
 	}
 	var all []Statement
+	events := map[any]bool{}
 	for _, delivery := range expired {
-		all = append(all, Statement{removeDelivery, delivery}, Statement{RemoveEvent, delivery[2:3]})
+		all = append(all, Statement{removeDelivery, delivery})
+		events[delivery[2]] = true
+	}
+	for event := range events {
+		all = append(all, Statement{RemoveEvent, []any{event}})
 	}
 	if _, err := t.db.Write(true, append(all, Statement{ForgetWebhooks, []any{forget}})...); err != nil {
 		return 0, err
