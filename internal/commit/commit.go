@@ -122,10 +122,7 @@ func (c *Committer[T]) Commit(ctx context.Context, write T) (plant.Outcome, erro
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	var joined time.Time
-	if c.opts.ObserveWait != nil {
-		joined = time.Now()
-	}
+	joined := time.Now()
 	b, i, err := c.join(write)
 	if err != nil {
 		return 0, err
@@ -187,7 +184,8 @@ func (c *Committer[T]) Run(ctx context.Context) {
 	c.mu.Lock()
 	c.closed = true
 	for _, s := range c.servers {
-		s.close()
+		s.state.closed = true
+		s.wake.Broadcast()
 	}
 	c.mu.Unlock()
 	c.lanes.Wait()

@@ -61,11 +61,6 @@ func (s *server[T]) setOverdue(b *batch[T]) {
 	s.wake.Signal()
 }
 
-func (s *server[T]) close() {
-	s.state.closed = true
-	s.wake.Broadcast()
-}
-
 func (s *server[T]) runLanes() {
 	for range s.opts.Lanes {
 		s.lanes.Go(s.runLane)
