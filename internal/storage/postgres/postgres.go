@@ -118,10 +118,7 @@ func (s *Storage) open(ctx context.Context, config *pgxpool.Config) (err error) 
 	config.PingTimeout = pingTimeout
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		sessionOf(conn).cluster = s.cluster
-		if err := startSession(ctx, conn, settings); err != nil {
-			return err
-		}
-		return checkSettings(ctx, conn, s.opts)
+		return startSession(ctx, conn, settings, s.opts)
 	}
 	config.BeforeClose = func(conn *pgx.Conn) {
 		if conn.IsClosed() {

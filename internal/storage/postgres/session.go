@@ -54,10 +54,7 @@ func Connect(ctx context.Context, config *pgx.ConnConfig, opts Options) (*pgx.Co
 	if err != nil {
 		return nil, Translate(err)
 	}
-	if err = startSession(ctx, conn, settings); err == nil {
-		err = checkSettings(ctx, conn, opts)
-	}
-	if err != nil {
+	if err := startSession(ctx, conn, settings, opts); err != nil {
 		conn.Close(context.WithoutCancel(ctx))
 		return nil, err
 	}
@@ -96,11 +93,12 @@ const (
 			current_setting('server_encoding')`
 )
 
-// startSession finds out whether a new connection is pooled. If it is not, its session gets the settings.
+// startSession finds out whether a new connection is pooled, gives its session the settings if it is not, and checks
+// the server.
 //
 // Setting synchronous_commit to its current value keeps a later reload of the server's configuration from
 // changing it for this connection.
-func startSession(ctx context.Context, conn *pgx.Conn, settings map[string]string) error {
+func startSession(ctx context.Context, conn *pgx.Conn, settings map[string]string, opts Options) error {
 	s := sessionOf(conn)
 	var commit string
 	row := conn.QueryRow(ctx, selectPooled, pgx.QueryExecModeSimpleProtocol, int64(conn.PgConn().PID()))
@@ -109,12 +107,13 @@ func startSession(ctx context.Context, conn *pgx.Conn, settings map[string]strin
 	}
 	s.settings = map[string]string{"synchronous_commit": commit}
 	maps.Copy(s.settings, settings)
-	if s.pooled {
-		return nil
+	if !s.pooled {
+		names, values := s.namesAndValues()
+		if _, err := conn.Exec(ctx, applySettings, pgx.QueryExecModeExec, names, values, false); err != nil {
+			return Translate(err)
+		}
 	}
-	names, values := s.namesAndValues()
-	_, err := conn.Exec(ctx, applySettings, pgx.QueryExecModeExec, names, values, false)
-	return Translate(err)
+	return checkSettings(ctx, conn, opts)
 }
 
 func (s *session) namesAndValues() (names, values []string) {
