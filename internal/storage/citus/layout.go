@@ -2,7 +2,7 @@ package citus
 
 import (
 	"context"
-	"slices"
+	"sort"
 
 	"github.com/jackc/pgx/v5"
 
@@ -55,11 +55,6 @@ func (l *layout) find(key plant.Key) int {
 	if l.byStore {
 		hash = hashText(key.Store)
 	}
-	after, _ := slices.BinarySearchFunc(l.shards, hash, func(s shard, hash int32) int {
-		if s.min <= hash {
-			return -1
-		}
-		return 1
-	})
+	after := sort.Search(len(l.shards), func(i int) bool { return l.shards[i].min > hash })
 	return max(0, after-1)
 }

@@ -93,10 +93,9 @@ func (n *node) run(ctx context.Context, conn *pgx.Conn, query string) (text stri
 	if err == nil && ok {
 		return text, nil
 	}
-	if n.reason = text; err != nil {
-		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == postgres.QueryCanceled {
-			n.reason, err = fmt.Sprintf("no response within %v", queryTimeout), nil
-		}
+	n.reason = text
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == postgres.QueryCanceled {
+		n.reason, err = fmt.Sprintf("no response within %v", queryTimeout), nil
 	}
 	return "", err
 }
