@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -57,16 +56,8 @@ func (s ServerSettings) Problem(server string, opts Options) string {
 
 func recordWarning(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if s, ok := conn.CustomData()[sessionKey].(*session); ok && notice.SeverityUnlocalized == "WARNING" {
-		s.warning = cmp.Or(s.warning, notice.Message)
+		s.warned = true
 	}
-}
-
-// takeWarning returns the first warning that the server has sent since the previous call, or "".
-func takeWarning(conn *pgx.Conn) string {
-	s := sessionOf(conn)
-	warning := s.warning
-	s.warning = ""
-	return warning
 }
 
 // errNotReplicated is the error of a commit that ended with a warning. That is how the server reports that

@@ -32,12 +32,12 @@ const setIsolation = "SET transaction_isolation = 'read committed'"
 // newPipeline starts a transaction. It needs a BEGIN if it has several statements, because a cluster commits each
 // statement by itself otherwise.
 func newPipeline(ctx context.Context, conn *pgx.Conn, begin bool) *pipeline {
-	takeWarning(conn)
-	p := &pipeline{conn: conn, begun: begin}
+	p, s := &pipeline{conn: conn, begun: begin}, sessionOf(conn)
+	s.warned = false
 	if begin {
 		p.addText("BEGIN")
 	}
-	if s := sessionOf(conn); s.pooled {
+	if s.pooled {
 		names, values := s.namesAndValues()
 		p.addText(setIsolation)
 		p.add(ctx, applySettings, names, values, true)
@@ -102,7 +102,7 @@ func (p *pipeline) commit(ctx context.Context) (rows []int64, stored bool, err e
 	switch {
 	case len(rows) != p.sent:
 		return nil, true, fmt.Errorf("the server returned %d results of %d statements", len(rows), p.sent)
-	case takeWarning(p.conn) != "":
+	case sessionOf(p.conn).warned:
 		return nil, true, errNotReplicated
 	}
 	return rows[p.first:], true, nil

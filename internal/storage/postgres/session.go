@@ -16,7 +16,7 @@ import (
 type session struct {
 	settings map[string]string // of every transaction
 	cluster  Cluster           // nil: the connection is to one server, or not of the pool
-	warning  string            // of the server, see recordWarning
+	warned   bool              // by the server, since the last pipeline was started; see recordWarning
 
 	pooled bool // the connection is to a pooler
 }
