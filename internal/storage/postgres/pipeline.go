@@ -91,8 +91,10 @@ func (p *pipeline) commit(ctx context.Context) (rows []int64, stored bool, err e
 	}
 	// The server sends the rows before it commits: only this returns an error of the commit.
 	if err := all.Close(); err != nil {
+		// After the connection was lost, pgconn.MultiResultReader reads from it again, and returns an error that says that
+		// nothing was sent.
 		if pgconn.SafeToRetry(err) {
-			err = lostError{err}
+			err = fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err)
 		}
 		if p.conn.PgConn().TxStatus() == 'E' {
 			p.conn.PgConn().Exec(ctx, "ROLLBACK").Close() // or the pool closes the connection
@@ -107,13 +109,6 @@ func (p *pipeline) commit(ctx context.Context) (rows []int64, stored bool, err e
 	}
 	return rows[p.first:], true, nil
 }
-
-// lostError is the error of a connection that was lost after a batch was sent. pgconn.MultiResultReader reports that
-// as an error that is safe to retry, because it reads again from the connection that it has closed.
-type lostError struct{ error }
-
-func (e lostError) SafeToRetry() bool { return false }
-func (e lostError) Unwrap() error     { return io.ErrUnexpectedEOF }
 
 // exec runs statements as a transaction and returns the number of rows that they changed.
 func exec(
