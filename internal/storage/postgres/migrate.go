@@ -68,27 +68,23 @@ func (s *Storage) migrate(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("its schema has version %d and this program needs version %d; make a backup, and run "+
 			"plantstore db migrate --db with this database", applied, len(steps))
 	}
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+		run := func(sql string, args ...any) {
+			if err == nil {
+				_, err = tx.Exec(ctx, sql, args...)
+			}
+		}
 		names, values := sessionOf(conn).namesAndValues() // again: conn may be pooled
-		if _, err := tx.Exec(ctx, applySettings, names, values, true); err != nil {
-			return Translate(err)
+		run(applySettings, names, values, true)
+		run(lockMigration)
+		run(createVersions) // IF NOT EXISTS fails without the lock
+		if err == nil {
+			s.from, err = schemaVersion(ctx, conn, len(steps)) // another process may have migrated it
 		}
-		for _, sql := range []string{lockMigration, createVersions} { // IF NOT EXISTS fails without the lock
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return Translate(err)
-			}
+		for i := s.from; err == nil && i < len(steps); i++ {
+			err = apply(ctx, tx, steps[i], i+1)
 		}
-		applied, err := schemaVersion(ctx, conn, len(steps))
-		if err != nil {
-			return err
-		}
-		s.from = applied // another process may have migrated it
-		for i := applied; i < len(steps); i++ {
-			if err := apply(ctx, tx, steps[i], i+1); err != nil {
-				return err
-			}
-		}
-		return nil
+		return err
 	})
 	return Translate(err)
 }
