@@ -145,18 +145,25 @@ func getFrom(conn *sqlite.Conn, storeName string, id int64) (plant.Plant, error)
 	return plant.Plant{}, plant.ErrNotFound
 }
 
-func (s *Storage) List(ctx context.Context, storeName string, after *int64, limit int) ([]plant.Plant, error) {
+func (s *Storage) List(ctx context.Context, storeName string, after *int64, limit int) (page []plant.Plant, err error) {
 	first, ok := storage.FirstAfter(after)
 	if !ok {
 		return nil, nil
 	}
 	size := 0
-	return collect(ctx, s.readers, func(row *sqlite.Stmt) (plant.Plant, error) {
+	for row, err := range s.readers.rows(ctx, listPlants, storeName, first, int64(limit)) {
+		if err != nil {
+			return nil, err
+		}
 		if size >= storage.PageBytes {
-			return plant.Plant{}, errEnough // each step reads one row, and its text is not yet in memory
+			break // each step reads one row, and its text is not yet in memory
 		}
 		p, err := plantOf(row)
+		if err != nil {
+			return nil, s.damage.Record(err)
+		}
+		page = append(page, p)
 		size += p.Size()
-		return p, err
-	}, listPlants, storeName, first, int64(limit))
+	}
+	return page, nil
 }

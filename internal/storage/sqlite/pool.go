@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -43,39 +44,28 @@ func openPool(n int, damage *storage.Damage, target string, open opener) (*pool,
 	return p, nil
 }
 
-// errEnough makes collect return the rows before.
-var errEnough = errors.New("enough rows were read")
-
-// collect runs a query on an idle connection and returns what of makes of its rows. It stops when ctx ends.
-func collect[T any](
-	ctx context.Context, p *pool, of func(*sqlite.Stmt) (T, error), text string, args ...any,
-) (all []T, err error) {
-	conn, err := p.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer p.put(conn)
-	// Until the connection is put back, the end of ctx interrupts what it runs, except in the microseconds in which a
-	// statement starts: SQLite drops an interrupt while none is running.
-	conn.SetInterrupt(ctx.Done())
-	defer conn.SetInterrupt(nil)
-	for row, err := range query(conn, text, args...) {
-		var value T
-		if err == nil {
-			value, err = of(row)
-		}
-		if errors.Is(err, errEnough) {
-			break
-		}
-		if sqlite.ErrCode(err) == sqlite.ResultInterrupt {
-			err = ctx.Err()
-		}
+// rows runs a query on an idle connection and yields its rows. It stops when ctx ends.
+func (p *pool) rows(ctx context.Context, text string, args ...any) iter.Seq2[*sqlite.Stmt, error] {
+	return func(yield func(*sqlite.Stmt, error) bool) {
+		conn, err := p.get(ctx)
 		if err != nil {
-			return nil, p.damage.Record(translate(err))
+			yield(nil, err)
+			return
 		}
-		all = append(all, value)
+		defer p.put(conn)
+		// Until the connection is put back, the end of ctx interrupts what it runs, except in the microseconds in which a
+		// statement starts: SQLite drops an interrupt while none is running.
+		conn.SetInterrupt(ctx.Done())
+		defer conn.SetInterrupt(nil)
+		for row, err := range query(conn, text, args...) {
+			if sqlite.ErrCode(err) == sqlite.ResultInterrupt {
+				err = ctx.Err()
+			}
+			if !yield(row, p.damage.Record(translate(err))) {
+				return
+			}
+		}
 	}
-	return all, nil
 }
 
 func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-
 	"plantstore/internal/plant"
 	"plantstore/internal/storage"
+	"plantstore/internal/storage/tables"
 	"plantstore/internal/token"
 )
 
@@ -23,7 +22,7 @@ func occupy(t *testing.T, s *Storage, n int) (stop func()) {
 	errs := make(chan error, n)
 	for range n {
 		go func() {
-			_, err := collect(ctx, s.readers, func(*sqlite.Stmt) (int, error) { return 0, nil }, endless)
+			_, err := database{s}.Read(ctx, tables.Ordinary, endless)
 			errs <- err
 		}()
 	}

@@ -212,10 +212,12 @@ func TestPragmas(t *testing.T) {
 func TestSearchesByKey(t *testing.T) {
 	s := newStorage(t)
 	plan := func(text string, args ...any) string {
-		step := func(row *sqlite.Stmt) (string, error) { return row.ColumnText(3), nil }
-		steps, err := collect(t.Context(), s.readers, step, "EXPLAIN QUERY PLAN "+text, args...)
-		if err != nil {
-			t.Fatal(err)
+		var steps []string
+		for row, err := range s.readers.rows(t.Context(), "EXPLAIN QUERY PLAN "+text, args...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps = append(steps, row.ColumnText(3))
 		}
 		return strings.Join(steps, "\n")
 	}

@@ -13,10 +13,16 @@ import (
 type database struct{ *Storage }
 
 func (d database) Read(ctx context.Context, _ tables.Purpose, text string, args ...any) (rows [][]any, err error) {
-	return collect(ctx, d.readers, valuesOf, text, args...)
+	for stmt, err := range d.readers.rows(ctx, text, args...) {
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, valuesOf(stmt))
+	}
+	return rows, nil
 }
 
-func valuesOf(stmt *sqlite.Stmt) ([]any, error) {
+func valuesOf(stmt *sqlite.Stmt) []any {
 	row := make([]any, stmt.ColumnCount())
 	for i := range row {
 		switch stmt.ColumnType(i) {
@@ -32,7 +38,7 @@ func valuesOf(stmt *sqlite.Stmt) ([]any, error) {
 			row[i] = stmt.ColumnFloat(i)
 		}
 	}
-	return row, nil
+	return row
 }
 
 func (d database) Write(_ bool, statements ...tables.Statement) (changed int64, err error) {
