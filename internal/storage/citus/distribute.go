@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -30,11 +31,9 @@ func Distribute(ctx context.Context, address string, want Distribution, report f
 	if err != nil {
 		return err
 	}
-	for name, value := range map[string]string{
+	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
 		"lock_timeout": "120s", "statement_timeout": "0", "idle_in_transaction_session_timeout": "0",
-	} {
-		config.ConnConfig.RuntimeParams[name] = value
-	}
+	})
 	err = distribute(ctx, address, config.ConnConfig, want, report)
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted; run the command again to complete it")
