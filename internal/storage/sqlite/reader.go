@@ -147,11 +147,15 @@ func verify(conn *sqlite.Conn) (c Contents, err error) {
 			return c, fmt.Errorf("%w; restore a backup: %s", storage.ErrDamaged, text)
 		}
 	}
-	if c.Plants, err = number(conn, "SELECT count(*) FROM plants"); err == nil {
-		c.Tokens, err = number(conn, "SELECT count(*) FROM tokens")
+	count := func(from string) (n int64) {
+		if err == nil {
+			n, err = number(conn, "SELECT count(*) FROM "+from)
+		}
+		return n
 	}
-	if hasWebhooks, _ := number(conn, "SELECT count(*) FROM sqlite_schema WHERE name = 'webhooks'"); hasWebhooks > 0 {
-		c.Webhooks, err = number(conn, "SELECT count(*) FROM webhooks WHERE removed IS NULL")
+	c.Plants, c.Tokens = count("plants"), count("tokens")
+	if count("sqlite_schema WHERE name = 'webhooks'") > 0 {
+		c.Webhooks = count("webhooks WHERE removed IS NULL")
 	}
 	return c, err
 }
