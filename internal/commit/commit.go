@@ -95,10 +95,7 @@ func New[T any](
 	opts.Large = min(cmp.Or(opts.Large, 16), opts.Batch)
 	opts.Queue = cmp.Or(opts.Queue, 4096)
 	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
-	return &Committer[T]{
-		write: write, shard: shard, opts: opts,
-		policy: policy{lanes: opts.Lanes, batch: opts.Batch, large: opts.Large},
-	}
+	return &Committer[T]{write: write, shard: shard, opts: opts, policy: policy(opts)}
 }
 
 // Queue returns how many plants may wait at most.

@@ -6,11 +6,7 @@ import "time"
 //
 // A batch starts as soon as a lane is free and takes the plants that are waiting, as many as a batch may have. The
 // three exceptions below make batches larger where that pays, and none of them delays a single client.
-type policy struct {
-	lanes int // batches in flight on a server at most
-	batch int // plants in a batch at most
-	large int // plants from which a batch is large
-}
+type policy Options
 
 // state is what the policy knows of a server.
 type state struct {
@@ -46,7 +42,7 @@ func (p policy) starts(s state, plants int, overdue bool) bool {
 	case s.active == 0:
 		return plants >= s.expected
 	}
-	large := min(p.large, (s.waiting+s.inFlight)/max(1, s.shards))
+	large := min(p.Large, (s.waiting+s.inFlight)/max(1, s.shards))
 	return plants >= max(large, s.inFlight/s.active) || overdue
 }
 
@@ -56,7 +52,7 @@ func (p policy) starts(s state, plants int, overdue bool) bool {
 // first few costs as much as one of all. So a single lane waits for three quarters of them. Behind a full batch others
 // are waiting already.
 func (p policy) expect(n int) int {
-	if p.lanes > 1 || n < p.large || n >= p.batch {
+	if p.Lanes > 1 || n < p.Large || n >= p.Batch {
 		return 0
 	}
 	return n * 3 / 4

@@ -3,8 +3,8 @@ package commit
 import "testing"
 
 func TestPolicyStarts(t *testing.T) {
-	one := policy{lanes: 1, batch: 512, large: 16}
-	four := policy{lanes: 4, batch: 512, large: 16}
+	one := policy{Lanes: 1, Batch: 512, Large: 16}
+	four := policy{Lanes: 4, Batch: 512, Large: 16}
 	for _, test := range []struct {
 		name    string
 		policy  policy
@@ -48,9 +48,9 @@ func TestPolicyStarts(t *testing.T) {
 }
 
 func TestPolicyExpects(t *testing.T) {
-	one := policy{lanes: 1, batch: 512, large: 16}
-	two := policy{lanes: 2, batch: 512, large: 16}
-	small := policy{lanes: 1, batch: 16, large: 16}
+	one := policy{Lanes: 1, Batch: 512, Large: 16}
+	two := policy{Lanes: 2, Batch: 512, Large: 16}
+	small := policy{Lanes: 1, Batch: 16, Large: 16}
 	for _, test := range []struct {
 		name    string
 		policy  policy
