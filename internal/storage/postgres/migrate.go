@@ -74,8 +74,8 @@ func (s *Storage) migrate(ctx context.Context, conn *pgx.Conn) error {
 				_, err = tx.Exec(ctx, sql, args...)
 			}
 		}
-		names, values := sessionOf(conn).namesAndValues() // again: conn may be pooled
-		run(applySettings, names, values, true)
+		session := sessionOf(conn)
+		run(applySettings, session.names, session.values, true) // again: conn may be pooled
 		run(lockMigration)
 		run(createVersions) // IF NOT EXISTS fails without the lock
 		if err == nil {

@@ -38,9 +38,8 @@ func newPipeline(ctx context.Context, conn *pgx.Conn, begin bool) *pipeline {
 		p.addText("BEGIN")
 	}
 	if s.pooled {
-		names, values := s.namesAndValues()
 		p.addText(setIsolation)
-		p.add(ctx, applySettings, names, values, true)
+		p.add(ctx, applySettings, s.names, s.values, true)
 	}
 	p.first = p.sent
 	return p

@@ -14,11 +14,12 @@ import (
 // statement is prepared by name. Instead, each write sets its settings for its own transaction, in the same round
 // trip. Reads need no settings.
 type session struct {
-	settings map[string]string // of every transaction
-	cluster  Cluster           // nil: the connection is to one server, or not of the pool
-	warned   bool              // by the server, since the last pipeline was started; see recordWarning
+	settings      map[string]string // of every transaction
+	names, values []string          // of the settings, as parameters of applySettings
 
-	pooled bool // the connection is to a pooler
+	cluster Cluster // nil: the connection is to one server, or not of the pool
+	warned  bool    // by the server, since the last pipeline was started; see recordWarning
+	pooled  bool    // the connection is to a pooler
 }
 
 const sessionKey = "session"
@@ -107,20 +108,15 @@ func startSession(ctx context.Context, conn *pgx.Conn, settings map[string]strin
 	}
 	s.settings = map[string]string{"synchronous_commit": commit}
 	maps.Copy(s.settings, settings)
+	for name, value := range s.settings {
+		s.names, s.values = append(s.names, name), append(s.values, value)
+	}
 	if !s.pooled {
-		names, values := s.namesAndValues()
-		if _, err := conn.Exec(ctx, applySettings, pgx.QueryExecModeExec, names, values, false); err != nil {
+		if _, err := conn.Exec(ctx, applySettings, pgx.QueryExecModeExec, s.names, s.values, false); err != nil {
 			return Translate(err)
 		}
 	}
 	return checkSettings(ctx, conn, opts)
-}
-
-func (s *session) namesAndValues() (names, values []string) {
-	for name, value := range s.settings {
-		names, values = append(names, name), append(values, value)
-	}
-	return names, values
 }
 
 // readSettings returns the settings of the server that concern its safety.
