@@ -15,6 +15,7 @@ import (
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/postgres/pgtest"
 	"plantstore/internal/storage/storagetest"
+	"plantstore/internal/storage/tables"
 )
 
 // result is what one attempt of a write returns.
@@ -82,6 +83,18 @@ func TestWriteEndsWithClose(t *testing.T) {
 	})
 	if !errors.Is(err, storage.ErrUnknown) || attempts != 2 {
 		t.Errorf("write() = %v after %d attempts, want %v after 2", err, attempts, storage.ErrUnknown)
+	}
+}
+
+// A transaction with a statement that the server refuses to prepare is not sent without it.
+func TestTransactionIsSentWhole(t *testing.T) {
+	t.Parallel()
+	s := openStorage(t, pgtest.Database(t))
+	_, err := database{s}.Write(false, tables.Statement{SQL: "DELETE FROM missing"},
+		tables.Statement{SQL: "INSERT INTO plants VALUES ('main', 1, 'x', NULL)"})
+	_, getErr := s.Get(t.Context(), "main", 1)
+	if !hasCode(err, undefinedTable) || !errors.Is(getErr, plant.ErrNotFound) {
+		t.Errorf("Write() = %v, and Get() = %v, want the code %s and %v", err, getErr, undefinedTable, plant.ErrNotFound)
 	}
 }
 
