@@ -39,8 +39,14 @@ func (d database) Write(repeatable bool, statements ...tables.Statement) (change
 	return changed, err
 }
 
-const rotateToken = "WITH changed AS (%s RETURNING hash) INSERT INTO tokens (" + tables.TokenColumns + `)
-	SELECT $12, $13::bytea, $14, $15, $16, $17::bigint, $18::bigint, $19, $20::bigint, $21::bigint FROM changed`
+const (
+	rotateToken = "WITH changed AS (%s RETURNING hash) INSERT INTO tokens (" + tables.TokenColumns + `)
+		SELECT $12, $13::bytea, $14, $15, $16, $17::bigint, $18::bigint, $19, $20::bigint, $21::bigint FROM changed`
+	// One statement: a Citus cluster writes each to every node.
+	recordUses = `
+		UPDATE tokens SET last_used = used.at FROM unnest($1::bytea[], $2::bigint[]) AS used (hash, at)
+		WHERE tokens.hash = used.hash AND coalesce(last_used, 0) < used.at`
+)
 
 func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add *token.Token) error {
 	change := tables.ChangeToken(before, after)
@@ -55,5 +61,14 @@ func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add 
 	case err == nil && changed == 0:
 		return token.ErrChanged
 	}
+	return err
+}
+
+func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
+	hashes, times := make([][]byte, len(uses)), make([]int64, len(uses))
+	for i, use := range uses {
+		hashes[i], times[i] = use.Hash[:], use.At.UnixMilli()
+	}
+	_, err := database{s}.Write(true, tables.Statement{SQL: recordUses, Args: []any{hashes, times}})
 	return err
 }

@@ -66,3 +66,14 @@ func (s *Storage) ChangeToken(_ context.Context, before, after token.Token, add 
 		return err
 	})
 }
+
+const recordUse = "UPDATE tokens SET last_used = $1 WHERE hash = $2 AND coalesce(last_used, 0) < $1"
+
+func (s *Storage) RecordUses(_ context.Context, uses []token.Use) error {
+	var all []tables.Statement
+	for _, use := range uses {
+		all = append(all, tables.Statement{SQL: recordUse, Args: []any{use.At.UnixMilli(), use.Hash[:]}})
+	}
+	_, err := database{s}.Write(true, all...)
+	return err
+}

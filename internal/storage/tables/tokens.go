@@ -1,7 +1,6 @@
 package tables
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -25,7 +24,6 @@ const (
 		UPDATE tokens SET name = $1, scopes = $2, expires = $3, rate = $4, burst = $5
 		WHERE hash = $6 AND name = $7 AND scopes = $8 AND expires IS NOT DISTINCT FROM $9
 			AND rate IS NOT DISTINCT FROM $10 AND burst IS NOT DISTINCT FROM $11 AND revoked IS NULL`
-	recordUse   = "UPDATE tokens SET last_used = $1 WHERE hash = $2 AND coalesce(last_used, 0) < $1"
 	pruneTokens = "DELETE FROM tokens WHERE (revoked < $1 OR expires < $1) AND ($2 = '' OR store = $2)"
 )
 
@@ -65,14 +63,6 @@ func (t Tables) AddToken(_ context.Context, add token.Token) error {
 func (t Tables) RevokeToken(_ context.Context, name string, at time.Time) error {
 	return t.change(true, token.ErrUnknown, revokeToken, at.UnixMilli(), name)
 }
-
-func (t Tables) RecordUses(_ context.Context, uses []token.Use) error {
-	return writeEach(t, uses, byHash, func(u token.Use) Statement {
-		return Statement{recordUse, []any{u.At.UnixMilli(), u.Hash[:]}}
-	})
-}
-
-func byHash(a, b token.Use) int { return bytes.Compare(a.Hash[:], b.Hash[:]) }
 
 func (t Tables) PruneTokens(_ context.Context, store string, before time.Time) (removed int, err error) {
 	n, err := t.db.Write(false, Statement{pruneTokens, []any{before.UnixMilli(), store}})
