@@ -88,10 +88,7 @@ func (c *conn) work() bool { return c.enter(working, c.state.Load().since()) }
 type connKey struct{}
 
 // connOf returns the connection of the request with this context.
-func connOf(ctx context.Context) *conn {
-	c, _ := ctx.Value(connKey{}).(*conn)
-	return c
-}
+func connOf(ctx context.Context) *conn { return ctx.Value(connKey{}).(*conn) }
 
 // Read reads what net/http is to parse.
 func (c *conn) Read(b []byte) (int, error) {

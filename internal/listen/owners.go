@@ -105,7 +105,7 @@ func (l *Listener) Tokens() int { return int(l.tokens.Load()) }
 // SetToken records the token of a request on the connection of ctx, by a hash that is not zero.
 func (l *Listener) SetToken(ctx context.Context, hash [32]byte) {
 	c := connOf(ctx)
-	if c == nil || c.owner.key.token == hash {
+	if c.owner.key.token == hash {
 		return
 	}
 	l.mu.Lock()
@@ -120,9 +120,6 @@ func (l *Listener) SetToken(ctx context.Context, hash [32]byte) {
 // called. resume reports whether the connection was not evicted.
 func (l *Listener) Park(ctx context.Context) (resume func() bool) {
 	c := connOf(ctx)
-	if c == nil {
-		return func() bool { return true }
-	}
 	c.enter(receiving, l.now())
 	return c.work
 }
@@ -130,11 +127,8 @@ func (l *Listener) Park(ctx context.Context) (resume func() bool) {
 // Last reports whether the response to the request of ctx must be the last of its connection: the service is shutting
 // down, the connection is evicted, or connections are scarce and the client has presented no token.
 func (l *Listener) Last(ctx context.Context) bool {
-	if l.draining.Load() {
-		return true
-	}
 	c := connOf(ctx)
-	return c != nil && (c.closing.Load() || c.isPressed())
+	return l.draining.Load() || c.closing.Load() || c.isPressed()
 }
 
 // isPressed reports whether connections are scarce and the client has presented no token.
