@@ -155,7 +155,7 @@ func TestRefusal(t *testing.T) {
 	if got := c.log.String(); !strings.HasPrefix(got, want) {
 		t.Errorf("log: %s, want %s", got, want)
 	}
-	if got := c.Stats(); got.Refused["address_share"] != 21 || got.Refused["limit"] != 0 || got.Max != 3 {
+	if got := c.Stats(); got.Refused["address_share"] != 21 || got.Refused["limit"] != 0 {
 		t.Errorf("stats: %+v", got)
 	}
 }

@@ -76,7 +76,7 @@ func New(l net.Listener, cfg Config) *Listener {
 	spare := spareFiles(cfg.Max, machine.Read().Files)
 	marked := min(max(1, cfg.Max/4), spare/2)
 	limited := &Listener{
-		Listener: l, cfg: cfg, start: time.Now(), maxMarked: marked, stats: newStats(cfg.Max),
+		Listener: l, cfg: cfg, start: time.Now(), maxMarked: marked, stats: newStats(),
 		refusing: make(chan struct{}, min(spare-marked, maxRefusals, max(64, 2*cfg.Max))),
 		owners:   map[ownerKey]*owner{}, addresses: map[netip.Addr]*address{},
 	}
@@ -189,17 +189,16 @@ func (l *Listener) noteScarce(now time.Duration) {
 	if now/time.Second == before/time.Second {
 		return
 	}
-	var from netip.Addr
-	most := 0
+	var most address
 	l.mu.Lock()
-	for ip, a := range l.addresses {
-		if a.conns > most {
-			from, most = ip, a.conns
+	for _, a := range l.addresses {
+		if a.conns > most.conns {
+			most = *a
 		}
 	}
 	l.mu.Unlock()
 	l.cfg.Log("all connections are in use", "reason", "all that "+l.cfg.Setting+" allows are open", "limit", l.cfg.Max,
-		"from", from.String(), "connections", most)
+		"from", most.ip.String(), "connections", most.conns)
 }
 
 // refuse responds to a connection that is not admitted, and closes it. The response waits a moment for the request:

@@ -7,7 +7,6 @@ type Stats struct {
 	Open         map[string]int64 // by what the connection is doing
 	Evicted      map[string]int64 // by the reason why the connection was evicted
 	Refused      map[string]int64 // by the reason why the connection was not admitted
-	Max          int              // connections that may be open
 	AcceptErrors int64
 }
 
@@ -20,8 +19,8 @@ var evictionNames = [...]string{
 	withToken: "idle_token",
 }
 
-func newStats(most int) Stats {
-	s := Stats{Evicted: map[string]int64{}, Refused: map[string]int64{"limit": 0, "address_share": 0}, Max: most}
+func newStats() Stats {
+	s := Stats{Evicted: map[string]int64{}, Refused: map[string]int64{"limit": 0, "address_share": 0}}
 	for _, name := range evictionNames {
 		s.Evicted[name] = 0
 	}

@@ -77,7 +77,7 @@ func (s *service) sample(set telemetry.Set) {
 	}
 	conns := s.conns.Stats()
 	setByLabel(set, telemetry.Connections, conns.Open)
-	set(telemetry.MaxConnections, float64(conns.Max))
+	set(telemetry.MaxConnections, float64(s.cfg.MaxConns))
 	setByLabel(set, telemetry.Evicted, conns.Evicted)
 	setByLabel(set, telemetry.Refused, conns.Refused)
 	set(telemetry.AcceptErrors, float64(conns.AcceptErrors))
