@@ -65,9 +65,6 @@ func openStorage(ctx context.Context, db string, use access, unsafeDurability bo
 			UnsafeDurability: unsafeDurability, KeepSchema: use == writes || use == creates, ReadOnly: use <= copies,
 		})
 	}
-	if err := checkDatabase("--db", db); err != nil {
-		return nil, err
-	}
 	switch use {
 	case reads:
 		return sqlite.OpenBriefly(ctx, db)
