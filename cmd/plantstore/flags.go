@@ -32,9 +32,6 @@ type flags struct {
 	env      environment
 	argument string // name of the argument, or ""
 	set      func(argument string) error
-
-	takesCommand bool     // a command and its arguments may follow "--"
-	command      []string // that followed
 }
 
 // command starts the declaration of a command, which runs completes.
@@ -50,12 +47,6 @@ func (f *flags) runs(run func(context.Context) error) *cobra.Command {
 	f.cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.env.readVariables(f.FlagSet); err != nil {
 			return err
-		}
-		if f.takesCommand {
-			if afterDash := cmd.ArgsLenAtDash() == 0; afterDash != (len(args) > 0) {
-				return usagef("expected a command after --; see %s --help", cmd.CommandPath())
-			}
-			f.command, args = args, nil
 		}
 		isList, isOptional := strings.HasSuffix(f.argument, "..."), strings.HasPrefix(f.argument, "[")
 		if n := len(args); (n > 0) != (f.argument != "") && !isOptional || n > 1 && !isList {

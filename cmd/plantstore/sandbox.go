@@ -39,10 +39,14 @@ The variables of serve have no effect.`, `
 	seed := f.String("seed", "garden", "`plants` of the sandbox: garden (12 plants) or empty")
 	variables := f.StringArray("env", nil, "variable `NAME=VALUE` of the command, with {url} and {token}")
 	asJSON := f.json()
-	f.takesCommand = true
+	var command []string
+	f.takes("[COMMAND]...", func(word string) error { command = append(command, word); return nil })
 	return f.runs(func(ctx context.Context) error {
+		if afterDash := f.cmd.ArgsLenAtDash() == 0; afterDash != (len(command) > 0) {
+			return usagef("expected a command after --; see %s --help", f.cmd.CommandPath())
+		}
 		for _, v := range *variables {
-			if strings.Index(v, "=") < 1 || len(f.command) == 0 {
+			if strings.Index(v, "=") < 1 || len(command) == 0 {
 				return usagef("--env is %q: use NAME=VALUE, and a command after --", v)
 			}
 		}
@@ -54,8 +58,8 @@ The variables of serve have no effect.`, `
 			switch {
 			case err != nil:
 				return fmt.Errorf("create a sandbox: %w", err)
-			case len(f.command) > 0:
-				return env.runCommand(f.command, *variables, url, s.Token, signals)
+			case len(command) > 0:
+				return env.runCommand(command, *variables, url, s.Token, signals)
 			case *asJSON:
 				_, err = fmt.Fprintf(env.stdout, "{\"url\":%q,\"token\":%q}\n", url, s.Token)
 			default:
