@@ -19,18 +19,15 @@ import (
 
 // observeCheckpoints logs checkpoints that fail, and counts all of them.
 func (s *service) observeCheckpoints() {
-	st, ok := s.storage.(interface {
-		ObserveCheckpoints(func(took time.Duration, err error))
-	})
-	if !ok {
-		return
-	}
-	st.ObserveCheckpoints(func(took time.Duration, err error) {
+	observe := func(took time.Duration, err error) {
 		if err != nil {
 			s.cfg.Log.Error("a checkpoint failed", "reason", err.Error())
 		}
 		s.metrics.Checkpoint(resultLabel(err), took)
-	})
+	}
+	if st, ok := s.storage.(interface{ ObserveCheckpoints(func(time.Duration, error)) }); ok {
+		st.ObserveCheckpoints(observe)
+	}
 }
 
 // observeWaits returns nil without a tracer: then the times of a write are not taken.
