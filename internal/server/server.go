@@ -263,14 +263,14 @@ func (s *service) startOps() error {
 		return err
 	}
 	limited := s.limit(l, listen.Config{Max: listen.HealthMax(machine.Read().Files), Setting: "the ops port"}, nil)
-	s.serve(limited, servePaths(s.opsPaths(), s.logRequest()))
+	s.serve(limited, servePaths(s.opsPaths(), s.logRequest))
 	s.cfg.Log.Info("ops port", "address", "http://"+hostPort(l.Addr(), "localhost"))
 	return nil
 }
 
 // limit bounds the connections of l. Metrics may be nil.
 func (s *service) limit(l net.Listener, cfg listen.Config, metrics *telemetry.Metrics) *listen.Listener {
-	cfg.Log, cfg.Refusal = s.logRequest(), httpapi.Refusal
+	cfg.Log, cfg.Refusal = s.logRequest, httpapi.Refusal
 	cfg.ErrorResponse = func(status int, client net.Addr) []byte {
 		f, response := errorResponse(status, client, cfg.Log)
 		if metrics != nil && response != nil {
@@ -283,12 +283,11 @@ func (s *service) limit(l net.Listener, cfg listen.Config, metrics *telemetry.Me
 	return limited
 }
 
-// logRequest returns the function that logs requests that do not reach the API.
-func (s *service) logRequest() logFunc {
-	if s.cfg.AccessLog == httpapi.LogNone {
-		return func(string, ...any) {}
+// logRequest logs a request that does not reach the API.
+func (s *service) logRequest(message string, attrs ...any) {
+	if s.cfg.AccessLog != httpapi.LogNone {
+		s.log.Info(message, attrs...)
 	}
-	return s.log.Info
 }
 
 func (s *service) serve(l *listen.Listener, h http.Handler) {
