@@ -30,7 +30,7 @@ type Health struct {
 	// Requests that arrive while a check is in progress share it, so that a database that hangs occupies one connection
 	// and not one for each request.
 	checks  singleflight.Group
-	lastErr atomic.Pointer[error] // of the previous check; nil if it succeeded
+	lastErr atomic.Pointer[error] // of the previous check; nil before the first one
 }
 
 // NewHealth returns a Health that is ready while check returns nil within a second. Calls of check never
@@ -78,7 +78,7 @@ func (h *Health) Ready() error {
 		err = result.Err
 	case <-time.After(readyTimeout):
 		err = errHangs
-		if last := h.lastErr.Load(); last != nil { // it may be the reason
+		if last := h.lastErr.Load(); last != nil && *last != nil { // it may be the reason
 			err = fmt.Errorf("%w; the previous check failed: %w", errHangs, *last)
 		}
 	}
@@ -95,9 +95,6 @@ func (h *Health) run() (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	err := h.check(ctx)
-	h.lastErr.Store(nil)
-	if err != nil {
-		h.lastErr.Store(&err)
-	}
+	h.lastErr.Store(&err)
 	return nil, err
 }
