@@ -47,21 +47,18 @@ func config(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Confi
 func (f *Files) Run(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	reported := ""
+	var reported error
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		reason := ""
-		if err := f.load(); err != nil {
-			reason = err.Error()
+		err := f.load()
+		if err != nil && fmt.Sprint(err) != fmt.Sprint(reported) {
+			f.log.Warn("the previous certificate stays in use", "reason", err.Error())
 		}
-		if reason != "" && reason != reported {
-			f.log.Warn("the previous certificate stays in use", "reason", reason)
-		}
-		reported = reason
+		reported = err
 	}
 }
 
