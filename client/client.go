@@ -72,8 +72,7 @@ type Token struct {
 
 // Client calls one service with one token. It is safe for concurrent use.
 type Client struct {
-	base    *url.URL
-	plants  *url.URL // POST creates a plant
+	base    string // the URL that the paths of requests follow
 	token   string
 	http    *http.Client
 	retries int
@@ -119,9 +118,8 @@ func New(baseURL, token string, options ...Option) (*Client, error) {
 	case token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("the token must consist of visible ASCII characters")
 	}
-	base = base.JoinPath("/") // so that the paths below it start with a slash
 	c := &Client{
-		base: base, plants: base.JoinPath("plants"), token: token, http: &http.Client{Timeout: 30 * time.Second},
+		base: base.JoinPath("/").String(), token: token, http: &http.Client{Timeout: 30 * time.Second},
 		retries: 5, backoff: 100 * time.Millisecond, onWait: func(error, time.Duration) {},
 	}
 	if shared, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -153,16 +151,12 @@ func (c *Client) Create(ctx context.Context, p NewPlant) (Plant, error) {
 	if err != nil {
 		return Plant{}, err
 	}
-	req := request{
-		method: http.MethodPost, url: c.plants, body: body,
-		success: http.StatusOK, idempotent: true,
-	}
-	resp, err := c.do(ctx, req)
+	req := request{method: http.MethodPost, path: "plants", body: body, success: http.StatusOK, idempotent: true}
+	got, _, err := decode[plantJSON](ctx, c, req)
 	if err != nil {
 		return Plant{}, err
 	}
-	var got plantJSON
-	if json.Unmarshal(resp.body, &got) != nil || got.Name == nil {
+	if got.Name == nil {
 		return Plant{}, req.unknown(errNotPlantStore)
 	}
 	return Plant{*got.Name, got.Tag}, nil
@@ -171,7 +165,7 @@ func (c *Client) Create(ctx context.Context, p NewPlant) (Plant, error) {
 // Get returns a plant. It is retried like Create. An *Error with the number 40401 means that no plant
 // has the id.
 func (c *Client) Get(ctx context.Context, id int64) (Stored, error) {
-	return c.stored(ctx, request{method: http.MethodGet, url: c.plantURL(id), success: http.StatusOK, idempotent: true})
+	return c.stored(ctx, request{method: http.MethodGet, path: plantPath(id), success: http.StatusOK})
 }
 
 // Any, as the ifMatch of Replace or Remove, matches every plant, whatever its content.
@@ -194,7 +188,7 @@ func (c *Client) Replace(ctx context.Context, id int64, to Plant, ifMatch string
 		return Stored{}, err
 	}
 	return c.stored(ctx, request{
-		method: http.MethodPut, url: c.plantURL(id), body: body, ifMatch: ifMatch, success: http.StatusOK,
+		method: http.MethodPut, path: plantPath(id), body: body, ifMatch: ifMatch, success: http.StatusOK,
 	})
 }
 
@@ -207,7 +201,7 @@ func (c *Client) Remove(ctx context.Context, id int64, ifMatch string) error {
 		return err
 	}
 	_, err := c.do(ctx, request{
-		method: http.MethodDelete, url: c.plantURL(id), ifMatch: ifMatch, success: http.StatusNoContent,
+		method: http.MethodDelete, path: plantPath(id), ifMatch: ifMatch, success: http.StatusNoContent,
 	})
 	return err
 }
@@ -269,23 +263,16 @@ func checkIfMatch(ifMatch string) error {
 	return nil
 }
 
-func (c *Client) plantURL(id int64) *url.URL {
-	return c.base.JoinPath("plants", strconv.FormatInt(id, 10))
-}
+func plantPath(id int64) string { return "plants/" + strconv.FormatInt(id, 10) }
 
 func webhookPath(id string) string { return "webhooks/" + url.PathEscape(id) }
 
 // page returns the plants of a page, and the id that the next page starts after, or nil if it is the last.
 func (c *Client) page(ctx context.Context, query url.Values) (page []NewPlant, next *int64, err error) {
-	u := *c.plants
-	u.RawQuery = query.Encode()
-	resp, err := c.do(ctx, request{method: http.MethodGet, url: &u, success: http.StatusOK, idempotent: true})
+	path := strings.TrimSuffix("plants?"+query.Encode(), "?")
+	all, header, err := decode[[]plantJSON](ctx, c, request{method: http.MethodGet, path: path, success: http.StatusOK})
 	if err != nil {
 		return nil, nil, err
-	}
-	var all []plantJSON
-	if json.Unmarshal(resp.body, &all) != nil {
-		return nil, nil, errNotPlantStore
 	}
 	for _, p := range all {
 		if p.ID == nil || p.Name == nil {
@@ -293,43 +280,44 @@ func (c *Client) page(ctx context.Context, query url.Values) (page []NewPlant, n
 		}
 		page = append(page, NewPlant{*p.ID, Plant{*p.Name, p.Tag}})
 	}
-	next, err = nextAfter(resp.header)
+	next, err = nextAfter(header)
 	return page, next, err
 }
 
 // object is the JSON body of a request. Members that are "" or 0 are left out.
 type object map[string]any
 
-// call sends a request to a path below the base URL, which may have a query, and decodes the response. A GET is
-// idempotent.
+// call sends a request that has a JSON body unless that is nil, and decodes the response.
 func call[T any](ctx context.Context, c *Client, method, path string, success int, body object) (got T, err error) {
-	req := request{method: method, success: success, idempotent: method == http.MethodGet}
-	if req.url, err = c.base.Parse(path); err != nil {
-		return got, err
-	}
+	req := request{method: method, path: path, success: success}
 	if body != nil {
 		maps.DeleteFunc(body, func(_ string, value any) bool { return value == "" || value == 0 })
 		if req.body, err = json.Marshal(body); err != nil {
 			return got, err
 		}
 	}
-	resp, err := c.do(ctx, req)
-	if err == nil && success != http.StatusNoContent && json.Unmarshal(resp.body, &got) != nil {
-		err = req.unknown(errNotPlantStore)
-	}
+	got, _, err = decode[T](ctx, c, req)
 	return got, err
 }
 
-func (c *Client) stored(ctx context.Context, req request) (Stored, error) {
+// decode sends a request and decodes the response.
+func decode[T any](ctx context.Context, c *Client, req request) (got T, header http.Header, err error) {
 	resp, err := c.do(ctx, req)
+	if err == nil && req.success != http.StatusNoContent && json.Unmarshal(resp.body, &got) != nil {
+		err = req.unknown(errNotPlantStore)
+	}
+	return got, resp.header, err
+}
+
+func (c *Client) stored(ctx context.Context, req request) (Stored, error) {
+	got, header, err := decode[plantJSON](ctx, c, req)
 	if err != nil {
 		return Stored{}, err
 	}
-	var got plantJSON
-	if json.Unmarshal(resp.body, &got) != nil || got.ID == nil || got.Name == nil {
+	if got.ID == nil || got.Name == nil {
 		return Stored{}, req.unknown(errNotPlantStore)
 	}
-	return Stored{NewPlant{*got.ID, Plant{*got.Name, got.Tag}}, resp.header.Get("ETag")}, nil
+	return Stored{NewPlant{*got.ID, Plant{*got.Name, got.Tag}}, header.Get("ETag")}, nil
 }
 
 var nextLink = regexp.MustCompile(`<([^>]*)>[^,<]*;\s*rel="?next"?`)

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -60,14 +59,14 @@ func (e *Error) Error() string {
 	return text
 }
 
-// request is one call. It is idempotent if sending it twice has the same effect as sending it once.
+// request is one call.
 type request struct {
 	method     string
-	url        *url.URL
+	path       string // below the base URL; it may have a query
 	body       []byte
 	ifMatch    string
-	success    int // the expected status
-	idempotent bool
+	success    int  // the expected status
+	idempotent bool // sending it twice has the same effect as sending it once, as for every GET
 }
 
 type response struct {
@@ -149,6 +148,7 @@ func isUnsent(err error) bool {
 
 // retryable reports whether a request may be sent again after an error.
 func (req request) retryable(err error) bool {
+	idempotent := req.idempotent || req.method == http.MethodGet
 	if e, ok := errors.AsType[*Error](err); ok {
 		switch {
 		case e.RetryAfter > maxRetryAfter:
@@ -156,10 +156,10 @@ func (req request) retryable(err error) bool {
 		case e.Status == http.StatusTooManyRequests, e.nothingStored():
 			return true
 		}
-		return req.idempotent && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
+		return idempotent && e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
 	}
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	return !untrusted && (isUnsent(err) || req.idempotent && !errors.Is(err, errTooLarge))
+	return !untrusted && (isUnsent(err) || idempotent && !errors.Is(err, errTooLarge))
 }
 
 // pause waits before the next attempt. It returns an error if the context ends first, and does so
@@ -197,11 +197,10 @@ func (c *Client) send(ctx context.Context, req request) (response, error) {
 		GetConn: func(string) { wantedConn.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { gotConn.Store(true) },
 	})
-	r, err := http.NewRequestWithContext(traced, req.method, "", bytes.NewReader(req.body))
+	r, err := http.NewRequestWithContext(traced, req.method, c.base+req.path, bytes.NewReader(req.body))
 	if err != nil {
 		return response{}, unsent{err}
 	}
-	r.URL, r.Host = req.url, req.url.Host
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
@@ -226,7 +225,7 @@ func (c *Client) send(ctx context.Context, req request) (response, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	switch {
 	case err != nil:
-		return response{}, fmt.Errorf("%s %s: the response is incomplete: %w", req.method, req.url, err)
+		return response{}, fmt.Errorf("%s %s: the response is incomplete: %w", req.method, r.URL, err)
 	case len(body) > maxResponse:
 		return response{}, errTooLarge
 	}

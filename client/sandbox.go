@@ -31,8 +31,7 @@ func NewSandbox(ctx context.Context, baseURL string, options ...Option) (*Sandbo
 	}
 	c.token = "" // until there is one
 	resp, err := c.do(ctx, request{
-		method: http.MethodPost, url: c.base.JoinPath("sandboxes"), body: c.sandbox,
-		success: http.StatusCreated, idempotent: true,
+		method: http.MethodPost, path: "sandboxes", body: c.sandbox, success: http.StatusCreated, idempotent: true,
 	})
 	if err != nil {
 		return nil, err
@@ -49,7 +48,6 @@ func NewSandbox(ctx context.Context, baseURL string, options ...Option) (*Sandbo
 func (s *Sandbox) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	remove := request{method: http.MethodDelete, url: s.Client.base.JoinPath("sandbox"), success: http.StatusNoContent}
-	_, err := s.Client.do(ctx, remove)
+	_, err := call[any](ctx, s.Client, http.MethodDelete, "sandbox", http.StatusNoContent, nil)
 	return err
 }
