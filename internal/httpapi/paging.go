@@ -109,9 +109,12 @@ func (a *API) admit(x *exchange, slots *share.Slots[token.Hash], wait time.Durat
 
 var errWaiting = Failf(storage.ErrBusy, "too many searches are waiting; retry later")
 
-// search is readPage for a page with a filter, which may examine far more plants than it returns. A search also ends
-// when its client disconnects.
-func (a *API) search(_ context.Context, x *exchange, p page) (next *int64, err error) {
+// readPage puts the plants of a page into the buffer, and returns the cursor of the next page. A page with a filter is
+// a search: it may examine far more plants than it returns, and also ends when its client disconnects.
+func (a *API) readPage(x *exchange, p page) (next *int64, err error) {
+	if p.filter.All() {
+		return a.examine(x.ctx, x, p)
+	}
 	release, err := a.admit(x, a.searches, searchWait)
 	if err != nil {
 		return nil, err
@@ -119,13 +122,13 @@ func (a *API) search(_ context.Context, x *exchange, p page) (next *int64, err e
 	defer release()
 	ctx, cancel := context.WithTimeout(x.request.Context(), searchTime)
 	defer cancel()
-	return a.readPage(ctx, x, p)
+	return a.examine(ctx, x, p)
 }
 
-// readPage puts the plants of a page into the buffer. The page ends at its limit, and earlier where plants are large or
+// examine is readPage without the bounds of a search. The page ends at its limit, and earlier where plants are large or
 // many were examined, so that the memory and the time of a request are bounded. It returns the cursor of the next page,
 // which is the last plant that was examined, or nil after the last plant of the store.
-func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, err error) {
+func (a *API) examine(ctx context.Context, x *exchange, p page) (next *int64, err error) {
 	x.buf = append(x.buf[:0], '[')
 	var last int64 // a pointer into a list would keep all its text in memory
 	found, examined, size := 0, 0, 0
@@ -172,26 +175,27 @@ func (a *API) readPage(ctx context.Context, x *exchange, p page) (next *int64, e
 	}
 }
 
-// errNotCounted means that a list is returned without its count.
-var errNotCounted = errors.New("counting the plants took too long")
-
-// count returns how many plants the store of the request has. Each count of a large store takes seconds on PostgreSQL,
-// and the first one on SQLite. If the count does not start or end in time, count returns errNotCounted. It does so too
-// if the client closes its connection, or only its sending side; PostgreSQL then still completes a query that has
-// started.
-func (a *API) count(x *exchange) (int64, error) {
+// count sets the headers that say how many plants the store of the request has. Each count of a large store takes
+// seconds on PostgreSQL, and the first one on SQLite. If the count does not start or end in time, it sets none, so the
+// client knows. It does so too if the client closes its connection, or only its sending side; PostgreSQL then still
+// completes a query that has started.
+func (a *API) count(x *exchange) error {
 	release, err := a.admit(x, a.counts, countWait)
 	if err != nil {
-		return 0, errNotCounted
+		return nil
 	}
 	defer release()
 	ctx, cancel := context.WithTimeout(x.request.Context(), countTime)
 	defer cancel()
 	n, err := a.deps.Reader.Count(ctx, x.token.Store)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, storage.ErrBusy)) {
-		err = errNotCounted
+	switch {
+	case err == nil:
+		x.Header().Set("Plants-Count", strconv.FormatInt(n, 10))
+		x.Header().Add("Preference-Applied", "count=exact")
+	case ctx.Err() == nil && !errors.Is(err, storage.ErrBusy):
+		return err
 	}
-	return n, err
+	return nil
 }
 
 // preference matches an element of Prefer headers: they are separated by commas, except in quoted strings.

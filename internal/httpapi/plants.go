@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"plantstore/internal/plant"
 )
@@ -68,11 +67,7 @@ func (a *API) listPlants(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	read := a.readPage
-	if !p.filter.All() {
-		read = a.search
-	}
-	next, err := read(x.ctx, x, p)
+	next, err := a.readPage(x, p)
 	if err != nil {
 		return err
 	}
@@ -80,14 +75,8 @@ func (a *API) listPlants(x *exchange) error {
 		x.Header().Set("Link", a.link(p, *next))
 	}
 	if p.filter.All() && prefersCount(x.request.Header["Prefer"]) {
-		n, err := a.count(x)
-		switch {
-		case errors.Is(err, errNotCounted): // without Preference-Applied, the client knows
-		case err != nil:
+		if err := a.count(x); err != nil {
 			return err
-		default:
-			x.Header().Set("Plants-Count", strconv.FormatInt(n, 10))
-			x.Header().Add("Preference-Applied", "count=exact")
 		}
 	}
 	x.buf = append(x.buf, ']')
