@@ -1,11 +1,11 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"plantstore/internal/rate"
-	"plantstore/internal/token"
 )
 
 const maxLimited = 10_000 // tokens whose requests are counted
@@ -17,7 +17,7 @@ var statusRate = rate.Limit{Count: 5, Per: time.Second, Burst: 10}
 // as in draft-ietf-httpapi-ratelimit-headers-10: r requests may follow at once, and one more in t seconds. Each process
 // counts for itself: where several serve one database, a token may use its rate on each.
 func (a *API) limitRate(x *exchange, unmetered bool) error {
-	policy, used, l := "token", a.rates, a.rateOf(x.token)
+	policy, used, l := "token", a.rates, cmp.Or(x.token.Rate, a.cfg.Rate)
 	if unmetered {
 		policy, used, l = "status", a.statusRates, statusRate
 	}
@@ -36,11 +36,4 @@ func (a *API) limitRate(x *exchange, unmetered bool) error {
 		return &rate.Exceeded{Why: why, Wait: s.Wait}
 	}
 	return nil
-}
-
-func (a *API) rateOf(t *token.Token) rate.Limit {
-	if t.Rate.Count != 0 {
-		return t.Rate
-	}
-	return a.cfg.Rate
 }

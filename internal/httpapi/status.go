@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -8,7 +9,7 @@ import (
 
 // getToken returns what a client may know about its own token: never the credential or its hash.
 func (a *API) getToken(x *exchange) error {
-	t, limit := x.token, a.rateOf(x.token)
+	t, limit := x.token, cmp.Or(x.token.Rate, a.cfg.Rate)
 	body, err := json.Marshal(struct {
 		Name    string    `json:"name"`
 		Store   string    `json:"store"`
