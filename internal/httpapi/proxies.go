@@ -39,13 +39,12 @@ func (p Proxies) Trusts(address netip.Addr) bool {
 // peer to X-Forwarded-For: the last address that is no trusted proxy is the client, and the client itself sent the ones
 // before. The search ends at a value that is not an address.
 func (p Proxies) client(r *http.Request) (address netip.Addr, forwarded bool) {
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
-	address = peer.Addr().Unmap().WithZone("")
+	address = parseHop(r.RemoteAddr)
 	rest := strings.Join(r.Header["X-Forwarded-For"], ",")
 	for rest != "" && p.Trusts(address) {
 		at := strings.LastIndexByte(rest, ',')
-		next, ok := parseHop(strings.TrimSpace(rest[at+1:]))
-		if !ok {
+		next := parseHop(strings.TrimSpace(rest[at+1:]))
+		if !next.IsValid() {
 			break
 		}
 		address, forwarded, rest = next, true, rest[:max(at, 0)]
@@ -53,15 +52,14 @@ func (p Proxies) client(r *http.Request) (address netip.Addr, forwarded bool) {
 	return address, forwarded
 }
 
-// parseHop parses an address with or without a port.
-func parseHop(text string) (netip.Addr, bool) {
+// parseHop parses an address with or without a port. The result is the zero Addr if the text is neither.
+func parseHop(text string) netip.Addr {
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		var both netip.AddrPort
-		both, err = netip.ParseAddrPort(text)
+		both, _ := netip.ParseAddrPort(text)
 		address = both.Addr()
 	}
-	return address.Unmap().WithZone(""), err == nil
+	return address.Unmap().WithZone("")
 }
 
 // name returns the source of a request for the log.
