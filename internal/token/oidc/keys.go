@@ -169,15 +169,6 @@ func verificationKeys(list []json.RawMessage) (keys []jose.JSONWebKey) {
 	return keys
 }
 
-// newClient returns a client for a provider. A provider responds itself, so redirects, which could lead to an
-// unencrypted URL, are errors.
-func newClient() *http.Client {
-	return &http.Client{
-		Timeout:       fetchTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
 // checkURL returns an error unless a URL is encrypted, or stays on this machine.
 func checkURL(text string) error {
 	u, err := url.Parse(text)

@@ -43,7 +43,11 @@ func New(cfg Config) (*Verifier, error) {
 	if err := checkURL(cfg.Issuer); err != nil {
 		return nil, err
 	}
-	return &Verifier{cfg: cfg, client: newClient(), wanted: make(chan struct{}, 1)}, nil
+	// A provider responds itself, so redirects, which could lead to an unencrypted URL, are errors.
+	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Verifier{
+		cfg: cfg, client: &http.Client{Timeout: fetchTimeout, CheckRedirect: refuse}, wanted: make(chan struct{}, 1),
+	}, nil
 }
 
 // Verify implements token.Verifier. Names of claims are case-sensitive, a claim that occurs twice is malformed, and no
