@@ -156,12 +156,9 @@ func bearer(headers []string) (string, error) {
 	if len(headers) == 0 {
 		return "", ErrMissing
 	}
-	if len(headers) > 1 {
-		return "", ErrMalformed
-	}
 	scheme, credential, ok := strings.Cut(headers[0], " ")
 	credential = strings.Trim(credential, " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") || !IsBearer(credential) {
+	if !ok || len(headers) > 1 || !strings.EqualFold(scheme, "Bearer") || !IsBearer(credential) {
 		return "", ErrMalformed
 	}
 	return credential, nil
