@@ -104,7 +104,7 @@ func serve(ctx context.Context, create creator, st storage.Storage, log *slog.Lo
 	service := &http.Server{
 		ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
 		Handler: httpapi.New(httpapi.Config{MaxBody: maxBody}, httpapi.Dependencies{
-			Auth: token.NewAuthenticator(st, nil, nil, time.Now), Create: create, Edit: single(st.EditBatch),
+			Auth: token.NewAuthenticator(st, nil, nil), Create: create, Edit: single(st.EditBatch),
 			Reader: st, Connections: conns, Log: log,
 		}),
 	}

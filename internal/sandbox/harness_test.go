@@ -74,7 +74,7 @@ func serve(cfg Config, d *disk) *service {
 		return append(outcomes, 0)[0], err
 	}
 	s.api = httpapi.New(httpapi.Config{MaxBody: 64 << 10, AccessLog: httpapi.LogNone}, httpapi.Dependencies{
-		Auth: token.NewAuthenticator(s, nil, nil, time.Now), Create: s.Creates(s.createOne), Edit: s.Edits(edit),
+		Auth: token.NewAuthenticator(s, nil, nil), Create: s.Creates(s.createOne), Edit: s.Edits(edit),
 		Reader: d, Connections: anyConnections{}, Log: slog.New(slog.DiscardHandler), Sandbox: s,
 	})
 	return s

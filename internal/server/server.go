@@ -248,7 +248,7 @@ func (s *service) startAuthenticator(ctx context.Context, fixed *token.Token) *t
 	if s.cfg.Sandbox.Max > 0 {
 		lookup = s.boxes
 	}
-	auth := token.NewAuthenticator(lookup, s.cfg.JWTs, fixed, time.Now)
+	auth := token.NewAuthenticator(lookup, s.cfg.JWTs, fixed)
 	s.run(context.WithoutCancel(ctx), func(ctx context.Context) { auth.RecordUses(ctx, s.storage, s.cfg.Log) })
 	return auth
 }

@@ -57,14 +57,13 @@ type Authenticator struct {
 	lookup   Lookup
 	verifier Verifier // nil: JWTs are not accepted
 	fixed    *Token
-	now      func() time.Time
 	tokens   *cache
 	unknown  *unknownLimiter
 }
 
 // NewAuthenticator authenticates against lookup and, if they are not nil, verifier and one fixed token.
-func NewAuthenticator(lookup Lookup, verifier Verifier, fixed *Token, now func() time.Time) *Authenticator {
-	return &Authenticator{lookup, verifier, fixed, now, newCache(now), newUnknownLimiter(now)}
+func NewAuthenticator(lookup Lookup, verifier Verifier, fixed *Token) *Authenticator {
+	return &Authenticator{lookup, verifier, fixed, newCache(), newUnknownLimiter()}
 }
 
 // Authenticate returns the token of a request's Authorization headers, one of the errors above, or the error of
@@ -92,7 +91,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	case err != nil:
 		return nil, err
 	}
-	if err := t.check(a.now()); err != nil {
+	if err := t.check(time.Now()); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -134,7 +133,7 @@ func (a *Authenticator) lookUp(ctx context.Context, credential string, hash Hash
 	if a.accepts(credential) {
 		return a.verifier.Verify(credential)
 	}
-	started := a.now()
+	started := time.Now()
 	t, err := a.lookup.TokenByHash(ctx, hash)
 	if err == nil && !t.Sandbox {
 		a.tokens.recordUse(&t, started)

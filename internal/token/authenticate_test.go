@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plantstore/internal/token"
@@ -59,7 +60,7 @@ func TestAuthenticate(t *testing.T) {
 	l, header := newLookup()
 	credential := strings.TrimPrefix(header[0], "Bearer ")
 	fixed := token.Token{Name: "fixed", Hash: token.HashOf("a-fixed-credential")}
-	a := token.NewAuthenticator(l, nil, &fixed, time.Now)
+	a := token.NewAuthenticator(l, nil, &fixed)
 	typo := credential[:len(credential)-1] + "!"
 	for _, test := range []struct {
 		headers []string
@@ -97,27 +98,30 @@ func TestAuthenticate(t *testing.T) {
 func TestExpiryAndRevocation(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		expires time.Duration // from now; 0 for never
+		expires time.Duration // from the lookup on, which takes a millisecond; 0 for never
 		revoked bool
 		want    error
 	}{
 		{"never expires", 0, false, nil},
-		{"expires a nanosecond later", 1, false, nil},
-		{"expired a nanosecond ago", -1, false, token.ErrExpired},
+		{"expires a nanosecond later", time.Millisecond + 1, false, nil},
+		{"expires now", time.Millisecond, false, token.ErrExpired},
+		{"expired a nanosecond ago", time.Millisecond - 1, false, token.ErrExpired},
 		{"revoked", 0, true, token.ErrRevoked},
-		{"revoked and expired", -1, true, token.ErrRevoked},
+		{"revoked and expired", time.Millisecond - 1, true, token.ErrRevoked},
 	} {
-		now := time.Now()
-		l, header := newLookup()
-		if test.expires != 0 {
-			l.token.Expires = now.Add(test.expires)
-		}
-		if test.revoked {
-			l.token.Revoked = now.Add(-time.Hour)
-		}
-		a := token.NewAuthenticator(l, nil, nil, func() time.Time { return now })
-		if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, test.want) {
-			t.Errorf("%s: %v, want %v", test.name, err, test.want)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			now := time.Now()
+			l, header := newLookup()
+			if test.expires != 0 {
+				l.token.Expires = now.Add(test.expires)
+			}
+			if test.revoked {
+				l.token.Revoked = now.Add(-time.Hour)
+			}
+			a := token.NewAuthenticator(l, nil, nil)
+			if _, err := a.Authenticate(t.Context(), header, here); !errors.Is(err, test.want) {
+				t.Errorf("%s: %v, want %v", test.name, err, test.want)
+			}
+		})
 	}
 }

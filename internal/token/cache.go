@@ -22,7 +22,6 @@ const (
 // An entry is used for freshFor. A stale one is kept, so that its credential is still known, and looked up again by
 // the next request. Only hashes that exist have an entry.
 type cache struct {
-	now     func() time.Time
 	lookups singleflight.Group
 
 	mu      sync.RWMutex
@@ -35,8 +34,8 @@ type entry struct {
 	token   Token
 }
 
-func newCache(now func() time.Time) *cache {
-	return &cache{now: now, entries: map[Hash]*entry{}, used: map[Hash]time.Time{}}
+func newCache() *cache {
+	return &cache{entries: map[Hash]*entry{}, used: map[Hash]time.Time{}}
 }
 
 // entry returns the entry of a hash, fresh or stale, or nil.
@@ -48,7 +47,7 @@ func (c *cache) entry(hash Hash) *entry {
 
 // fresh returns the token of a hash if it was looked up at most freshFor ago, and otherwise nil.
 func (c *cache) fresh(hash Hash) *Token {
-	if e := c.entry(hash); e != nil && !e.started.Before(c.now().Add(-freshFor)) {
+	if e := c.entry(hash); e != nil && !e.started.Before(time.Now().Add(-freshFor)) {
 		return &e.token
 	}
 	return nil
@@ -57,7 +56,7 @@ func (c *cache) fresh(hash Hash) *Token {
 // token looks up a hash, or waits for a lookup that started at most freshFor ago: an earlier one may miss what has
 // changed since then. If the database is slow, it is not asked again before it has responded.
 func (c *cache) token(ctx context.Context, hash Hash, lookUp lookUpFunc) (*Token, error) {
-	oldest := c.now().Add(-freshFor)
+	oldest := time.Now().Add(-freshFor)
 	for {
 		// Other requests may wait for this lookup too, so it continues when the request that started it ends.
 		lookup := c.lookups.DoChan(string(hash[:]), func() (any, error) {
@@ -80,7 +79,7 @@ type lookUpFunc func(context.Context) (Token, error)
 // renew looks up a hash and stores its entry. If the error says that the credential is wrong, the entry is removed. Any
 // other error does not concern the token: then the entry, if any, stays, and the credential is still known.
 func (c *cache) renew(ctx context.Context, hash Hash, lookUp lookUpFunc) (e *entry, err error) {
-	e = &entry{started: c.now()}
+	e = &entry{started: time.Now()}
 	defer func() {
 		if reason := recover(); reason != nil { // it would end the process: see singleflight
 			err = fmt.Errorf("the lookup panicked: %v\n%s", reason, debug.Stack())

@@ -15,7 +15,7 @@ import (
 func newCached(t *testing.T) (a *token.Authenticator, l *lookup, header []string) {
 	t.Helper()
 	l, header = newLookup()
-	a = token.NewAuthenticator(l, nil, nil, time.Now)
+	a = token.NewAuthenticator(l, nil, nil)
 	if _, err := a.Authenticate(t.Context(), header, here); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func newCached(t *testing.T) (a *token.Authenticator, l *lookup, header []string
 func TestOneLookupASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, header := newLookup()
-		a := token.NewAuthenticator(l, nil, nil, time.Now)
+		a := token.NewAuthenticator(l, nil, nil)
 		for range 50 {
 			go a.Authenticate(t.Context(), header, here)
 		}
@@ -107,7 +107,7 @@ func TestLookupTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, header := newLookup()
 		l.takes = time.Hour
-		a := token.NewAuthenticator(l, nil, nil, time.Now)
+		a := token.NewAuthenticator(l, nil, nil)
 		start := time.Now()
 		_, err := a.Authenticate(t.Context(), header, here)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 5*time.Second {
@@ -153,7 +153,7 @@ func TestRequestEndsDuringALookup(t *testing.T) {
 // A panic of a lookup fails the requests that wait for it, and nothing else.
 func TestLookupPanics(t *testing.T) {
 	l, header := newLookup()
-	a := token.NewAuthenticator(l, nil, nil, time.Now)
+	a := token.NewAuthenticator(l, nil, nil)
 	for _, l.panic = range []bool{true, false} {
 		if _, err := a.Authenticate(t.Context(), header, here); (err != nil) != l.panic {
 			t.Errorf("Authenticate() = %v with a lookup that panics: %v", err, l.panic)
@@ -170,30 +170,31 @@ func (e *everything) TokenByHash(context.Context, token.Hash) (token.Token, erro
 }
 
 func TestCacheIsBounded(t *testing.T) {
-	const most = 10_000
-	now := time.Now()
-	e := &everything{}
-	a := token.NewAuthenticator(e, nil, nil, func() time.Time { return now })
-	headers := make([][]string, most)
-	for i := range headers {
-		headers[i] = bearer(token.Generate())
-	}
-	use := func(headers ...[]string) (lookups int) {
-		t.Helper()
-		before := e.asked
-		for _, h := range headers {
-			if _, err := a.Authenticate(t.Context(), h, here); err != nil {
-				t.Fatal(err)
-			}
+	synctest.Test(t, func(t *testing.T) { // whose clock stands still
+		const most = 10_000
+		e := &everything{}
+		a := token.NewAuthenticator(e, nil, nil)
+		headers := make([][]string, most)
+		for i := range headers {
+			headers[i] = bearer(token.Generate())
 		}
-		return e.asked - before
-	}
-	use(headers...)
-	if n := use(headers...); n != 0 {
-		t.Errorf("%d lookups of %d tokens again, want none", n, most)
-	}
-	use(bearer(token.Generate()))
-	if n := use(headers...); n == 0 {
-		t.Errorf("no lookup of %d tokens after another, want one dropped", most)
-	}
+		use := func(headers ...[]string) (lookups int) {
+			t.Helper()
+			before := e.asked
+			for _, h := range headers {
+				if _, err := a.Authenticate(t.Context(), h, here); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return e.asked - before
+		}
+		use(headers...)
+		if n := use(headers...); n != 0 {
+			t.Errorf("%d lookups of %d tokens again, want none", n, most)
+		}
+		use(bearer(token.Generate()))
+		if n := use(headers...); n == 0 {
+			t.Errorf("no lookup of %d tokens after another, want one dropped", most)
+		}
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"plantstore/internal/token"
 )
@@ -58,7 +57,7 @@ func FuzzBearer(f *testing.F) {
 	credential := "plant_" + secret + sumOf(secret)
 	known := token.Token{Name: "known", Hash: token.HashOf(credential)}
 	f.Fuzz(func(t *testing.T, lines string) {
-		a := token.NewAuthenticator(&lookup{token: known}, nil, nil, time.Now) // without failures
+		a := token.NewAuthenticator(&lookup{token: known}, nil, nil) // without failures
 		headers := strings.Split(lines, "\n")
 		want := verdict(headers, credential)
 		got, err := a.Authenticate(t.Context(), headers, here)

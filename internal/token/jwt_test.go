@@ -37,11 +37,11 @@ func newVerifier() *verifier {
 func TestJWTs(t *testing.T) {
 	l, header := newLookup()
 	fixed := token.Token{Name: "fixed", Hash: token.HashOf("eyJ.fixed.token")}
-	a := token.NewAuthenticator(l, nil, &fixed, time.Now)
+	a := token.NewAuthenticator(l, nil, &fixed)
 	if _, err := a.Authenticate(t.Context(), bearer(jwt), here); !errors.Is(err, token.ErrMistyped) {
 		t.Errorf("a JWT without an identity provider: %v, want %v", err, token.ErrMistyped)
 	}
-	a = token.NewAuthenticator(l, newVerifier(), &fixed, time.Now)
+	a = token.NewAuthenticator(l, newVerifier(), &fixed)
 	for _, test := range []struct {
 		header []string
 		name   string
@@ -72,7 +72,7 @@ func TestJWTsAreCached(t *testing.T) {
 		l, _ := newLookup()
 		v := newVerifier()
 		v.token.Expires = time.Now().Add(3 * time.Second)
-		a := token.NewAuthenticator(l, v, nil, time.Now)
+		a := token.NewAuthenticator(l, v, nil)
 		for range 100 {
 			if _, err := a.Authenticate(t.Context(), bearer(jwt), here); err != nil {
 				t.Fatal(err)
@@ -100,7 +100,7 @@ func TestRejectedJWTsAreLimited(t *testing.T) {
 			l, header := newLookup()
 			v := newVerifier()
 			v.err = test.err
-			a := token.NewAuthenticator(l, v, nil, time.Now)
+			a := token.NewAuthenticator(l, v, nil)
 			if _, err := a.Authenticate(t.Context(), header, here); err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestJWTIsRejectedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newLookup()
 		v := newVerifier()
-		a := token.NewAuthenticator(l, v, nil, time.Now)
+		a := token.NewAuthenticator(l, v, nil)
 		if _, err := a.Authenticate(t.Context(), bearer(jwt), here); err != nil {
 			t.Fatal(err)
 		}

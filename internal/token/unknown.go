@@ -27,9 +27,9 @@ const (
 // failureLimit is generous: a credential cannot be guessed, and concurrent lookups are limited anyway.
 var failureLimit = rate.Limit{Count: 10, Per: time.Second, Burst: 100}
 
-func newUnknownLimiter(now func() time.Time) *unknownLimiter {
+func newUnknownLimiter() *unknownLimiter {
 	return &unknownLimiter{
-		failures: rate.NewTable[netip.Addr](maxAddresses, now),
+		failures: rate.NewTable[netip.Addr](maxAddresses, time.Now),
 		waiting:  share.Waiters[netip.Addr]{PerOwner: maxWaitingFrom, Total: maxWaiting},
 		slots:    make(chan struct{}, maxUnknownLookups),
 	}

@@ -41,7 +41,7 @@ func TestFailuresAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, header := newLookup()
 		fixed := token.Token{Name: "fixed", Hash: token.HashOf("a-fixed-credential")}
-		a := token.NewAuthenticator(l, nil, &fixed, time.Now)
+		a := token.NewAuthenticator(l, nil, &fixed)
 		if _, err := a.Authenticate(t.Context(), header, here); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestFailuresAreLimited(t *testing.T) {
 // Few lookups wait, from one address and from all. The others are refused at once.
 func TestWaitingLookupsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := token.NewAuthenticator(&lookup{takes: 10 * time.Millisecond}, nil, nil, time.Now)
+		a := token.NewAuthenticator(&lookup{takes: 10 * time.Millisecond}, nil, nil)
 		var waited atomic.Int64
 		refused := func(from from) bool {
 			start := time.Now()
@@ -142,7 +142,7 @@ func TestWaitingRequestsShareLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, header := newLookup()
 		l.takes = 10 * time.Millisecond
-		a := token.NewAuthenticator(l, nil, nil, time.Now)
+		a := token.NewAuthenticator(l, nil, nil)
 		for range 10 {
 			go a.Authenticate(t.Context(), bearer(token.Generate()), here)
 		}
@@ -187,7 +187,7 @@ func TestFewUnknownTokensAreLookedUpAtOnce(t *testing.T) {
 		s := &slowForWrong{}
 		var credential string
 		s.token, credential = token.New("known", "main", token.Create, time.Now(), time.Time{})
-		a := token.NewAuthenticator(s, nil, nil, time.Now)
+		a := token.NewAuthenticator(s, nil, nil)
 		if _, err := a.Authenticate(t.Context(), bearer(credential), here); err != nil {
 			t.Fatal(err)
 		}

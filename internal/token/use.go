@@ -32,7 +32,7 @@ const (
 // after lookups, and the other requests cost nothing. Beyond maxCached tokens a minute, uses are lost.
 func (c *cache) recordUse(t *Token, at time.Time) {
 	at = at.Truncate(time.Minute)
-	if t.check(c.now()) != nil || !at.After(t.LastUsed) {
+	if t.check(time.Now()) != nil || !at.After(t.LastUsed) {
 		return
 	}
 	c.mu.Lock()
@@ -49,7 +49,7 @@ func (a *Authenticator) RecordUses(ctx context.Context, to Uses, log *slog.Logge
 	defer tick.Stop()
 	for minute := 0; ; minute++ {
 		if minute%(24*60) == 0 {
-			logExpiring(ctx, to, a.now(), log)
+			logExpiring(ctx, to, time.Now(), log)
 		}
 		select {
 		case <-tick.C:

@@ -67,7 +67,7 @@ func (u *uses) sleep(d time.Duration) {
 func recording(t *testing.T, u *uses, test func(t *testing.T, a *token.Authenticator, stop func())) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		a := token.NewAuthenticator(u, nil, nil, time.Now)
+		a := token.NewAuthenticator(u, nil, nil)
 		var running sync.WaitGroup
 		running.Go(func() { a.RecordUses(ctx, u, slog.New(slog.NewTextHandler(u, nil))) })
 		u.mu.Lock()
