@@ -46,12 +46,9 @@ type shown struct {
 	Secret   string    `json:"secret,omitzero"`
 }
 
-func (e *endpoint) show() shown { return shown{e.ID, e.public, e.Created, !e.Enabled, ""} }
-
-func (e *endpoint) showWithSecret() shown {
-	s := e.show()
-	s.Secret = e.Secret
-	return s
+// show returns the endpoint with a secret, or with "" to hide it.
+func (e *endpoint) show(secret string) shown {
+	return shown{e.ID, e.public, e.Created, !e.Enabled, secret}
 }
 
 func invalid(format string, args ...any) error {
@@ -132,7 +129,7 @@ func (w *Webhooks) Add(c httpapi.Call) (any, error) {
 	}
 	w.read(c, e.Store) // after an error, Refresh reads it
 	w.wake(e.ID)
-	return e.showWithSecret(), nil
+	return e.show(e.Secret), nil
 }
 
 // changeFor changes the endpoint of a request.
@@ -205,7 +202,7 @@ func (w *Webhooks) List(c httpapi.Call) (any, error) {
 	found, _, err := load(c, w.storage, c.Token.Store)
 	all := []shown{}
 	for _, e := range found {
-		all = append(all, e.show())
+		all = append(all, e.show(""))
 	}
 	return all, err
 }
@@ -221,7 +218,7 @@ func (w *Webhooks) get(c httpapi.Call) (endpoint, error) {
 
 func (w *Webhooks) Get(c httpapi.Call) (any, error) {
 	e, err := w.get(c)
-	return e.show(), err
+	return e.show(""), err
 }
 
 func (w *Webhooks) Change(c httpapi.Call) (any, error) {
@@ -260,7 +257,7 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 		w.countSoon(e)
 		w.wake(e.ID)
 	}
-	return e.show(), err
+	return e.show(""), err
 }
 
 func (w *Webhooks) Remove(c httpapi.Call) (any, error) {
@@ -275,7 +272,7 @@ func (w *Webhooks) Rotate(c httpapi.Call) (any, error) {
 	e, err := w.changeFor(c, func(e *endpoint) {
 		e.OldSecret, e.OldUntil, e.Secret = e.Secret, now().Add(bothSecrets), NewSecret()
 	})
-	return e.showWithSecret(), err
+	return e.show(e.Secret), err
 }
 
 // shownDelivery is a delivery in a response.
