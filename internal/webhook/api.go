@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -187,11 +188,15 @@ func (w *Webhooks) checkNumber(c httpapi.Call, store string) error {
 
 // checkTarget returns an error unless the service delivers to a URL.
 func (w *Webhooks) checkTarget(c httpapi.Call, text string) error {
-	u, err := checkURL(text)
-	if err != nil {
-		return err
-	}
-	if w.cfg.Proxy == nil && w.cfg.Targets.check(c, u.Hostname()) != nil {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || len(text) > 2048:
+		return invalidField("url", "is required and must be an absolute URL of at most 2048 bytes")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return invalidField("url", "must start with http:// or https://")
+	case u.User != nil || strings.Contains(text, "#"):
+		return invalidField("url", "must have no user and no fragment")
+	case w.cfg.Proxy == nil && !w.cfg.Targets.allowHost(c, u.Hostname()):
 		return httpapi.FailField(httpapi.ErrTarget, "url",
 			"has an address that is not allowed; use another, or ask the operator to change --webhook-targets")
 	}

@@ -111,15 +111,12 @@ func (t Targets) control(_ context.Context, _, address string, _ syscall.RawConn
 
 const lookupTimeout = 3 * time.Second
 
-// check returns an error if no address of a host is allowed. A name without an address is accepted.
-func (t Targets) check(ctx context.Context, host string) error {
+// allowHost reports whether an address of a host is allowed. A name without an address is accepted.
+func (t Targets) allowHost(ctx context.Context, host string) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err == nil && !slices.ContainsFunc(addresses, t.Allow) {
-		return errTarget
-	}
-	return nil
+	return err != nil || slices.ContainsFunc(addresses, t.Allow)
 }
 
 // newTransport returns the transport of all requests. Without a proxy, it dials only targets.
@@ -141,18 +138,4 @@ func newTransport(t Targets, proxy *url.URL) *http.Transport {
 	}
 	tr.DialContext = dialer.DialContext
 	return tr
-}
-
-// checkURL returns the URL of an endpoint.
-func checkURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Hostname() == "" || len(text) > 2048:
-		return nil, invalidField("url", "is required and must be an absolute URL of at most 2048 bytes")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, invalidField("url", "must start with http:// or https://")
-	case u.User != nil || strings.Contains(text, "#"):
-		return nil, invalidField("url", "must have no user and no fragment")
-	}
-	return u, nil
 }
