@@ -338,9 +338,13 @@ func (d *deliverer) try(lease context.Context, store string, delivery storage.De
 		return
 	}
 	e, err := pick(d.of(store), delivery.Webhook) // it may have changed while the slots were taken
+	var body string
 	var t try
 	if err == nil && e.sends(delivery) {
-		t, err = d.sendEvent(lease, e, delivery.Event)
+		body, err = d.storage.Body(lease, delivery.Event)
+		if err == nil {
+			t, err = d.send(lease, e, delivery.Event, []byte(body))
+		}
 	}
 	<-d.slots
 	if err != nil || t.Time.IsZero() {

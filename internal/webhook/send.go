@@ -32,15 +32,6 @@ func (e *endpoint) headers(event string, at time.Time, body []byte) map[string]s
 	}
 }
 
-// sendEvent reads the body of an event and sends it.
-func (w *Webhooks) sendEvent(ctx context.Context, e endpoint, event string) (try, error) {
-	body, err := w.storage.Body(ctx, event)
-	if err != nil {
-		return try{}, err
-	}
-	return w.send(ctx, e, event, []byte(body))
-}
-
 // send makes one request. It returns an error only if ctx ends first.
 func (w *Webhooks) send(ctx context.Context, e endpoint, event string, body []byte) (t try, _ error) {
 	started := time.Now()
