@@ -37,12 +37,6 @@ func (s *Sandboxes) Record(store string, r *http.Request, e httpapi.Entry) {
 	e.Time, e.ID, e.Method = e.Time.UTC().Truncate(time.Millisecond), mask.Hide(e.ID), m.text(r.Method)
 	e.Path, e.Query, e.Headers = m.text(r.URL.EscapedPath()), m.text(r.URL.RawQuery), m.headers(r)
 	e.Body, e.Truncated = shorten(e.Body, maxBody)
-	for n := range min(utf8.UTFMax, len(e.Body)) { // the cut may have split a character
-		if whole := e.Body[:len(e.Body)-n]; e.Truncated && utf8.ValidString(whole) {
-			e.Body = whole
-			break
-		}
-	}
 	e.Truncated = e.Truncated || m.more
 	if !utf8.ValidString(e.Body) {
 		e.Body, e.Encoding = base64.StdEncoding.EncodeToString([]byte(e.Body)), "base64"
@@ -95,6 +89,9 @@ func (s *Sandboxes) shrink() {
 func shorten(text string, most int) (first string, more bool) {
 	if len(text) <= most {
 		return mask.Hide(text), false
+	}
+	for n := 0; n < utf8.UTFMax && most > 0 && !utf8.RuneStart(text[most]); n++ {
+		most-- // the cut would split a character
 	}
 	first = mask.Hide(text[:most])
 	tail := max(0, len(first)-32) // a longer credential is masked already
