@@ -62,6 +62,11 @@ func (a *API) respond(x *exchange, status int, do func(Call) (any, error)) error
 	if err != nil {
 		return err
 	}
+	return writeContent(x, status, content)
+}
+
+// writeContent writes a response that must not be cached. It has no body if the content is nil.
+func writeContent(x *exchange, status int, content any) error {
 	x.Header().Set("Cache-Control", "no-store")
 	if content == nil {
 		x.WriteHeader(http.StatusNoContent)

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"time"
 )
@@ -10,7 +9,7 @@ import (
 // getToken returns what a client may know about its own token: never the credential or its hash.
 func (a *API) getToken(x *exchange) error {
 	t, limit := x.token, cmp.Or(x.token.Rate, a.cfg.Rate)
-	body, err := json.Marshal(struct {
+	return writeContent(x, http.StatusOK, struct {
 		Name    string    `json:"name"`
 		Store   string    `json:"store"`
 		Scopes  []string  `json:"scopes"`
@@ -19,10 +18,4 @@ func (a *API) getToken(x *exchange) error {
 		Burst   int64     `json:"burst,omitzero"`
 		Sandbox bool      `json:"sandbox,omitzero"`
 	}{t.Name, t.Store, t.Scopes.Names(), t.Expires, limit.String(), limit.Burst, t.Sandbox})
-	if err != nil {
-		return err
-	}
-	x.Header().Set("Cache-Control", "no-store")
-	writeJSON(x, http.StatusOK, body)
-	return nil
 }
