@@ -28,8 +28,7 @@ type exchange struct {
 	api     *API
 	id      string
 	start   time.Time
-	status  int  // zero until the response has started
-	quiet   bool // the request is not logged
+	status  int // zero until the response has started
 	buf     []byte
 	query   url.Values   // nil if there is none
 	token   *token.Token // nil where the route needs no credential
@@ -65,7 +64,7 @@ func (x *exchange) Write(b []byte) (int, error) {
 func (a *API) adapt(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchanges.Get().(*exchange)
-		x.ResponseWriter, x.request, x.api, x.start, x.status, x.quiet = w, r, a, time.Now(), 0, false
+		x.ResponseWriter, x.request, x.api, x.start, x.status = w, r, a, time.Now(), 0
 		// A client that closes its sending side after a request still reads the response. Only what may take long,
 		// searches and counts, uses the context of the request itself.
 		x.ctx = context.WithoutCancel(r.Context())
@@ -101,7 +100,7 @@ func (a *API) finish(x *exchange, route Route, f Failure, err error) {
 	if x.inSandbox() && !route.Sandbox && !route.unmetered && route.Scope != token.Webhooks {
 		a.record(x, f)
 	}
-	if !x.quiet {
+	if !route.quiet {
 		a.log(x, route.Path, f, err, took)
 	}
 }

@@ -129,6 +129,7 @@ type Route struct {
 	parameters   []string // of the query string; others are refused
 	Sandbox      bool     // exists only where there are sandboxes
 	wrong        bool     // the path or the method does not exist
+	quiet        bool     // its requests are not logged
 }
 
 // AnyScope is the Scope of a route that needs a token, whatever its scopes are.
@@ -214,7 +215,7 @@ func New(cfg Config, deps Dependencies) *API {
 	}
 	for pattern, page := range a.deps.Pages {
 		path := strings.TrimPrefix(pattern, "GET ")
-		a.mux.Handle(pattern, a.adapt(Route{Path: a.withoutPrefix(path), handle: serve(page)}))
+		a.mux.Handle(pattern, a.adapt(Route{Path: a.withoutPrefix(path), handle: serve(page), quiet: true}))
 		methods[path] = []string{http.MethodGet, http.MethodHead}
 	}
 	for pattern, allowed := range methods {
@@ -223,7 +224,7 @@ func New(cfg Config, deps Dependencies) *API {
 		wrong := Route{Path: a.withoutPrefix(pattern), handle: notAllowed(a.methods[pattern]), wrong: true}
 		a.mux.Handle(pattern, a.adapt(wrong))
 	}
-	a.allowed = a.adapt(Route{Path: preflight, handle: noContent})
+	a.allowed = a.adapt(Route{Path: preflight, handle: noContent, quiet: true})
 	a.noRoute = a.adapt(Route{Path: unmatched, handle: notFound, wrong: true})
 	a.mux.Handle("/", a.noRoute)
 	return a
@@ -272,15 +273,13 @@ func notAllowed(allow string) handler {
 }
 
 func noContent(x *exchange) error {
-	x.quiet = true
 	x.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// serve is the handler of a page for browsers, or of a health check. They are not logged.
+// serve is the handler of a page for browsers, or of a health check.
 func serve(page http.Handler) handler {
 	return func(x *exchange) error {
-		x.quiet = true
 		page.ServeHTTP(x, x.request)
 		x.WriteHeader(http.StatusOK) // unless the page has written
 		return nil
