@@ -59,17 +59,15 @@ const (
 	AllScopes   = PlantScopes | Webhooks
 )
 
-var scopeNames = []struct {
-	scope Scope
-	name  string
-}{{Create, "plants:create"}, {Read, "plants:read"}, {Write, "plants:write"}, {Webhooks, "webhooks:manage"}}
+// scopeNames has the names in the order of the bits.
+var scopeNames = []string{"plants:create", "plants:read", "plants:write", "webhooks:manage"}
 
 // Names returns the names of the scopes in s in a fixed order.
 func (s Scope) Names() []string {
 	names := []string{}
-	for _, n := range scopeNames {
-		if s&n.scope != 0 {
-			names = append(names, n.name)
+	for i, name := range scopeNames {
+		if s&(1<<i) != 0 {
+			names = append(names, name)
 		}
 	}
 	return names
@@ -81,14 +79,14 @@ func (s Scope) String() string { return strings.Join(s.Names(), " ") }
 func ParseScopes(text string) (Scope, error) {
 	var s Scope
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
-		i := slices.Index(AllScopes.Names(), word)
+		i := slices.Index(scopeNames, word)
 		if i < 0 {
-			return 0, fmt.Errorf("scope %q is unknown: use %s", word, strings.Join(AllScopes.Names(), ","))
+			return 0, fmt.Errorf("scope %q is unknown: use %s", word, strings.Join(scopeNames, ","))
 		}
-		s |= scopeNames[i].scope
+		s |= 1 << i
 	}
 	if s == 0 {
-		return 0, fmt.Errorf("at least one scope is required: use %s", strings.Join(AllScopes.Names(), ","))
+		return 0, fmt.Errorf("at least one scope is required: use %s", strings.Join(scopeNames, ","))
 	}
 	return s, nil
 }
