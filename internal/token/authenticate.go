@@ -77,13 +77,13 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	if a.fixed != nil && a.fixed.Hash == hash {
 		return a.fixed, nil
 	}
-	t := a.tokens.fresh(hash)
-	if t == nil {
+	e := a.tokens.entry(hash)
+	if !e.isFresh() {
 		lookUp := a.lookUp
-		if a.tokens.entry(hash) == nil {
+		if e == nil {
 			lookUp = a.lookUpUnknown(share.Network(from.Address()))
 		}
-		t, err = a.tokens.token(ctx, hash, func(ctx context.Context) (Token, error) { return lookUp(ctx, credential, hash) })
+		e, err = a.tokens.find(ctx, hash, func(ctx context.Context) (Token, error) { return lookUp(ctx, credential, hash) })
 	}
 	switch {
 	case errors.Is(err, ErrUnknown):
@@ -91,10 +91,10 @@ func (a *Authenticator) Authenticate(ctx context.Context, headers []string, from
 	case err != nil:
 		return nil, err
 	}
-	if err := t.check(time.Now()); err != nil {
+	if err := e.token.check(time.Now()); err != nil {
 		return nil, err
 	}
-	return t, nil
+	return &e.token, nil
 }
 
 // check returns an error if the token is revoked or has expired.

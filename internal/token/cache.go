@@ -45,17 +45,12 @@ func (c *cache) entry(hash Hash) *entry {
 	return c.entries[hash]
 }
 
-// fresh returns the token of a hash if it was looked up at most freshFor ago, and otherwise nil.
-func (c *cache) fresh(hash Hash) *Token {
-	if e := c.entry(hash); e != nil && !e.started.Before(time.Now().Add(-freshFor)) {
-		return &e.token
-	}
-	return nil
-}
+// isFresh reports whether there is an entry that was looked up at most freshFor ago.
+func (e *entry) isFresh() bool { return e != nil && !e.started.Before(time.Now().Add(-freshFor)) }
 
-// token looks up a hash, or waits for a lookup that started at most freshFor ago: an earlier one may miss what has
+// find looks up a hash, or waits for a lookup that started at most freshFor ago: an earlier one may miss what has
 // changed since then. If the database is slow, it is not asked again before it has responded.
-func (c *cache) token(ctx context.Context, hash Hash, lookUp lookUpFunc) (*Token, error) {
+func (c *cache) find(ctx context.Context, hash Hash, lookUp lookUpFunc) (*entry, error) {
 	oldest := time.Now().Add(-freshFor)
 	for {
 		// Other requests may wait for this lookup too, so it continues when the request that started it ends.
@@ -65,7 +60,7 @@ func (c *cache) token(ctx context.Context, hash Hash, lookUp lookUpFunc) (*Token
 		select {
 		case done := <-lookup:
 			if e := done.Val.(*entry); done.Err != nil || !e.started.Before(oldest) {
-				return &e.token, done.Err
+				return e, done.Err
 			}
 		case <-ctx.Done():
 			return nil, ctx.Err()
