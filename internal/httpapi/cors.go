@@ -56,7 +56,8 @@ func (a *API) cors(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Allow-Origin", origin)
 	var methods string
 	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-		methods = a.methodsOf(r)
+		_, pattern := a.mux.Handler(r)
+		methods = a.methods[pattern] // "" for an unknown path
 	}
 	if methods == "" {
 		h.Set("Access-Control-Expose-Headers", corsResponseHeaders)

@@ -251,12 +251,6 @@ func (a *API) withoutPrefix(pattern string) string {
 	return cmp.Or(strings.TrimPrefix(pattern, a.deps.Prefix), "/")
 }
 
-// methodsOf lists the methods of the path of r, or returns "" for an unknown path.
-func (a *API) methodsOf(r *http.Request) string {
-	_, pattern := a.mux.Handler(&http.Request{Method: http.MethodOptions, URL: r.URL, Host: r.Host})
-	return a.methods[pattern]
-}
-
 func isClean(path string) bool {
 	return strings.HasPrefix(path, "/") && !strings.Contains(path, "//") && !strings.Contains(path, "/./") &&
 		!strings.Contains(path, "/../") && !strings.HasSuffix(path, "/.") && !strings.HasSuffix(path, "/..")
