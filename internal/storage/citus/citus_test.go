@@ -240,8 +240,8 @@ func TestMigration(t *testing.T) {
 	c.Query(t, name, "DELETE FROM plantstore_schema WHERE version > 2")
 	wantOpenError(t, c.Worker(0, address), "it is a worker of Citus, where the tables are missing or their schema is old")
 	s := openStorage(t, address, patient)
-	if from, to := s.Migrated(); from != 2 || to != 5 {
-		t.Errorf("Migrated() = %d, %d, want 2, 5", from, to)
+	if from, to := s.Migrated(); from != 2 || to != 6 {
+		t.Errorf("Migrated() = %d, %d, want 2, 6", from, to)
 	}
 	other, _ := token.New("other", "main", token.Create, time.Now(), time.Time{})
 	if err := s.AddToken(t.Context(), other); err != nil {

@@ -175,7 +175,7 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	sqlQuery(t, address, "DELETE FROM plantstore_schema WHERE version > 1")
-	refused("its schema has version 1 and this program needs version 5; make a backup, and run plantstore db migrate ")
+	refused("its schema has version 1 and this program needs version 6; make a backup, and run plantstore db migrate ")
 	if rows := sqlQuery(t, address, "SELECT max(version) FROM plantstore_schema"); rows[0][0] != "1" {
 		t.Errorf("Open migrated the schema to version %v", rows)
 	}

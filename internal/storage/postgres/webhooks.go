@@ -23,7 +23,7 @@ const (
 	expiredDeliveries = `
 		(SELECT of.* FROM webhooks CROSS JOIN unnest(ARRAY['delivered', 'failed']) AS ended CROSS JOIN LATERAL (
 			SELECT webhook, status, event, due FROM deliveries
-			WHERE webhook = id AND status = ended AND due <= $1 ORDER BY due LIMIT $2) AS of)
+			WHERE webhook || status = id || ended AND due <= $1 ORDER BY due LIMIT $2) AS of)
 		UNION ALL
 		(SELECT of.* FROM webhooks CROSS JOIN LATERAL (
 			SELECT webhook, status, event, due FROM deliveries

@@ -114,7 +114,7 @@ func TestSourceIsRefused(t *testing.T) {
 	script(t, openOther(t, older), "PRAGMA user_version = 1")
 	for path, want := range map[string]string{
 		missing: "no such file or directory",
-		older: "its schema has version 1 and this program needs version 5; make a backup, and run plantstore db migrate " +
+		older: "its schema has version 1 and this program needs version 6; make a backup, and run plantstore db migrate " +
 			"--db with this file",
 		folder: "it is not a regular file",
 		text:   "it is damaged or is not a SQLite database",

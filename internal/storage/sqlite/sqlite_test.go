@@ -55,7 +55,7 @@ func script(t *testing.T, conn *sqlite.Conn, statements string) {
 func TestOpenRefuses(t *testing.T) {
 	for _, test := range []struct{ what, statements, want string }{
 		{"a newer schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 999", "newer program"},
-		{"the next schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 6", "newer program"},
+		{"the next schema", "PRAGMA application_id = 0x504C4E54; PRAGMA user_version = 7", "newer program"},
 		{"another program's file", "CREATE TABLE notes (text)", "another program"},
 		{"another program's empty file", "PRAGMA application_id = 7", "another program"},
 		{"an existing table", "PRAGMA application_id = 0x504C4E54; CREATE TABLE plants (text)", "apply schema/0001"},

@@ -18,8 +18,8 @@ const (
 
 	// CROSS JOIN makes SQLite look up the deliveries of each endpoint by the index.
 	expiredDeliveries = `
-		SELECT webhook, status, event, due FROM webhooks CROSS JOIN deliveries ON webhook = id
-			WHERE status IN ('delivered', 'failed') AND due <= $1
+		SELECT webhook, status, event, due FROM webhooks CROSS JOIN deliveries
+			ON webhook || status IN (id || 'delivered', id || 'failed') WHERE due <= $1
 		UNION ALL SELECT webhook, status, event, due FROM webhooks CROSS JOIN deliveries ON webhook = id
 			WHERE removed IS NOT NULL
 		LIMIT $2`

@@ -3,6 +3,7 @@ package tables
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"plantstore/internal/storage"
@@ -16,17 +17,21 @@ const (
 		UPDATE webhooks SET enabled = $1, removed = $2, settings = $3 WHERE id = $4 AND settings = $5 AND removed IS NULL`
 	allWebhooks = `
 		SELECT id, store, enabled, removed, created, settings,
-			(SELECT min(due) FROM deliveries WHERE webhook = id AND status = 'waiting'),
+			(SELECT min(due) FROM deliveries WHERE webhook || status = id || 'waiting'),
 			(SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'waiting'),
-			EXISTS (SELECT 1 FROM deliveries WHERE webhook = id AND status = 'replaying')
+			(SELECT min(event) FROM deliveries WHERE webhook = id AND status = 'replaying') IS NOT NULL
 		FROM webhooks WHERE $1 = '' OR store = $1 ORDER BY created, id`
 
 	eventBody        = "SELECT body FROM events WHERE id = $1"
 	selectDeliveries = `
-		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event
-		WHERE webhook = $1 AND status = $2`
-	newestDeliveries = selectDeliveries + " AND event >= $3 AND event < $4 ORDER BY event DESC LIMIT $5"
-	backlog          = `
+		SELECT webhook, event, plant, status, due, log FROM deliveries JOIN events ON events.id = event WHERE `
+	newestDeliveries = selectDeliveries +
+		"webhook = $1 AND status = $2 AND event >= $3 AND event < $4 ORDER BY event DESC LIMIT $5"
+	// Its caller leaves out those that are not due. With a condition for that, and without statistics, PostgreSQL reads
+	// and sorts all that are due.
+	firstDeliveries = selectDeliveries + "webhook || status = $1 ORDER BY due LIMIT $2"
+
+	backlog = `
 		SELECT count(*), CAST(coalesce(sum(bytes), 0) AS bigint) FROM deliveries
 		WHERE webhook = $1 AND status IN ('waiting', 'replaying')`
 	removedWebhooks = "SELECT id FROM webhooks WHERE removed <= $1"
@@ -39,19 +44,15 @@ const (
 // deliveries of each event or endpoint by an index. Otherwise it reads all of them.
 const (
 	removeDelivery = "DELETE FROM deliveries WHERE webhook = $1 AND status = $2 AND event = $3 AND due = $4"
-	RemoveEvent    = `
+	removeEvent    = `
 		DELETE FROM events WHERE id = $1 AND NOT EXISTS (
 			SELECT 1 FROM webhooks JOIN deliveries ON webhook = webhooks.id
 			WHERE webhooks.store = events.store AND event = events.id
 				AND status IN ('waiting', 'replaying', 'delivered', 'failed') LIMIT 1 OFFSET 0)`
-	ForgetWebhooks = `
+	forgetWebhooks = `
 		DELETE FROM webhooks WHERE removed <= $1 AND NOT EXISTS (
 			SELECT 1 FROM deliveries WHERE webhook = webhooks.id ORDER BY webhook, status, event LIMIT 1 OFFSET 0)`
 )
-
-// DueDeliveries selects the deliveries of an endpoint and a status that are due at a time, at most a number. Without
-// fresh statistics, conditions for the event would make PostgreSQL sort all waiting deliveries.
-const DueDeliveries = selectDeliveries + " AND due <= $3 ORDER BY due LIMIT $4"
 
 func (t Tables) AddWebhook(_ context.Context, w storage.Webhook) error {
 	return t.change(true, nil, addWebhook, w.ID, w.Store, w.Enabled, millis(w.Removed), w.Created.UnixMilli(), w.Settings)
@@ -75,14 +76,15 @@ func (t Tables) Webhooks(ctx context.Context, store string) ([]storage.Webhook, 
 func (t Tables) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {
 	query, args := newestDeliveries, []any{f.Webhook, string(f.Status), f.From, f.Before, int64(f.Limit)}
 	if !f.Due.IsZero() {
-		query, args = DueDeliveries, []any{f.Webhook, string(f.Status), f.Due.UnixMilli(), int64(f.Limit)}
+		query, args = firstDeliveries, []any{f.Webhook + string(f.Status), int64(f.Limit)}
 	}
-	return read(ctx, t, Ordinary, func(row *row) storage.Delivery {
+	all, err := read(ctx, t, Ordinary, func(row *row) storage.Delivery {
 		return storage.Delivery{
 			Webhook: row.text(0), Event: row.text(1), Plant: row.number(2), Status: storage.Status(row.text(3)),
 			Due: row.time(4), Log: row.text(5),
 		}
 	}, query, args...)
+	return slices.DeleteFunc(all, func(d storage.Delivery) bool { return !f.Due.IsZero() && d.Due.After(f.Due) }), err
 }
 
 func (t Tables) Body(ctx context.Context, event string) (string, error) {
@@ -126,9 +128,9 @@ func (t Tables) RemoveDeliveries(ctx context.Context, now time.Time, limit int) 
 		events[delivery[2]] = true
 	}
 	for event := range events {
-		all = append(all, Statement{RemoveEvent, []any{event}})
+		all = append(all, Statement{removeEvent, []any{event}})
 	}
-	if _, err := t.db.Write(true, append(all, Statement{ForgetWebhooks, []any{forget}})...); err != nil {
+	if _, err := t.db.Write(true, append(all, Statement{forgetWebhooks, []any{forget}})...); err != nil {
 		return 0, err
 	}
 	return len(expired), nil

@@ -42,7 +42,7 @@ func TestLog(t *testing.T) {
 	if r := unmatched; r["route"] != "unmatched" || r["path"] != "/nowhere\x1b" || r["token"] != nil {
 		t.Errorf("the record of an unknown path: %v", r)
 	}
-	for _, name := range []string{`"version":"`, `"engine":"`, `"schema":5,`, `"max_conns":`, `"max-body":"65536",`} {
+	for _, name := range []string{`"version":"`, `"engine":"`, `"schema":6,`, `"max_conns":`, `"max-body":"65536",`} {
 		if !strings.Contains(s.Stderr.String(), name) {
 			t.Errorf("the record of the start has no %s", name)
 		}

@@ -51,7 +51,7 @@ func TestOlderSchema(t *testing.T) {
 				command = append(command, "--db", db)
 			}
 			out, errs, code := testkit.Run(t, nil, command...)
-			if refused := code == 1 && strings.Contains(errs, "2 and this program needs version 5; make a backup, and run "+
+			if refused := code == 1 && strings.Contains(errs, "2 and this program needs version 6; make a backup, and run "+
 				"plantstore db migrate --db with this "); refused == accepted || (code == 0) != accepted {
 				t.Errorf("%s: exit %d, %s%s", args, code, out, errs)
 			}
@@ -60,13 +60,13 @@ func TestOlderSchema(t *testing.T) {
 			}
 		}
 		for _, want := range []string{
-			"The schema was migrated from version 2 to 5.\n", "The schema has version 5: nothing to do.\n",
+			"The schema was migrated from version 2 to 6.\n", "The schema has version 6: nothing to do.\n",
 		} {
 			if out, errs, code := testkit.Run(t, nil, "db", "migrate", "--db", db); code != 0 || out != want {
 				t.Errorf("db migrate: exit %d, %s%s, want %s", code, out, errs, want)
 			}
 		}
-		const record = `"msg":"the schema of the database was migrated","from":2,"to":5`
+		const record = `"msg":"the schema of the database was migrated","from":2,"to":6`
 		if s := testkit.StartFixed(t, db); strings.Contains(s.Stderr.String(), "migrated") {
 			t.Errorf("a start without a migration logs %s", s.Stderr)
 		} else {

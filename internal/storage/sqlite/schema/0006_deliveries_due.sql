@@ -1,0 +1,3 @@
+-- The same as on PostgreSQL.
+DROP INDEX deliveries_due;
+CREATE INDEX deliveries_due ON deliveries (webhook || status, due);
