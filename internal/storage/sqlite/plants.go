@@ -23,13 +23,15 @@ const maxRows = 64
 
 // insertPlants[n] is the insert of n rows. OR IGNORE, because no constraint can stop it halfway. With ON CONFLICT DO
 // NOTHING a NULL could, so that SQLite would copy every page before the statement changes it.
-var insertPlants = func() (queries [maxRows + 1]string) {
+var insertPlants = insertsOf("INSERT OR IGNORE INTO plants (store, id, name, tag) VALUES ", "(?, ?, ?, ?)")
+
+// insertsOf returns inserts of up to maxRows rows, by their number.
+func insertsOf(insert, row string) (queries [maxRows + 1]string) {
 	for rows := range queries {
-		values := strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?), ", rows), ", ")
-		queries[rows] = "INSERT OR IGNORE INTO plants (store, id, name, tag) VALUES " + values
+		queries[rows] = insert + strings.TrimSuffix(strings.Repeat(row+", ", rows), ", ")
 	}
 	return queries
-}()
+}
 
 var errConflict = errors.New("an id of the batch exists")
 

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"plantstore/internal/plant"
@@ -9,12 +10,7 @@ import (
 )
 
 const (
-	addEvent = `
-		INSERT INTO events (id, store, plant, body)
-		SELECT $1, $2, $3, $4 WHERE EXISTS (SELECT 1 FROM webhooks WHERE store = $2 AND enabled)`
-	addDeliveries = `
-		INSERT INTO deliveries (webhook, status, event, due, bytes, log)
-		SELECT id, 'waiting', $1, $2, $3, '' FROM webhooks WHERE store = $4 AND enabled`
+	enabledWebhooks = "SELECT id FROM webhooks WHERE store = ? AND enabled"
 
 	// CROSS JOIN makes SQLite look up the deliveries of each endpoint by the index.
 	expiredDeliveries = `
@@ -29,19 +25,44 @@ const (
 		ON CONFLICT DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE owner = excluded.owner OR until <= ?`
 )
 
+// insertEvents[n] and insertDeliveries[n] are the inserts of n rows, with four arguments each.
+var (
+	insertEvents     = insertsOf("INSERT INTO events (id, store, plant, body) VALUES ", "(?, ?, ?, ?)")
+	insertDeliveries = insertsOf("INSERT INTO deliveries (webhook, status, event, due, bytes, log) VALUES ",
+		"(?, 'waiting', ?, ?, ?, '')")
+)
+
 // addEvents stores the events and deliveries of plants that the transaction has created.
 func (w *writer) addEvents(plants ...*plant.Record) error {
-	now := time.Now().UnixMilli()
+	now, endpoints := time.Now().UnixMilli(), map[string][]string{} // by store
+	var events, deliveries []any
 	for _, p := range plants {
 		if p.Event == "" {
 			continue
 		}
-		body := string(p.AppendJSON(nil))
-		if err := exec(w.conn, addEvent, p.Event, p.Store, p.ID, body); err != nil {
-			return err
+		ids, known := endpoints[p.Store]
+		if !known {
+			for row, err := range query(w.conn, enabledWebhooks, p.Store) {
+				if err != nil {
+					return err
+				}
+				ids = append(ids, row.ColumnText(0))
+			}
+			endpoints[p.Store] = ids
 		}
-		if err := exec(w.conn, addDeliveries, p.Event, now, int64(len(body)), p.Store); err != nil {
-			return err
+		body := string(p.AppendJSON(nil))
+		if len(ids) > 0 {
+			events = append(events, p.Event, p.Store, p.ID, body)
+		}
+		for _, id := range ids {
+			deliveries = append(deliveries, id, p.Event, now, int64(len(body)))
+		}
+	}
+	for insert, args := range map[*[maxRows + 1]string][]any{&insertEvents: events, &insertDeliveries: deliveries} {
+		for rows := range slices.Chunk(args, 4*maxRows) {
+			if err := exec(w.conn, insert[len(rows)/4], rows...); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
