@@ -15,9 +15,9 @@ func TestSearchesDeliveriesByIndex(t *testing.T) {
 	const (
 		waiting = 20_000
 		many    = `INSERT INTO events SELECT 'msg_' || 100000 + n, 'main', n, '{}' FROM generate_series(1, 20000) AS n;
-			INSERT INTO deliveries SELECT 'wh_1', 'waiting', id, plant, 2, '' FROM events WHERE id LIKE 'msg_%'`
+			INSERT INTO deliveries SELECT 'wh_1', 'waiting', id, plant, 2, '' FROM events WHERE id ~ 'msg'`
 		few = `INSERT INTO events SELECT 'old_' || n, 'main', n, '{}' FROM generate_series(1, 300) AS n;
-			INSERT INTO deliveries SELECT 'wh_' || n % 2 + 1, 'delivered', 'old_' || n, n, 2, '' FROM generate_series(1, 300) AS n`
+			INSERT INTO deliveries SELECT 'wh_' || plant % 2 + 1, 'delivered', id, plant, 2, '' FROM events`
 	)
 	for name, steps := range map[string][]string{
 		"no statistics":               {few, many},
