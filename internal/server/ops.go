@@ -25,7 +25,10 @@ func (s *service) observeCheckpoints() {
 		}
 		s.metrics.Checkpoint(resultLabel(err), took)
 	}
-	if st, ok := s.storage.(interface{ ObserveCheckpoints(func(time.Duration, error)) }); ok {
+	type checkpointer interface {
+		ObserveCheckpoints(observe func(took time.Duration, err error))
+	}
+	if st, ok := s.storage.(checkpointer); ok {
 		st.ObserveCheckpoints(observe)
 	}
 }
