@@ -41,14 +41,15 @@ const (
 )
 
 // The statements that remove deliveries, and what no delivery needs. OFFSET 0 makes PostgreSQL search for the
-// deliveries of each event or endpoint by an index. Otherwise it reads all of them.
+// deliveries of each event or endpoint by an index. Otherwise it reads all of them. An event is searched with each
+// status, because the index has the status before the event.
 const (
 	removeDelivery = "DELETE FROM deliveries WHERE webhook = $1 AND status = $2 AND event = $3 AND due = $4"
 	removeEvent    = `
 		DELETE FROM events WHERE id = $1 AND NOT EXISTS (
-			SELECT 1 FROM webhooks JOIN deliveries ON webhook = webhooks.id
-			WHERE webhooks.store = events.store AND event = events.id
-				AND status IN ('waiting', 'replaying', 'delivered', 'failed') LIMIT 1 OFFSET 0)`
+			SELECT 1 FROM webhooks CROSS JOIN (VALUES ('waiting'), ('replaying'), ('delivered'), ('failed')) AS statuses
+			WHERE webhooks.store = events.store AND EXISTS (
+				SELECT 1 FROM deliveries WHERE webhook = webhooks.id AND status = column1 AND event = events.id LIMIT 1 OFFSET 0))`
 	forgetWebhooks = `
 		DELETE FROM webhooks WHERE removed <= $1 AND NOT EXISTS (
 			SELECT 1 FROM deliveries WHERE webhook = webhooks.id ORDER BY webhook, status, event LIMIT 1 OFFSET 0)`
@@ -122,13 +123,12 @@ func (t Tables) RemoveDeliveries(ctx context.Context, now time.Time, limit int) 
 		return 0, err
 	}
 	var all []Statement
-	events := map[any]bool{}
-	for _, delivery := range expired {
+	slices.SortFunc(expired, func(a, b []any) int { return cmp.Compare(a[2].(string), b[2].(string)) })
+	for i, delivery := range expired {
 		all = append(all, Statement{removeDelivery, delivery})
-		events[delivery[2]] = true
-	}
-	for event := range events {
-		all = append(all, Statement{removeEvent, []any{event}})
+		if i+1 == len(expired) || expired[i+1][2] != delivery[2] { // the last one of its event
+			all = append(all, Statement{removeEvent, delivery[2:3]})
+		}
 	}
 	if _, err := t.db.Write(true, append(all, Statement{forgetWebhooks, []any{forget}})...); err != nil {
 		return 0, err
