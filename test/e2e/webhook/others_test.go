@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,6 +151,37 @@ func testSandbox(t *testing.T, db string) {
 	call[any](t, to, "DELETE", "/sandbox", "", 204)
 	if !testing.Short() {
 		waitRows(t, db, box.Store)
+	}
+}
+
+// Metrics count requests to receivers by their result, and have the age of the oldest waiting delivery. Neither metrics
+// nor the log have a secret.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s, r := start(t, testkit.Engines[0].Database(t), "--access-log", "all"), newReceiver(t)
+	e := add(t, s.Target(), r)
+	create(t, s.Target(), 1)
+	r.wait(1)
+	r.respond(0, 503)
+	create(t, s.Target(), 2)
+	metrics := ""
+	for text, has := range map[string]bool{
+		`plantstore_webhook_tries_total{result="delivered"} 1`: true,
+		`plantstore_webhook_tries_total{result="status"} `:     true,
+		"plantstore_webhook_oldest_waiting_seconds 0\n":        false,
+	} {
+		testkit.WaitFor(t, "a metric", func() bool {
+			_, metrics = s.Health(t, "/metrics")
+			return strings.Contains(metrics, text) == has
+		})
+	}
+	rotated := call[endpoint](t, s.Target(), "POST", "/webhooks/"+e.ID+"/rotate", "", 200)
+	call[endpoint](t, s.Target(), "GET", "/webhooks/"+e.ID, "", 200)
+	s.Stop()
+	for _, secret := range []string{e.Secret, rotated.Secret} {
+		if secret == "" || strings.Contains(metrics+s.Stderr.String(), secret[len("whsec_"):]) {
+			t.Errorf("the secret %q is empty, or metrics or the log have it", secret)
+		}
 	}
 }
 
