@@ -50,11 +50,15 @@ func TestSandboxPassesSignalsAtTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		testkit.WaitFor(t, "the command", func() bool { return stdout.String() == "up\n" })
-		for _, s := range sent {
-			cmd.Process.Signal(s)
-			time.Sleep(100 * time.Millisecond) // two of the same signal at once would be one
-		}
-		cmd.Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		testkit.WaitFor(t, "the command to end", func() bool { // a shell may lose one while it starts sleep
+			for _, s := range sent {
+				cmd.Process.Signal(s)
+				time.Sleep(100 * time.Millisecond) // two of the same signal at once would be one
+			}
+			return len(ended) > 0
+		})
 		if cmd.ProcessState.ExitCode() != 7 {
 			t.Errorf("%s: %v, %s", name, cmd.ProcessState, stdout)
 		}
