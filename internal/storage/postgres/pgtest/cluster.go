@@ -162,10 +162,7 @@ func (c *Cluster) create(name string) error {
 }
 
 func (c *Cluster) drop(name string) error {
-	return c.onEachNode(func(node *Server) error {
-		_, err := node.Attempt("postgres", dropDatabase(name))
-		return err
-	})
+	return c.onEachNode(func(node *Server) error { return node.drop(name) })
 }
 
 func (c *Cluster) onEachNode(do func(*Server) error) error {

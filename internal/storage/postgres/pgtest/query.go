@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // URL returns the URL of a database over TCP, with the password.
@@ -83,12 +85,27 @@ func (s *Server) Database(t testing.TB) string {
 	name := newName()
 	s.Exec(t, "CREATE DATABASE "+name)
 	if s.shared {
-		t.Cleanup(func() { s.Exec(t, dropDatabase(name)) })
+		t.Cleanup(func() {
+			if err := s.drop(name); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	return s.URL(name)
 }
 
-func dropDatabase(name string) string { return "DROP DATABASE " + name + " WITH (FORCE)" }
+// drop drops a database. DROP DATABASE waits five seconds until the sessions that it has ended are gone, which is too
+// short on a busy machine, so it is repeated for a while.
+func (s *Server) drop(name string) error {
+	const objectInUse = "55006"
+	for deadline := time.Now().Add(time.Minute); ; {
+		_, err := s.Attempt("postgres", "DROP DATABASE "+name+" WITH (FORCE)")
+		if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != objectInUse ||
+			time.Now().After(deadline) {
+			return err
+		}
+	}
+}
 
 // Exec runs a statement as the superuser in the database postgres.
 func (s *Server) Exec(t testing.TB, sql string) {
