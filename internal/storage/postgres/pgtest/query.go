@@ -51,7 +51,6 @@ func parse(address string) *url.URL {
 // Eventually waits until a condition holds.
 func Eventually(t testing.TB, condition string, holds func() bool) {
 	t.Helper()
-	const timeout = time.Minute
 	for deadline := time.Now().Add(timeout); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not true after %v: %s", timeout, condition)
@@ -98,7 +97,7 @@ func (s *Server) Database(t testing.TB) string {
 // short on a busy machine, so it is repeated for a while.
 func (s *Server) drop(name string) error {
 	const objectInUse = "55006"
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(timeout); ; {
 		_, err := s.Attempt("postgres", "DROP DATABASE "+name+" WITH (FORCE)")
 		if refused, ok := errors.AsType[*pgconn.PgError](err); !ok || refused.Code != objectInUse ||
 			time.Now().After(deadline) {

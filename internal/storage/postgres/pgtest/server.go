@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-const timeout = 30 * time.Second // of a start, a stop or a query
+const timeout = time.Minute // of a start, a stop, a query or a condition
 
 // Server is a PostgreSQL server on 127.0.0.1 and on a Unix socket. It keeps its port and its directory when
 // it is started again.
