@@ -36,7 +36,7 @@ type report struct {
 	Created     int          // plants that were acknowledged
 	Bad         int          // requests without a response, or with one that is neither a 200 nor a refusal
 	Reason      string       // of the first of these
-	Evicted     int          // requests of slow clients on connections that the service had closed
+	Evicted     int          // requests on connections that the service could close without a response
 	Unconnected int          // connections that were not established in a second
 	Seconds     float64      // of the window
 	Served      ledger.Times // how long acknowledgements in the window took
@@ -114,19 +114,20 @@ func (f flood) connect(r *report, begin time.Time) {
 	}
 	defer conn.Close()
 	in := bufio.NewReader(conn)
-	// The service may close a connection whose client has not sent for so long: a new one, and then one of a token with
-	// more than half of all. On a busy machine a client may be so slow that it cannot know this in time.
-	patience := 20 * time.Millisecond
+	// The service may close a new connection at once, because it refuses at most 512 with a response at a time. Later it
+	// may close one of a token with more than half of all whose client has not sent for as long as patience. On a busy
+	// machine a client may be so slow that it cannot know this in time.
+	patience := time.Duration(0)
 	for waits := start; start.Before(end); start = time.Now() {
 		conn.SetDeadline(start.Add(15 * time.Second))
 		io.WriteString(conn, creating("Authorization: Bearer "+f.Token+"\r\n")) // If it fails, there is no response.
-		slow := time.Since(waits) >= patience
+		mayClose := time.Since(waits) >= patience
 		response, err := http.ReadResponse(in, nil)
 		var body []byte
 		if err == nil {
 			body, err = io.ReadAll(response.Body)
 		}
-		r.add(response, string(body), err, slow, start, time.Now().After(begin) && time.Now().Before(end))
+		r.add(response, string(body), err, mayClose, start, time.Now().After(begin) && time.Now().Before(end))
 		if err != nil || response.Close || f.Visits {
 			return
 		}
@@ -134,13 +135,13 @@ func (f flood) connect(r *report, begin time.Time) {
 	}
 }
 
-// add records the response to a request of a client, which may have been too slow to get one.
-func (r *report) add(response *http.Response, body string, err error, slow bool, start time.Time, counts bool) {
+// add records the response to a request. There may be none if the service could close the connection.
+func (r *report) add(response *http.Response, body string, err error, mayClose bool, start time.Time, counts bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var times *ledger.Times
 	switch {
-	case err != nil && slow:
+	case err != nil && mayClose:
 		r.Evicted++
 		return
 	case err == nil && response.StatusCode == 200 && strings.TrimSpace(body) == `{"name":"x"}`:
