@@ -143,6 +143,9 @@ func TestConcurrentBatches(t *testing.T) {
 					slices.Reverse(edits)
 				}
 				_, err := s.CreateBatch(context.Background(), batch)
+				for errors.Is(err, errRemoved) { // the others have removed the plants five times
+					_, err = s.CreateBatch(context.Background(), batch)
+				}
 				outcomes, editErr := s.EditBatch(context.Background(), edits)
 				_, removeErr := s.EditBatch(context.Background(), []plant.Edit{remove(n%2 + 1)})
 				if err := errors.Join(err, editErr, removeErr); err != nil {
