@@ -126,8 +126,8 @@ func (o *serveOptions) declare(f *flags) {
 	f.IntVar(&o.Commit.Queue, "queue", 4096,
 		"maximum `number` of creates waiting for a commit,\nand of edits; others get 503")
 	f.IntVar(&o.MaxConns, "max-conns", 0,
-		"maximum `number` of open connections; at the limit, a new one\nreplaces one that waits for its client, or gets "+
-			"503;\n0 for 512 per processor (at most 4096), fewer if open files\nor memory are limited")
+		"maximum `number` of open connections; 0 for 512 per processor\n(at most 4096), fewer if open files or memory "+
+			"are limited")
 	f.StringVar(&o.access, "access-log", "errors", "`requests` to log: errors (failed and slow ones),\nall or off")
 	f.StringVar(&o.cors, "cors-origins", "*",
 		"web `origins` that may use the API from a browser,\nseparated by commas, or * or off")
