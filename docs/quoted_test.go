@@ -35,10 +35,16 @@ func newTree(t *testing.T) *tree {
 	}
 	p.others = p.rules + p.makefile + read(t, "../go.mod")
 	flag := regexp.MustCompile("`(--[a-z-]+)`")
-	row := regexp.MustCompile("(?m)^\\| `([a-z ]+)` \\| ((?:`--[a-z-]+` ?)+)\\|$|^\\| `(--[a-z-]+)` \\|")
+	row := regexp.MustCompile("(?m)^\\| `([a-z ]+)` \\| ((?:`--[a-z-]+` ?)*)\\|$|^\\| `(--[a-z-]+)` \\|")
 	_, table, _ := strings.Cut(read(t, "configuration.md"), "<!-- flags:begin -->")
+	_, clients, _ := strings.Cut(table, "### Clients of a service\n")
+	clients, _, _ = strings.Cut(clients, "### Other commands\n")
+	ofClients, _, _ := strings.Cut(clients, " Others:")
 	for _, m := range row.FindAllStringSubmatch(table, -1) {
 		command, flags := cmp.Or(m[1], "serve"), m[2]+"`"+m[3]+"`"
+		if strings.Contains(clients, m[0]) {
+			flags += ofClients
+		}
 		if p.flags[command] == nil {
 			p.flags[command] = map[string]bool{}
 		}

@@ -36,9 +36,12 @@ func TestFlagReference(t *testing.T) {
 	}
 }
 
-// flagReference returns a table of the flags of serve, and one of the other commands with the names of their flags.
+// ofClients are the flags of every command that uses a running service.
+var ofClients = []string{"`--json`", "`--token`", "`--token-file`", "`--url`"}
+
+// flagReference returns a table of the flags of serve, and two of the other commands with the names of their flags.
 func flagReference() string {
-	var serve, others strings.Builder
+	var serve, clients, others strings.Builder
 	eachCommand(func(cmd *cobra.Command) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "plantstore ")
 		var names []string
@@ -51,12 +54,17 @@ func flagReference() string {
 				names = append(names, "`--"+fl.Name+"`")
 			}
 		})
-		if len(names) > 0 {
+		isOfClients := func(name string) bool { return slices.Contains(ofClients, name) }
+		if own := slices.DeleteFunc(slices.Clone(names), isOfClients); len(own)+len(ofClients) == len(names) {
+			fmt.Fprintf(&clients, "| `%s` | %s|\n", name, strings.Join(append(own, ""), " "))
+		} else if len(names) > 0 {
 			fmt.Fprintf(&others, "| `%s` | %s |\n", name, strings.Join(names, " "))
 		}
 	})
+	const head = "\n\n| command | flags |\n|---|---|\n"
 	return "### `plantstore serve`\n\n| flag | default | |\n|---|---|---|\n" + serve.String() +
-		"\n### Other commands\n\n| command | flags |\n|---|---|\n" + others.String()
+		"\n### Clients of a service\n\nAll have " + strings.Join(ofClients, ", ") + ". Others:" + head + clients.String() +
+		"\n### Other commands" + head + others.String()
 }
 
 func flagRow(fl *pflag.Flag) string {
