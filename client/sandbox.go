@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sandbox is a store that expires, such as that of one test, and a client of it.
+// Sandbox is a store that expires, such as one for a test, and a client of it.
 type Sandbox struct {
 	Client  *Client   `json:"-"`
 	Store   string    `json:"store"`
@@ -44,7 +44,7 @@ func NewSandbox(ctx context.Context, baseURL string, options ...Option) (*Sandbo
 	return s, nil
 }
 
-// Close removes the sandbox. It takes no context, because that of a test has ended when its cleanup calls Close.
+// Close removes the sandbox. It takes no context, because the context of a test has ended when a cleanup calls Close.
 func (s *Sandbox) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -82,7 +82,7 @@ func Cases() []Case {
 type Options struct {
 	URL    *url.URL
 	Token  string
-	Levels []string       // what the server claims, if it is empty
+	Levels []string       // if empty, the levels that the server claims
 	Only   *regexp.Regexp // of the ids and titles of cases; nil for all
 	Known  []string       // ids of cases that fail
 
@@ -107,7 +107,7 @@ const (
 	Passed  = "passed"
 	Failed  = "failed"
 	Skipped = "skipped"
-	Known   = "known" // failed, as the caller knows
+	Known   = "known" // failed, as the caller expects
 	Fixed   = "fixed" // passed, although the caller expects that it fails
 )
 
@@ -121,7 +121,7 @@ type Result struct {
 	Reason   string   `json:"reason,omitzero"`   // of a case that was skipped
 	Request  string   `json:"request,omitzero"`  // as a command line, of the step that failed
 	Response string   `json:"response,omitzero"` // status, headers and the beginning of the body
-	Expected []string `json:"expected,omitzero"` // what the response has not
+	Expected []string `json:"expected,omitzero"` // what the response lacks
 }
 
 // Report is the result of a run.
@@ -158,8 +158,8 @@ const (
 // ErrRefused is the error of a run if the token is invalid.
 var ErrRefused = errors.New("the server refused the token: GET /plants returned 401")
 
-// Run runs the cases that the options select. The error is that of the first request, if there is no response to it,
-// or of the address for webhooks.
+// Run runs the cases that the options select. It returns an error if the server does not respond to the first request,
+// if ctx ends, or ErrRefused.
 func Run(ctx context.Context, o Options) (Report, error) {
 	limited, cancel := context.WithTimeout(ctx, maxRun)
 	defer cancel()
@@ -192,8 +192,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return report, ctx.Err()
 }
 
-// claimed returns the levels that the description of the server names. The error is that of a server that does not
-// respond, or that refuses the token of the caller.
+// claimed returns the levels that the description of the server names. It returns an error if the server does not
+// respond, or if it refuses the token.
 func (r *runner) claimed(ctx context.Context) ([]string, error) {
 	list := r.request(Step{Send: "GET /plants?limit=1"}, map[string]string{"token": r.Token})
 	if got, err := r.exchange(ctx, list); err != nil || got.status == http.StatusUnauthorized {
@@ -307,8 +307,8 @@ type runner struct {
 	receiver *receiver
 }
 
-// tokenPattern matches a token, also as it is escaped in JSON or in a URL. It is nil for a short token, which is no
-// secret but part of many words.
+// tokenPattern matches a token, also as it is escaped in JSON or in a URL. It is nil for a short token, which is not
+// secret and occurs in many words.
 func tokenPattern(token string) *regexp.Regexp {
 	if len(token) < 8 {
 		return nil
@@ -366,7 +366,7 @@ func (r *runner) exchange(ctx context.Context, request *http.Request) (response,
 	}
 	defer got.Body.Close()
 	var body []byte
-	if got.StatusCode != http.StatusSwitchingProtocols { // or there is no time limit
+	if got.StatusCode != http.StatusSwitchingProtocols { // reading its body has no time limit
 		body, err = io.ReadAll(io.LimitReader(got.Body, 4<<20))
 	}
 	return response{got.StatusCode, got.Header, body, request.URL, r.secret}, err

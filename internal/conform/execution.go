@@ -93,8 +93,8 @@ func (x *execution) run(ctx context.Context, c Case) (failed Result, skip string
 	return Result{}, ""
 }
 
-// mayLack returns why a case can't be run with the token, or on the database, of the server. The specification has no
-// scopes.
+// mayLack returns the message of the server if its token lacks a scope or its database can't do what the case needs,
+// otherwise "". The specification has no scopes.
 func (c Case) mayLack(got response) (reason string) {
 	var e struct {
 		Error   int
@@ -107,7 +107,7 @@ func (c Case) mayLack(got response) (reason string) {
 	return e.Message
 }
 
-// send sends the request of a step. It repeats it after a pause that the server asks for.
+// send sends the request of a step. If the server asks for a short pause, it repeats the request after it.
 func (x *execution) send(ctx context.Context, s Step) (response, error) {
 	for try := 0; ; try++ {
 		got, err := x.exchange(ctx, x.request(s, x.variables))
@@ -127,7 +127,7 @@ func (x *execution) send(ctx context.Context, s Step) (response, error) {
 	}
 }
 
-// integer is a name of a variable, or a bound of an int64. The kit deletes no plant with another id.
+// integer is a name of a variable, or a bound of an int64. A run deletes no plant with another id.
 var integer = regexp.MustCompile(`-?(\$\{(before|id|id2|id3|big|big2|high|low)\}|922337203685477580[78])`)
 
 // ids returns the ids that the body of a step may have created.
@@ -179,7 +179,7 @@ func (x *execution) restart(ctx context.Context) error {
 	return err
 }
 
-// cleanUp deletes what the case has created. Where the server can't, it stays.
+// cleanUp deletes what the case has created, if the server supports that.
 func (x *execution) cleanUp(ctx context.Context, c Case) {
 	ctx, cancel := context.WithTimeout(ctx, maxRequest)
 	defer cancel()

@@ -28,7 +28,7 @@ type Expectation struct {
 	Items   int               `json:"items,omitzero"`
 }
 
-// unmet returns what the response has not.
+// unmet returns what the response lacks.
 func (e Expectation) unmet(got response, variables map[string]string) (all []string) {
 	expect := func(ok bool, format string, args ...any) {
 		if !ok {

@@ -72,7 +72,7 @@ func historyOf(d storage.Delivery) (h history) {
 }
 
 func (h history) encode() string {
-	text, _ := json.Marshal(h) // it has no value that JSON can't have
+	text, _ := json.Marshal(h) // every value of a history can be encoded
 	return string(text)
 }
 

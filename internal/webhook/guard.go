@@ -101,7 +101,7 @@ func (t Targets) Allow(a netip.Addr) bool {
 
 var errTarget = errors.New("the address is not allowed by --webhook-targets")
 
-// control refuses an address when net.Dialer dials it: the name in the URL may have another address than before.
+// control refuses an address when net.Dialer dials it: a name may resolve to another address than when it was added.
 func (t Targets) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	if a, err := netip.ParseAddrPort(address); err != nil || !t.Allow(a.Addr()) {
 		return errTarget

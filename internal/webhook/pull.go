@@ -79,7 +79,7 @@ func enter(waiters *share.Waiters[string], owner string) (leave func(), err erro
 	return leave, nil
 }
 
-// getPull returns the pull endpoint of a request, and stores about when it was last pulled.
+// getPull returns the pull endpoint of a request, and stores the time of the pull, rarely: see readEvery.
 func (w *Webhooks) getPull(c httpapi.Call) (endpoint, error) {
 	e, err := w.get(c)
 	if err == nil && e.Kind != pull {
@@ -140,7 +140,7 @@ func (w *Webhooks) Acknowledge(c httpapi.Call) (any, error) {
 	var changes []storage.DeliveryChange
 	for _, id := range sent.IDs {
 		if timeOf(id).IsZero() {
-			continue // it is no id
+			continue // it is not an id
 		}
 		for _, status := range []storage.Status{storage.Waiting, storage.Replaying} {
 			d := storage.Delivery{Webhook: e.ID, Event: id, Status: status}

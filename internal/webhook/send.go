@@ -81,7 +81,7 @@ func retryAfter(r *http.Response, now time.Time) time.Duration {
 	return min(max(0, at.Sub(now)), maxRetryAfter)
 }
 
-// classOf returns the class of an error. Clients do not see the error itself: it may have text of the receiver.
+// classOf returns the class of an error. Clients do not see the error itself: it may contain text of the receiver.
 func classOf(err error) string {
 	var timeout net.Error
 	var dns *net.DNSError

@@ -43,7 +43,7 @@ type Webhooks struct {
 	observe   func(result string)   // called after each try
 	pulls     share.Waiters[string] // requests that wait for deliveries, by endpoint
 	boxPulls  share.Waiters[string] // the same for sandboxes, which anyone can create
-	changers  share.Waiters[string] // requests that wait for changing, by store; all sandboxes count as one
+	changers  share.Waiters[string] // requests that wait for the mutex changing, by store; all sandboxes count as one
 	woken     chan struct{}         // has an element if a delivery may be due before the next round
 
 	changing sync.Mutex // held while endpoints are changed or read: a read never overwrites a newer change
@@ -310,7 +310,7 @@ func Copy(ctx context.Context, from, to storage.Webhooks, reason string) (copied
 
 // row returns the endpoint with its settings as JSON.
 func (e endpoint) row() storage.Webhook {
-	text, _ := json.Marshal(e.settings) // it has no value that JSON can't have
+	text, _ := json.Marshal(e.settings) // every value of settings can be encoded
 	e.Settings = string(text)
 	return e.Webhook
 }

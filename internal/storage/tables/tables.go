@@ -105,7 +105,7 @@ type Tables struct {
 // own way.
 func New(db DB, damage *storage.Damage, expired string) Tables { return Tables{db, damage, expired} }
 
-// read returns what of makes of the rows of a query.
+// read returns the rows of a query, each converted by of.
 func read[T any](
 	ctx context.Context, t Tables, purpose Purpose, of func(*row) T, query string, args ...any,
 ) (all []T, err error) {
@@ -120,7 +120,7 @@ func read[T any](
 	return all, err
 }
 
-// readOne returns what of makes of the row of a query that returns at most one, or errNone.
+// readOne returns the row of a query that returns at most one, converted by of, or errNone.
 func readOne[T any](
 	ctx context.Context, t Tables, purpose Purpose, errNone error, of func(*row) T, query string, args ...any,
 ) (one T, err error) {

@@ -40,9 +40,9 @@ const (
 		UPDATE deliveries SET status = $1, due = $2, log = $3 WHERE webhook = $4 AND status = $5 AND event = $6`
 )
 
-// The statements that remove deliveries, and what no delivery needs. OFFSET 0 makes PostgreSQL search for the
-// deliveries of each event or endpoint by an index. Otherwise it reads all of them. An event is searched with each
-// status, because the index has the status before the event.
+// The statements that remove deliveries, and events and endpoints without deliveries. OFFSET 0 makes PostgreSQL search
+// for the deliveries of each event or endpoint by an index. Otherwise it reads all of them. An event is searched with
+// each status, because the index has the status before the event.
 const (
 	removeDelivery = "DELETE FROM deliveries WHERE webhook = $1 AND status = $2 AND event = $3 AND due = $4"
 	removeEvent    = `
