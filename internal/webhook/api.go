@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -189,9 +191,14 @@ func (w *Webhooks) checkNumber(c httpapi.Call, store string) error {
 // checkTarget returns an error unless the service delivers to a URL.
 func (w *Webhooks) checkTarget(c httpapi.Call, text string) error {
 	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Hostname() == "" || len(text) > 2048:
+	if err != nil || u.Hostname() == "" || len(text) > 2048 {
 		return invalidField("url", "is required and must be an absolute URL of at most 2048 bytes")
+	}
+	_, portErr := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
+	_, addressErr := netip.ParseAddr(u.Hostname())
+	switch {
+	case portErr != nil || addressErr != nil && numeric.MatchString(u.Hostname()):
+		return invalidField("url", "must have a name or an IP address, and a port up to 65535")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return invalidField("url", "must start with http:// or https://")
 	case u.User != nil || strings.Contains(text, "#"):
@@ -259,7 +266,7 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 		}
 	})
 	if err == nil {
-		w.countSoon(e)
+		w.countLater(e)
 		w.wake(e.ID)
 	}
 	return e.show(""), err
@@ -309,15 +316,15 @@ func (w *Webhooks) Deliveries(c httpapi.Call) (any, error) {
 	statuses, before := storage.Statuses, afterAllEvents
 	if c.Query.Has("status") {
 		status := storage.Status(c.Query.Get("status"))
-		if !slices.Contains(statuses, status) {
+		if !slices.Contains(statuses, status) || len(c.Query["status"]) > 1 {
 			return nil, httpapi.FailField(httpapi.ErrWebhookQuery, "status",
-				"must be waiting, replaying, delivered or failed")
+				"must be one of waiting, replaying, delivered and failed")
 		}
 		statuses = []storage.Status{status}
 	}
 	if c.Query.Has("before") {
-		if before = c.Query.Get("before"); timeOf(before).IsZero() {
-			return nil, httpapi.FailField(httpapi.ErrWebhookQuery, "before", "must be the id of a delivery")
+		if before = c.Query.Get("before"); timeOf(before).IsZero() || len(c.Query["before"]) > 1 {
+			return nil, httpapi.FailField(httpapi.ErrWebhookQuery, "before", "must be the id of one delivery")
 		}
 	}
 	if _, err := w.get(c); err != nil {
@@ -393,6 +400,11 @@ func (w *Webhooks) ReplayFailed(c httpapi.Call) (any, error) {
 	if err != nil {
 		return nil, invalidField("since", "is required and must be a time such as 2026-01-31T12:00:00Z")
 	}
+	leave, ok := w.replays.Enter(c.ID)
+	if !ok {
+		return nil, httpapi.ErrReplaying
+	}
+	defer leave()
 	e, err := w.get(c)
 	if err != nil {
 		return nil, err

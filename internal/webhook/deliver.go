@@ -25,7 +25,8 @@ const (
 	stopTime    = 2 * time.Second // for requests in flight when the service stops
 
 	maxInFlight   = 64
-	maxInFlightOf = 8                      // to an endpoint; 1 until a try succeeds, and after one fails
+	maxInFlightOf = 8                      // to an endpoint
+	minInFlightOf = 2                      // the same, until a try succeeds, and after one fails
 	interval      = 20 * time.Millisecond  // between two requests to an endpoint
 	pageSize      = 16                     // deliveries of an endpoint that are read at once
 	pollAfter     = 200 * time.Millisecond // for due deliveries, while a request is in flight
@@ -267,7 +268,7 @@ func (d *deliverer) serve(e endpoint) {
 // deliver sends the due deliveries of an endpoint, until there are none.
 func (d *deliverer) deliver(lease context.Context, store, id string) {
 	inFlight, done := map[string]bool{}, make(chan result, maxInFlightOf)
-	allowed, next := 1, time.Now()
+	allowed, next := minInFlightOf, time.Now()
 	var page []storage.Delivery
 	for {
 		e, err := pick(d.of(store), id)
@@ -296,7 +297,7 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 			go d.try(lease, e.Store, delivery, done)
 		case r := <-done:
 			delete(inFlight, r.change.Event)
-			if allowed = 1; r.change.Status == storage.Delivered {
+			if allowed = minInFlightOf; r.change.Status == storage.Delivered {
 				allowed = maxInFlightOf
 			}
 		}
@@ -306,18 +307,17 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 // sends reports whether a delivery is sent: a disabled endpoint gets only replays.
 func (e *endpoint) sends(d storage.Delivery) bool { return e.Enabled || d.Status == storage.Replaying }
 
-// due returns at most limit deliveries of an endpoint that are due: replays, and then those that wait.
-func (w *Webhooks) due(ctx context.Context, e endpoint, limit int) (all []storage.Delivery, err error) {
-	for _, status := range []storage.Status{storage.Replaying, storage.Waiting} {
-		found, err := w.storage.Deliveries(ctx, storage.DeliveryFilter{
-			Webhook: e.ID, Status: status, Due: time.Now(), Limit: limit - len(all),
-		})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
+// due returns at most limit deliveries of an endpoint that are due. If there are more, half of them are replays.
+func (w *Webhooks) due(ctx context.Context, e endpoint, limit int) ([]storage.Delivery, error) {
+	f := storage.DeliveryFilter{Webhook: e.ID, Status: storage.Replaying, Due: time.Now(), Limit: limit}
+	replays, err := w.storage.Deliveries(ctx, f)
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	f.Status = storage.Waiting
+	waiting, err := w.storage.Deliveries(ctx, f)
+	n := min(len(replays), max(limit/2, limit-len(waiting)))
+	return append(waiting[:min(len(waiting), limit-n)], replays[:n]...), err
 }
 
 // result is the result of a try.

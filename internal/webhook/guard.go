@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -98,6 +99,9 @@ func (t Targets) Allow(a netip.Addr) bool {
 	}
 	return t.public && !slices.ContainsFunc(special, in)
 }
+
+// numeric matches a host that is a number, or an IPv4 address in an old form, such as 127.1 and 0x7f000001.
+var numeric = regexp.MustCompile(`(?i)(^|\.)(0x[0-9a-f]*|[0-9]+)\.?$`)
 
 var errTarget = errors.New("the address is not allowed by --webhook-targets")
 

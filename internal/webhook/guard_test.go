@@ -154,7 +154,8 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: %+v, %v", host, try, err)
 		}
 	}
-	for _, host := range []string{"2130706433", "0x7f000001", "0177.0.0.1", "127.1"} { // names, which have no address
+	for _, host := range []string{"2130706433", "0x7f000001", "0177.0.0.1", "127.1", "127.0.0.1."} {
+		want[none](s, 40039, "POST", "/webhooks", fmt.Sprintf(`{"url":"https://%s:%s/"}`, host, port))
 		s.send1("http://" + host + ":" + port)
 	}
 	want[shown](s, 201, "POST", "/webhooks", `{"url":"http://rebinds.example.:`+port+`/"}`)
@@ -170,7 +171,7 @@ func TestGuard(t *testing.T) {
 	}
 	for _, bad := range []string{"", "x", "/x", "//a.example", "ftp://a.example", "http://", "http:a.example",
 		"http://:80", "https://u@a.example", "https://u:p@a.example", "https://a.example/#", "https://a.example/#x",
-		"https://a b", "https://a.example/" + strings.Repeat("x", 2048)} {
+		"https://a b", "https://a.example:99999/", "https://a.example/" + strings.Repeat("x", 2048)} {
 		want[none](s, 40039, "POST", "/webhooks", fmt.Sprintf(`{"url":%q}`, bad))
 	}
 }

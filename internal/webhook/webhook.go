@@ -44,6 +44,7 @@ type Webhooks struct {
 	pulls     share.Waiters[string] // requests that wait for deliveries, by endpoint
 	boxPulls  share.Waiters[string] // the same for sandboxes, which anyone can create
 	changers  share.Waiters[string] // requests that wait for the mutex changing, by store; all sandboxes count as one
+	replays   share.Waiters[string] // requests to replay failed deliveries, by endpoint
 	woken     chan struct{}         // has an element if a delivery may be due before the next round
 
 	changing sync.Mutex // held while endpoints are changed or read: a read never overwrites a newer change
@@ -118,6 +119,7 @@ func New(cfg Config, st storage.Webhooks, version string, log *slog.Logger, obse
 		pulls:    share.Waiters[string]{PerOwner: maxPullsOf, Total: maxPulls},
 		boxPulls: share.Waiters[string]{PerOwner: maxPullsOf, Total: maxPulls},
 		changers: share.Waiters[string]{PerOwner: maxChangersOf, Total: maxChangers},
+		replays:  share.Waiters[string]{PerOwner: 1, Total: maxChangers},
 		woken:    make(chan struct{}, 1),
 	}
 }
@@ -219,11 +221,11 @@ func (w *Webhooks) excess(ctx context.Context, e endpoint) (string, error) {
 		limit.bytes), nil
 }
 
-// countSoon makes the next create count the waiting deliveries.
-func (w *Webhooks) countSoon(e endpoint) {
+// countLater postpones the next count of waiting deliveries: those of an endpoint that was full drain meanwhile.
+func (w *Webhooks) countLater(e endpoint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.activity(e).created = boundsOf(e.Store)
+	w.activity(e).created = bounds{}
 }
 
 // wake makes Run and waiting pulls check an endpoint for due deliveries.
@@ -266,9 +268,36 @@ func (e *endpoint) disable(reason string) {
 
 func (e *endpoint) remove() { e.Enabled, e.Removed = false, now() }
 
-// DisableAll disables the endpoints of a database. No process may serve it.
+// DisableAll disables the endpoints of a database, and ends their replays. No process may serve it.
 func DisableAll(ctx context.Context, st storage.Webhooks, reason string) error {
-	return changeAll(ctx, st, "", func(e *endpoint) { e.disable(reason) })
+	all, _, err := load(ctx, st, "")
+	for _, e := range all {
+		err = cmp.Or(err, endReplays(ctx, st, e.ID))
+	}
+	return cmp.Or(err, changeAll(ctx, st, "", func(e *endpoint) { e.disable(reason) }))
+}
+
+// endReplays gives deliveries that are replayed the status that they would have if the replay had failed: a disabled
+// endpoint gets replays.
+func endReplays(ctx context.Context, st storage.Webhooks, id string) error {
+	for {
+		found, err := st.Deliveries(ctx, storage.DeliveryFilter{
+			Webhook: id, Status: storage.Replaying, Before: afterAllEvents, Limit: replayStep,
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		var changes []storage.DeliveryChange
+		for _, d := range found {
+			if d.Status, d.Due = storage.Failed, now().Add(keepFailed); !historyOf(d).Next.IsZero() {
+				d.Status, d.Due = storage.Waiting, historyOf(d).Next
+			}
+			changes = append(changes, storage.DeliveryChange{Delivery: d, From: storage.Replaying})
+		}
+		if err := st.ChangeDeliveries(ctx, changes); err != nil {
+			return err
+		}
+	}
 }
 
 // RemoveAll removes the endpoints of a store.
