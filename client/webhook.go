@@ -124,6 +124,14 @@ func (c *Client) Pull(ctx context.Context, id string, wait time.Duration) ([]Pul
 	return got.Deliveries, err
 }
 
+// Retry makes Pull return up to 100 deliveries of a pull endpoint after a pause of a second to an hour, and others
+// before. Unknown ids are ignored.
+func (c *Client) Retry(ctx context.Context, id string, in time.Duration, ids ...string) error {
+	_, err := call[any](ctx, c, http.MethodPost, webhookPath(id)+"/ack", http.StatusNoContent,
+		object{"ids": ids, "retry_in": int(in.Seconds())})
+	return err
+}
+
 // Ack acknowledges up to 100 deliveries of a pull endpoint. Unknown ids are ignored.
 func (c *Client) Ack(ctx context.Context, id string, ids ...string) error {
 	_, err := call[any](ctx, c, http.MethodPost, webhookPath(id)+"/ack", http.StatusNoContent, object{"ids": ids})

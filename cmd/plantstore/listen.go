@@ -23,13 +23,13 @@ import (
 func listenCommand(env environment) *cobra.Command {
 	f := env.command("listen", `
 Print and forward new plants. The secret that signs the requests is printed first. A request that
-fails is sent again after pauses of 1 to 30 s; others do not wait for it. Without --forward-to,
+fails is sent again after pauses of 1 to 30 s; others are sent meanwhile. Without --forward-to,
 signatures are only verified. With --json, each line is an object: the endpoint, and then the
 deliveries. Ctrl-C removes the endpoint. With --name, it is kept for 7 days, and the next run
 continues with waiting plants. The token needs the scope webhooks:manage.`, `
   plantstore listen
   plantstore listen --forward-to http://localhost:3000/hook --name laptop`)
-	l := &listener{pauses: map[string]time.Duration{}, again: map[string]time.Time{}}
+	l := &listener{pauses: map[string]time.Duration{}}
 	l.to = f.String("forward-to", "", "`URL` of the receiver, such as http://localhost:3000/hook")
 	l.name = f.String("name", "", "`name` of the endpoint, which is then kept")
 	l.secret = f.String("secret", "", "`secret` that signs forwarded requests\n(default: a new one of the endpoint)")
@@ -43,7 +43,6 @@ type listener struct {
 	to, name, secret *string
 	endpoint         client.Webhook
 	pauses           map[string]time.Duration // the last pause of each failed delivery
-	again            map[string]time.Time     // when it is tried again
 }
 
 func (l *listener) run(ctx context.Context, c *client.Client) (err error) {
@@ -98,33 +97,34 @@ func (l *listener) open(ctx context.Context, c *client.Client) (client.Webhook, 
 	return all[i], nil
 }
 
-// round pulls deliveries, and acknowledges those that succeed.
+// round pulls deliveries, and acknowledges those that succeed. Others are pulled again after a pause.
 func (l *listener) round(ctx context.Context, c *client.Client) error {
 	deliveries, err := c.Pull(ctx, l.endpoint.ID, 20*time.Second)
 	var done []string
 	for _, d := range deliveries {
-		if time.Now().Before(l.again[d.ID]) {
-			continue
-		}
-		if failed := l.deliver(ctx, d); failed == nil {
+		failed := l.deliver(ctx, d)
+		switch {
+		case failed == nil:
 			done = append(done, d.ID)
+			delete(l.pauses, d.ID)
 			err = cmp.Or(err, l.print(d, "%s  %s\n", cell(d.ID), telemetry.EscapeJSON([]byte(d.Body))))
-		} else if ctx.Err() == nil {
+		case ctx.Err() == nil:
 			pause := min(max(2*l.pauses[d.ID], time.Second), 30*time.Second)
-			l.pauses[d.ID], l.again[d.ID] = pause, time.Now().Add(pause)
+			l.pauses[d.ID] = pause
 			l.report(fmt.Errorf("%s: %w", d.ID, failed), pause)
+			err = cmp.Or(err, known(c.Retry(ctx, l.endpoint.ID, pause, d.ID)))
 		}
 	}
-	switch {
-	case err != nil || len(deliveries) == 0:
-	case len(done) > 0:
-		if err = c.Ack(ctx, l.endpoint.ID, done...); errors.Is(err, client.ErrUnknown) {
-			return nil // Pull returns them again if they are not acknowledged
-		}
-	default: // all have failed, and Pull returns them again at once
-		pause, cancel := context.WithTimeout(ctx, time.Second)
-		<-pause.Done()
-		cancel()
+	if err == nil && len(done) > 0 {
+		err = known(c.Ack(ctx, l.endpoint.ID, done...))
+	}
+	return err
+}
+
+// known returns nil for an unknown outcome: Pull returns the deliveries again if nothing has changed.
+func known(err error) error {
+	if errors.Is(err, client.ErrUnknown) {
+		return nil
 	}
 	return err
 }

@@ -91,8 +91,8 @@ type Webhooks interface {
 	// Backlog returns the number of waiting and replaying deliveries of an endpoint, and the size of their bodies.
 	Backlog(ctx context.Context, webhook string) (deliveries, bytes int64, err error)
 
-	// ChangeDeliveries changes status, due time and log of deliveries that have the status From. Repeating it has no
-	// further effect.
+	// ChangeDeliveries changes status, due time and log of deliveries that have the status From. An empty log keeps the
+	// one that is stored. Repeating it has no further effect.
 	ChangeDeliveries(ctx context.Context, changes []DeliveryChange) error
 
 	// RemoveDeliveries removes at most limit deliveries, and returns their number: delivered and failed ones that are due,

@@ -1,7 +1,9 @@
 package webhook
 
 import (
+	"cmp"
 	"errors"
+	"math"
 	"time"
 
 	"plantstore/internal/httpapi"
@@ -15,6 +17,7 @@ const (
 	maxPulls   = 256         // in flight
 	maxPullsOf = 4           // of these, from one endpoint
 	maxWait    = 30          // seconds
+	maxRetryIn = 3600        // seconds
 	maxPulled  = 128 << 10   // bytes of bodies in a response
 	readEvery  = time.Minute // the least time between two stored times of a pull
 )
@@ -126,12 +129,17 @@ func (w *Webhooks) pullable(c httpapi.Call, e endpoint) (page []pulled, err erro
 
 func (w *Webhooks) Acknowledge(c httpapi.Call) (any, error) {
 	var sent struct {
-		IDs []string `json:"ids"`
+		IDs     []string `json:"ids"`
+		RetryIn *float64 `json:"retry_in"` // seconds; 1.0 is an integer
 	}
-	if err := decodeBody(c.Body, &sent, "ids"); err != nil {
+	if err := decodeBody(c.Body, &sent, "ids and retry_in"); err != nil {
 		return nil, err
 	} else if len(sent.IDs) == 0 || len(sent.IDs) > maxPage {
 		return nil, invalidField("ids", "must be an array of 1 to %d ids of deliveries", maxPage)
+	}
+	pause := *cmp.Or(sent.RetryIn, new(1.0))
+	if pause < 1 || pause > maxRetryIn || pause != math.Trunc(pause) {
+		return nil, invalidField("retry_in", "must be an integer from 1 to %d", maxRetryIn)
 	}
 	e, err := w.getPull(c)
 	if err != nil {
@@ -144,7 +152,12 @@ func (w *Webhooks) Acknowledge(c httpapi.Call) (any, error) {
 		}
 		for _, status := range []storage.Status{storage.Waiting, storage.Replaying} {
 			d := storage.Delivery{Webhook: e.ID, Event: id, Status: status}
-			changes = append(changes, after(e, d, try{Time: now()}, now()))
+			change := after(e, d, try{Time: now()}, now())
+			if sent.RetryIn != nil {
+				d.Due = now().Add(time.Duration(pause) * time.Second)
+				change = storage.DeliveryChange{Delivery: d, From: status}
+			}
+			changes = append(changes, change)
 		}
 	}
 	return nil, w.storage.ChangeDeliveries(c, changes)

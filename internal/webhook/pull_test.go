@@ -52,24 +52,78 @@ func TestPull(t *testing.T) {
 			t.Errorf("%d deliveries after two are acknowledged, want the other 100", len(rest))
 		}
 		s.replay(path, ids[0], 202)
-		if rest, _ := s.pull(path, ""); len(rest) != 100 || rest[0].ID != ids[0] {
-			t.Errorf("%d deliveries, want first the one that is replayed", len(rest))
+		if rest, _ := s.pull(path, ""); len(rest) != 100 || rest[99].ID != ids[0] {
+			t.Errorf("%d deliveries, want the one that is replayed too", len(rest))
 		}
 		s.ack(path, ids...)
 		if d := s.list(path, "status=delivered"); len(d) != 2 || d[0].Tries[0].Replay == d[1].Tries[0].Replay {
 			t.Errorf("delivered: %+v", d)
 		}
 		for _, query := range []string{"pull?wait=-1", "pull?wait=x", "pull?wait=1&wait=2", "deliveries?limit=0",
-			"deliveries?status=x", "deliveries?before=x", "deliveries?limit=x"} {
+			"deliveries?status=x", "deliveries?before=x", "deliveries?limit=x", "deliveries?status=failed&status=failed",
+			"deliveries?before=" + ids[0] + "&before=" + ids[0]} {
 			want[none](s, 40040, "GET", path+"/"+query, "")
 		}
 		for _, body := range []string{"", "{}", `{"ids":[]}`, `{"ids":[1]}`, `{"ids":["x"],"ids":["x"]}`,
+			`{"ids":["x"],"retry_in":0}`, `{"ids":["x"],"retry_in":1.5}`, `{"ids":["x"],"retry_in":3601}`,
+			`{"ids":["x"],"retry_in":null}`, `{"ids":["x"],"retry_in":"1"}`,
 			`{"ids":[` + strings.Repeat(`"x",`, 100) + `"x"]}`} {
 			want[none](s, 40039, "POST", path+"/ack", body)
 		}
 		want[none](s, 40039, "PUT", path, " null")
 		want[none](s, 40039, "GET", push+"/pull", "")
 		want[none](s, 40403, "GET", "other"+path+"/pull", "")
+	})
+}
+
+// With retry_in, deliveries are pulled again after this time, and others before. Their tries are kept.
+func TestRetryIn(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *service) {
+		path, _ := s.add("", `"kind":"pull"`)
+		s.create("main", 1, 101)
+		first, _ := s.pull(path, "")
+		for _, d := range first {
+			want[none](s, 204, "POST", path+"/ack", fmt.Sprintf(`{"ids":[%q],"retry_in":30.0}`, d.ID))
+		}
+		if last, _ := s.pull(path, ""); len(last) != 1 {
+			t.Fatalf("%d deliveries, want the one that was not pulled", len(last))
+		} else {
+			s.ack(path, last[0].ID)
+			s.replay(path, last[0].ID, 202)
+			want[none](s, 204, "POST", path+"/ack", fmt.Sprintf(`{"ids":[%q],"retry_in":3600}`, last[0].ID))
+			if d := s.list(path, "limit=1")[0]; d.Status != "replaying" || len(d.Tries) != 1 {
+				t.Errorf("%+v, want its first try", d)
+			}
+		}
+		if found, took := s.pull(path, "wait=20"); len(found) != 0 {
+			t.Errorf("%d deliveries after %v", len(found), took)
+		}
+		if found, took := s.pull(path, "wait=20"); len(found) != 100 || took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("%d deliveries after %v more, want 100 after 10 s", len(found), took)
+		}
+	})
+}
+
+// An endpoint that was disabled because it was full stays enabled while its deliveries drain.
+func TestEnableFull(t *testing.T) {
+	defer func(b bounds) { ordinary = b }(ordinary)
+	ordinary = bounds{8, 1 << 20}
+	inBubble(t, always(500), func(t *testing.T, s *service) {
+		path, _ := s.add("", toA)
+		create := func(first, last int64) (disabled bool) {
+			for id := first; id <= last; id++ {
+				s.create("main", id, id)
+				time.Sleep(time.Millisecond) // counting ends
+			}
+			return want[shown](s, 200, "GET", path, "").Disabled
+		}
+		if !create(1, 20) {
+			t.Fatal("an endpoint with 20 waiting deliveries is not disabled")
+		}
+		want[none](s, 200, "PUT", path, "{"+toA+"}")
+		if create(21, 21) || !create(22, 24) {
+			t.Error("after enabling, one create must not disable the endpoint, and four must")
+		}
 	})
 }
 

@@ -37,7 +37,8 @@ const (
 	removedWebhooks = "SELECT id FROM webhooks WHERE removed <= $1"
 
 	changeDelivery = `
-		UPDATE deliveries SET status = $1, due = $2, log = $3 WHERE webhook = $4 AND status = $5 AND event = $6`
+		UPDATE deliveries SET status = $1, due = $2, log = coalesce(nullif($3, ''), log)
+		WHERE webhook = $4 AND status = $5 AND event = $6`
 )
 
 // The statements that remove deliveries, and events and endpoints without deliveries. OFFSET 0 makes PostgreSQL search
