@@ -30,7 +30,7 @@ func TestRate(t *testing.T) {
 	t.Parallel()
 	testkit.OnEachDatabase(t, func(t *testing.T, db string) {
 		p := testkit.Start(t, db)
-		limited := testkit.IssueToken(t, db, "--name", "limited", "--rate", "1/m", "--burst", "4")
+		limited := testkit.IssueToken(t, db, "--name", "limited", "--rate", "1/h", "--burst", "4")
 		as := "Authorization: Bearer " + limited
 		for left, a := range []testkit.Response{
 			3: p.Do(t, "POST", "/plants", `{"id":1,"name":"x"}`, testkit.ContentJSON, as),
@@ -38,8 +38,8 @@ func TestRate(t *testing.T) {
 			1: p.Do(t, "GET", "/plants/2", "", as), // Errors count too.
 			0: p.Do(t, "PUT", "/plants/1", `{"name":"y"}`, testkit.ContentJSON, as),
 		} {
-			policy, now := a.Header.Get("RateLimit-Policy"), a.Header.Get("RateLimit") // nearly a minute is left
-			if want := fmt.Sprintf(`"token";r=%d;t=[56][0-9]`, left); policy != `"token";q=4;w=240` ||
+			policy, now := a.Header.Get("RateLimit-Policy"), a.Header.Get("RateLimit") // nearly an hour is left
+			if want := fmt.Sprintf(`"token";r=%d;t=3[56]\d\d`, left); policy != `"token";q=4;w=14400` ||
 				!regexp.MustCompile(want).MatchString(now) {
 				t.Errorf("%d %s: RateLimit-Policy %s, RateLimit %s, want %s", a.Status, a.Body, policy, now, want)
 			}
@@ -49,7 +49,7 @@ func TestRate(t *testing.T) {
 			"DELETE /plants/1": "",
 		} {
 			method, path, _ := strings.Cut(request, " ")
-			wantLimited(t, request, p.Do(t, method, path, body, testkit.ContentJSON, as), 42901, 60)
+			wantLimited(t, request, p.Do(t, method, path, body, testkit.ContentJSON, as), 42901, 3600)
 		}
 		status, text := testkit.ParseRaw(p.Raw(t, "POST /plants HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+as+
 			"\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"))

@@ -21,7 +21,7 @@ import (
 func TestErrorExamples(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "plants.db")
-	s := testkit.Start(t, db, "--sandbox", "--sandbox-rate", "1/m")
+	s := testkit.Start(t, db, "--sandbox", "--sandbox-rate", "1/h")
 	reader := testkit.IssueToken(t, db, "--name", "reader", "--scopes", "plants:read", "--rate", "10/m", "--burst", "10")
 	made := strings.Split(s.Do(t, "POST", "/sandboxes", "").Body, `"`)
 	inBox := "Authorization: Bearer " + made[slices.Index(made, "token")+2]
