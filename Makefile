@@ -33,7 +33,7 @@ clean: ## remove bin/ and artifacts/
 # long.
 PLAIN   := env CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -pgo=off -trimpath"
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -pgo=off
-TEST    := go test -json -vet=off -ldflags=-w -count=1 -timeout 20m
+TEST    := go test -json -vet=off -ldflags=-w -count=1 -timeout 60m
 LINKED   = $(shell go list ./client ./cmd/... ./internal/...)
 OUTSIDE := ./api ./docs ./deploy/... ./test/testkit/...
 # This puts load on the machine, so it runs alone.

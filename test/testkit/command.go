@@ -14,7 +14,7 @@ import (
 // Run runs a command of the product to its end.
 func Run(t testing.TB, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*Deadline)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Binary, args...)
 	var out, errs bytes.Buffer

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write what the tests found to the docum
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
 // limit is how long a tool may take. It is generous, since the machine may be busy.
-const limit = 2 * time.Minute
+const limit = 10 * time.Minute
 
 // run runs a program of one of the packages to its end and returns what it prints to standard output.
 func run(t *testing.T, name string, args ...string) string {
