@@ -26,11 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m))
 }
 
-// patient are timeouts that a slow machine does not reach, and quick are those for faults that last longer.
-var (
-	patient = postgres.Timeouts{Write: 2 * time.Minute, Attempt: time.Minute, Read: time.Minute}
-	quick   = postgres.Timeouts{Write: 3 * time.Second, Attempt: 1500 * time.Millisecond, Read: 1500 * time.Millisecond}
-)
+// patient are timeouts that a slow machine does not reach.
+var patient = postgres.Timeouts{Write: 2 * time.Minute, Attempt: time.Minute, Read: time.Minute}
 
 // openStorage opens a database of a cluster, and closes it when the test ends.
 func openStorage(t testing.TB, address string, timeouts postgres.Timeouts) *Storage {

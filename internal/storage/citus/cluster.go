@@ -5,7 +5,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/singleflight"
@@ -56,10 +58,10 @@ func (c *cluster) refreshLayout(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-func (c *cluster) Settings() map[string]string {
+func (c *cluster) Settings(attempt time.Duration) map[string]string {
 	return map[string]string{
-		"citus.max_adaptive_executor_pool_size": "1",  // connections to a node for one query: a second takes longer to open
-		"citus.node_connection_timeout":         "2s", // less than postgres.Timeouts.Attempt
+		"citus.max_adaptive_executor_pool_size": "1", // connections to a node for one query: a second takes longer to open
+		"citus.node_connection_timeout":         strconv.FormatInt(attempt.Milliseconds()/2, 10),
 
 		// A generic plan can't send LIMIT $3 to the workers: they would return all plants.
 		"plan_cache_mode": "force_custom_plan",

@@ -108,7 +108,7 @@ func (s *Storage) open(ctx context.Context, config *pgxpool.Config) (err error) 
 	}
 	settings, servers := takeSettings(config.ConnConfig), 0
 	if s.cluster != nil {
-		maps.Copy(settings, s.cluster.Settings())
+		maps.Copy(settings, s.cluster.Settings(s.timeouts.Attempt))
 		servers = s.cluster.Servers()
 	}
 	s.divideConns(int(config.MaxConns), servers)
