@@ -93,9 +93,10 @@ func TestTLS(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "is not the health check of a Plant Store: it returned 404") {
 		t.Errorf("health of the API: exit %d, %s", code, stderr)
 	}
-	if out, stderr, code := testkit.Run(t, nil, "health", "--url", s.Ops); code != 0 || out != "ready\n" {
-		t.Errorf("health: exit %d, %s%s", code, out, stderr)
-	}
+	testkit.WaitFor(t, "plantstore health", func() bool {
+		out, _, code := testkit.Run(t, nil, "health", "--url", s.Ops)
+		return code == 0 && out == "ready\n"
+	})
 
 	wantVersions(t, s)
 	plain, err := http.Get("http://" + s.Address() + "/plants")
