@@ -105,7 +105,7 @@ func TestRetryRecipe(t *testing.T) {
 	recipe := testkit.CodeBlock(t, sandboxPage, "### The retry test of an SDK", "console")
 	rule := regexp.MustCompile(`\[{.*}\]`).FindString(recipe)
 	for rule, status := range map[string]int{rule: 503, testkit.ReplaceOnce(t, rule, `"code":503`, `"drop":true`): 0} {
-		box, err := plants.NewSandbox(t.Context(), s.URL, plants.WithSandbox("empty", time.Minute))
+		box, err := plants.NewSandbox(t.Context(), s.URL, plants.WithSandbox("empty", time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

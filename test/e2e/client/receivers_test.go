@@ -38,7 +38,7 @@ func TestReceivers(t *testing.T) {
 		t.Run(heading, func(t *testing.T) {
 			t.Parallel()
 			start := func(secret string) (address string, printed func() string) {
-				address = freeAddress(t)
+				address = testkit.FreeAddress(t)
 				cmd := prepare(t, address)
 				cmd.Env = append(cmd.Environ(), "WEBHOOK_SECRET="+secret)
 				receiver := testkit.Launch(t, cmd)
@@ -166,17 +166,6 @@ func send(t *testing.T, address string, d delivery) int {
 	}
 	response.Body.Close()
 	return response.StatusCode
-}
-
-// freeAddress returns an address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // example writes a receiver of the page to a folder, with another port.
