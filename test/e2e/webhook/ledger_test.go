@@ -43,11 +43,11 @@ func TestLedger(t *testing.T) {
 // delivered until the lease ends. In make test-all, it does so six times.
 func (x *trial) run(processes int, others ...func()) {
 	x.Ledger, x.receiver = ledger.New(), newReceiver(x.t)
-	for range processes {
+	x.processes = append(x.processes, start(x.t, x.db))
+	e := add(x.t, x.processes[0].Target(), x.receiver)
+	for range processes - 1 { // They know the endpoint.
 		x.processes = append(x.processes, start(x.t, x.db))
 	}
-	e := add(x.t, x.processes[0].Target(), x.receiver)
-	time.Sleep(2 * time.Second) // until every process knows the endpoint
 	x.receiver.respond(responseTime, 200)
 	rounds := 1
 	if !testing.Short() {

@@ -45,7 +45,7 @@ func TestImportRestoreCopy(t *testing.T) {
 	s := start(t, db)
 	e := add(t, s.Target(), r)
 	testkit.Fill(t, s.Target(), 20, "Fern")
-	r.wait(20 - len(r.plants()))
+	r.waitFor("20 deliveries", func() bool { return len(r.received) >= 20 })
 	r.respond(0, 503)
 	create(t, s.Target(), 20) // waits, also in the backup
 	file, restored := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "restored.db")
