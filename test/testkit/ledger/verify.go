@@ -62,7 +62,7 @@ func (l *Ledger) CheckMany(t testing.TB, to testkit.Target) Report {
 	return r
 }
 
-// retryTime is how long Verify repeats an attempt whose outcome stays unknown.
+// retryTime is how long Verify repeats an attempt whose outcome stays unknown, and List a request that returns 503.
 const retryTime = 30 * time.Second
 
 // Verify compares what is stored with the ledger. Then it repeats each unknown attempt until its outcome is known, and
@@ -158,8 +158,12 @@ func (l *Ledger) retry(r *Report, to testkit.Target, before *attempt, limit time
 // List reads every plant of the store, as the service encodes it.
 func List(to testkit.Target) (map[int64]string, error) {
 	stored := map[int64]string{}
-	for path := "/plants?limit=1000"; ; {
+	for path, began := "/plants?limit=1000", time.Now(); ; {
 		response, err := to.Send("GET", path, "")
+		if err == nil && response.Status == 503 && time.Since(began) < retryTime {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +187,7 @@ func List(to testkit.Target) (map[int64]string, error) {
 		if len(page) == 0 {
 			return nil, errors.New("an empty page links to a next page")
 		}
-		path = fmt.Sprintf("/plants?limit=1000&after=%d", p.ID)
+		path, began = fmt.Sprintf("/plants?limit=1000&after=%d", p.ID), time.Now()
 	}
 }
 
