@@ -238,22 +238,22 @@ func TestCollectorFails(t *testing.T) {
 		http.Error(w, "out of memory", http.StatusInternalServerError)
 	}))
 	t.Cleanup(failing.Close)
-	for name, test := range map[string]struct{ url, reason string }{
-		"hangs":  {hanging.URL, "Client.Timeout exceeded while awaiting headers"},
-		"fails":  {failing.URL, "500 Internal Server Error (body: out of memory)"},
-		"absent": {"http://127.0.0.1:1", "connection refused"},
+	for name, test := range map[string]struct{ url, timeout, reason string }{
+		"hangs":  {hanging.URL, "100", "Client.Timeout exceeded while awaiting headers"},
+		"fails":  {failing.URL, "10000", "500 Internal Server Error (body: out of memory)"},
+		"absent": {"http://127.0.0.1:1", "10000", "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+test.url,
-				"OTEL_EXPORTER_OTLP_TIMEOUT=100", "OTEL_BSP_EXPORT_TIMEOUT=1000", "OTEL_BSP_MAX_QUEUE_SIZE=16",
+				"OTEL_EXPORTER_OTLP_TIMEOUT="+test.timeout, "OTEL_BSP_EXPORT_TIMEOUT=10000", "OTEL_BSP_MAX_QUEUE_SIZE=16",
 				"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
 			create := func() {
 				if a := s.Create(t, `{"id":1,"name":"Fern"}`); a.Status != 200 {
 					t.Fatalf("%d %s", a.Status, a.Body)
 				}
 			}
-			for range 100 {
+			for range 30 {
 				create()
 			}
 			s.WaitLogged(t, test.reason)
