@@ -388,6 +388,28 @@ func TestEvictionsInTime(t *testing.T) {
 	}
 }
 
+// A connection makes way for one of an address that has its share, and no more than its own address has.
+func TestEquals(t *testing.T) {
+	l := &Listener{cfg: Config{Max: 64}, addresses: map[netip.Addr]*address{}}
+	from := netip.MustParseAddr("127.0.0.1")
+	for _, test := range []struct {
+		its, arriving int // connections of the addresses
+		wait          time.Duration
+		want          bool
+	}{
+		{9, 1, 2 * shortWait, true}, {9, 9, greedyWait, true}, {8, 9, 2 * shortWait, false}, {9, 9, greedyWait - 1, false},
+		{9, 4, greedyWait, true}, {3, 4, time.Second, false}, {2, 3, shortWait, true}, {2, 3, shortWait - 1, false},
+	} {
+		c := &conn{index: -1, listener: l, owner: &owner{conns: 1}, address: &address{conns: test.its}}
+		c.enter(receiving, 0)
+		c.socket, _ = net.Pipe()
+		l.conns, l.addresses[from], l.stats = []*conn{c}, &address{conns: test.arriving}, newStats()
+		if got := l.evict(from, test.wait); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
 // A trusted proxy is no address: its connections count for nobody.
 func TestExempt(t *testing.T) {
 	c, _ := serveTokens(t, 4, func(cfg *Config) { cfg.Exempt = netip.MustParsePrefix("127.0.0.9/32").Contains })
