@@ -167,3 +167,23 @@ func TestConformInterrupted(t *testing.T) {
 		t.Errorf("the last request is %s %s, want that the plant is deleted", last.Method, last.URL)
 	}
 }
+
+// The error of the first request has no token, which a server can put into a header that can't be parsed.
+func TestConformHidesToken(t *testing.T) {
+	for response, code := range map[string]int{
+		"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://x/%zz" + fixedToken + "\r\n\r\n":  unreachable,
+		"HTTP/1.1 200 OK\r\n" + fixedToken + "\r\n\r\n":                                        unreachable,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + fixedToken + "\r\n\r\n": 1, // a trailer
+	} {
+		s := script(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			io.WriteString(c, response)
+			c.Close()
+		})
+		got := plantstore(t, variables{"PLANTSTORE_TOKEN": fixedToken}, "conform", s.URL)
+		hidden := strings.Contains(got.stderr, "$PLANTSTORE_TOKEN") && !strings.Contains(got.stderr, fixedToken)
+		if got.code != code || got.stdout != "" || !hidden {
+			t.Errorf("%q: %+v", response, got)
+		}
+	}
+}

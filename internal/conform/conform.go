@@ -196,10 +196,13 @@ func Run(ctx context.Context, o Options) (Report, error) {
 // respond, or if it refuses the token.
 func (r *runner) claimed(ctx context.Context) ([]string, error) {
 	list := r.request(Step{Send: "GET /plants?limit=1"}, map[string]string{"token": r.Token})
-	if got, err := r.exchange(ctx, list); err != nil || got.status == http.StatusUnauthorized {
-		return nil, cmp.Or(err, ErrRefused)
+	got, err := r.exchange(ctx, list)
+	if err != nil {
+		return nil, hiddenError{err, r.secret}
+	} else if got.status == http.StatusUnauthorized {
+		return nil, ErrRefused
 	}
-	got, _ := r.exchange(ctx, r.request(Step{Send: "GET /openapi.json"}, nil))
+	got, _ = r.exchange(ctx, r.request(Step{Send: "GET /openapi.json"}, nil))
 	var doc struct {
 		Info struct {
 			Levels []string `json:"x-conformance"`
@@ -371,3 +374,12 @@ func (r *runner) exchange(ctx context.Context, request *http.Request) (response,
 	}
 	return response{got.StatusCode, got.Header, body, request.URL, r.secret}, err
 }
+
+// hiddenError is an error whose text can have the token, such as that of a Location that can't be parsed.
+type hiddenError struct {
+	error
+	token *regexp.Regexp
+}
+
+func (e hiddenError) Error() string { return hide(e.token, e.error.Error()) }
+func (e hiddenError) Unwrap() error { return e.error }
