@@ -256,10 +256,10 @@ func (r *runner) result(ctx context.Context, c Case) Result {
 		failed, skip := x.run(ctx, c)
 		x.cleanUp(context.WithoutCancel(ctx), c)
 		known := slices.Contains(r.Known, c.ID)
-		result.Request, result.Response, result.Expected = hide(r.secret, failed.Request), failed.Response, failed.Expected
+		result.Request, result.Response, result.Expected = failed.Request, failed.Response, failed.Expected
 		switch {
 		case skip != "":
-			result.Reason = hide(r.secret, skip)
+			result.Reason = skip
 		case failed.Expected != nil && known:
 			result.Outcome = Known
 		case failed.Expected != nil:
@@ -310,15 +310,18 @@ type runner struct {
 	receiver *receiver
 }
 
-// tokenPattern matches a token, also as it is escaped in JSON or in a URL. It is nil for a short token, which is not
-// secret and occurs in many words.
+// tokenPattern matches a token, also as it is escaped in JSON, in a URL or in HTML. A token of less than 8 characters is
+// part of many words, so it must be a whole word. One of less than 4 is no secret: the result is nil.
 func tokenPattern(token string) *regexp.Regexp {
-	if len(token) < 8 {
-		return nil
-	}
 	var b strings.Builder
 	for _, c := range []byte(token) {
-		fmt.Fprintf(&b, `(?:\\?%s|(?i:\\u00%02x|%%%02x))`, regexp.QuoteMeta(string(c)), c, c)
+		fmt.Fprintf(&b, `(?:\\?%s|(?i:\\u00%02[2]x|%%%02[2]x|&#0*%[2]d;|&#x0*%[2]x;|&\w+;))`, regexp.QuoteMeta(string(c)), c)
+	}
+	switch n := len(token); {
+	case n < 4:
+		return nil
+	case n < 8:
+		return regexp.MustCompile(`\b` + b.String() + `\b`)
 	}
 	return regexp.MustCompile(b.String())
 }

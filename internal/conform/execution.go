@@ -87,7 +87,7 @@ func (x *execution) run(ctx context.Context, c Case) (failed Result, skip string
 		}
 		if failed.Expected != nil {
 			failed.Response = hide(x.secret, failed.Response)
-			return failed, c.mayLack(got)
+			return failed, hide(x.secret, c.mayLack(got))
 		}
 	}
 	return Result{}, ""
@@ -198,8 +198,11 @@ func (x *execution) cleanUp(ctx context.Context, c Case) {
 
 // commandLine returns the request of a step as a line for a shell.
 func (x *execution) commandLine(s Step) string {
-	shown := maps.Clone(x.variables)
-	shown["token"] = "$PLANTSTORE_TOKEN"
+	shown := map[string]string{}
+	for name, value := range x.variables {
+		shown[name] = hide(x.secret, value) // the server has sent some of them
+	}
+	shown["token"], shown["webhook"] = "$PLANTSTORE_TOKEN", x.variables["webhook"]
 	request := x.request(s, shown)
 	line, data := "curl -i", expand(cmp.Or(s.Body, string(s.Base64)), shown)
 	switch {

@@ -2,10 +2,12 @@ package conform
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"html"
 	"io"
 	"maps"
 	"net"
@@ -117,7 +119,7 @@ func runWith(t *testing.T, o Options, pattern string, server http.HandlerFunc) (
 			return ours, nil
 		}
 		o.URL, _ = url.Parse("http://127.0.0.1/v1/")
-		o.Token, o.Only = token, regexp.MustCompile(pattern)
+		o.Token, o.Only = cmp.Or(o.Token, token), regexp.MustCompile(pattern)
 		start := time.Now()
 		var err error
 		if report, err = Run(t.Context(), o); err != nil {
@@ -246,7 +248,8 @@ func TestToken(t *testing.T) {
 	for _, c := range token {
 		escaped += fmt.Sprintf(`\u%04X`, c)
 	}
-	for _, text := range []string{token, escaped, string(inJSON), slash, url.QueryEscape(token), long + token,
+	for _, text := range []string{token, escaped, string(inJSON), slash, url.QueryEscape(token), html.EscapeString(token),
+		strings.NewReplacer("/", "&#x2F;", "+", "&#0043;", "=", "&#X003d;", `"`, "&quot;").Replace(token), long + token,
 		long + slash, long + strings.Repeat("x", 55) + token, strings.Repeat(token, 100), "\x00\x1b]]>" + token} {
 		report, _ := runWith(t, Options{Levels: Levels, Known: []string{"store-01"}}, "(spec-|store-)(01|02|28|36)",
 			func(w http.ResponseWriter, r *http.Request) {
@@ -280,6 +283,34 @@ func TestToken(t *testing.T) {
 		got := (&runner{Options: Options{URL: base}}).request(Step{Send: "GET ${next}"}, map[string]string{"next": next})
 		if got.URL.String() != want {
 			t.Errorf("a Link to %s sends a request to %s, want %s", next, got.URL, want)
+		}
+	}
+}
+
+// A short token is hidden where it is a whole word. The command line of a request has no part that is hidden by mistake.
+func TestShortToken(t *testing.T) {
+	for _, test := range []struct{ token, text, want string }{
+		{"abc", "abc", "abc"},
+		{"test", "test, testing, attest, test_1", "*, testing, attest, test_1"},
+		{"t/st", `"t/st" t&#47;st t%2fst t\/st t/sts`, `"*" * * * t/sts`},
+		{"testing", "testing testings", "* testings"},
+		{"testings", "atestingsa", "a*a"},
+	} {
+		if got := strings.ReplaceAll(hide(tokenPattern(test.token), test.text), "$PLANTSTORE_TOKEN", "*"); got != test.want {
+			t.Errorf("%q without the token %q is %q, want %q", test.text, test.token, got, test.want)
+		}
+	}
+	report, _ := runWith(t, Options{Levels: Levels, Token: "Fern"}, "^(spec-03|store-33)$",
+		func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"Fern"`)
+			w.Header().Set("Content-Type", "application/json")
+			if r.Method == http.MethodGet || r.URL.Path == "/v1/plants" && r.Header.Get("If-Match") == "" {
+				io.WriteString(w, `{"tag":"Fern","name":"Fern"}`)
+			}
+		})
+	for i, want := range []string{`,"name":"Fern"}'`, `-H "If-Match: "$PLANTSTORE_TOKEN""`} {
+		if r := report.Results[i]; !strings.Contains(r.Request, want) || strings.Contains(r.Response, "Fern") {
+			t.Errorf("%+v, want a request that has %s", r, want)
 		}
 	}
 }
