@@ -146,9 +146,9 @@ func TestConformUsage(t *testing.T) {
 func TestConformRefused(t *testing.T) {
 	s := script(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	got := plantstore(t, variables{"PLANTSTORE_TOKEN": fixedToken}, "conform", s.URL)
-	got.want(t, "refused", 6, "", "plantstore conform: the server refused the token: GET /plants returned 401\n")
-	if n := len(s.requests()); n != 1 {
-		t.Errorf("%d requests, want one", n)
+	got.want(t, "refused", 6, "", "plantstore conform: the server refused the token: an empty POST /plants returned 401\n")
+	if all := s.requests(); len(all) != 1 || all[0].Method != http.MethodPost || all[0].ContentLength != 0 {
+		t.Errorf("%d requests, want an empty POST", len(all))
 	}
 }
 

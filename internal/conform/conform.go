@@ -156,7 +156,10 @@ const (
 )
 
 // ErrRefused is the error of a run if the token is invalid.
-var ErrRefused = errors.New("the server refused the token: GET /plants returned 401")
+var ErrRefused = errors.New("the server refused the token: an empty POST /plants returned 401")
+
+// probe is a request to which every server responds: the specification has no other operation.
+var probe = Step{Send: "POST /plants"}
 
 // Run runs the cases that the options select. It returns an error if the server does not respond to the first request,
 // if ctx ends, or ErrRefused.
@@ -195,14 +198,14 @@ func Run(ctx context.Context, o Options) (Report, error) {
 // claimed returns the levels that the description of the server names. It returns an error if the server does not
 // respond, or if it refuses the token.
 func (r *runner) claimed(ctx context.Context) ([]string, error) {
-	list := r.request(Step{Send: "GET /plants?limit=1"}, map[string]string{"token": r.Token})
-	got, err := r.exchange(ctx, list)
+	variables := map[string]string{"token": r.Token}
+	got, err := r.exchange(ctx, r.request(probe, variables))
 	if err != nil {
 		return nil, hiddenError{err, r.secret}
 	} else if got.status == http.StatusUnauthorized {
 		return nil, ErrRefused
 	}
-	got, _ = r.exchange(ctx, r.request(Step{Send: "GET /openapi.json"}, nil))
+	got, _ = r.exchange(ctx, r.request(Step{Send: "GET /openapi.json"}, variables))
 	var doc struct {
 		Info struct {
 			Levels []string `json:"x-conformance"`

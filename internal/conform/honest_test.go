@@ -37,6 +37,27 @@ func TestHonestServer(t *testing.T) {
 	}
 }
 
+// The specification has one operation. The response to every other request does not matter, nor whether there is one.
+func TestOneOperation(t *testing.T) {
+	honest := &honestServer{plants: map[int64]honestPlant{}}
+	for name, other := range map[string]func(w http.ResponseWriter){
+		"401":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) },
+		"close": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method+r.URL.Path != "POST/plants" {
+				other(w)
+			} else {
+				honest.ServeHTTP(w, r)
+			}
+		}))
+		if report := runCases(t, s.URL, conform.Options{}); !report.OK() {
+			t.Errorf("%s: %v\n%s", name, report.Counts, failures(report))
+		}
+		s.Close()
+	}
+}
+
 // runCases runs the cases against the server at an address.
 func runCases(t *testing.T, address string, o conform.Options) conform.Report {
 	t.Helper()
