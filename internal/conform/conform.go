@@ -313,8 +313,8 @@ type runner struct {
 	receiver *receiver
 }
 
-// tokenPattern matches a token, also as it is escaped in JSON, in a URL or in HTML. A token of less than 8 characters is
-// part of many words, so it must be a whole word. One of less than 4 is no secret: the result is nil.
+// tokenPattern matches a token, also as it is escaped in JSON, in a URL or in HTML. A token of less than 8 characters
+// is part of many words, so it must be a whole word. One of less than 4 is no secret: the result is nil.
 func tokenPattern(token string) *regexp.Regexp {
 	var b strings.Builder
 	for _, c := range []byte(token) {

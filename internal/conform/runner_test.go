@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -82,6 +83,47 @@ func TestLacks(t *testing.T) {
 	got := response{header: http.Header{"Content-Type": {"application/json"}}, body: []byte(`{"name":"Fern","tag":""}`)}
 	if unmet := (Expectation{Lacks: []string{"tag"}}).unmet(got, nil); len(unmet) != 1 {
 		t.Errorf("%q", unmet)
+	}
+}
+
+// Endpoints at one URL have different secrets. A case gets the webhook that its own secret signs, in any order. One
+// that another secret signs fails it only if there is no other in time.
+func TestSignedWebhook(t *testing.T) {
+	sent := func(secrets ...string) (all []response) {
+		for _, s := range secrets {
+			all = append(all, response{header: http.Header{"Secret": {s}}, body: []byte(`{"id":1,"name":"Fern"}`)})
+		}
+		return all
+	}
+	verify := func(secret string, header http.Header, _ []byte, _ time.Time) error {
+		if header.Get("Secret") != secret {
+			return errors.New("another secret")
+		}
+		return nil
+	}
+	for _, test := range []struct {
+		first, later []response
+		fails        string
+	}{
+		{sent("ours"), nil, ""},
+		{sent("theirs", "ours"), nil, ""},
+		{sent("theirs"), sent("ours", "theirs"), ""},
+		{sent("theirs"), nil, "another secret"},
+		{nil, nil, "there was no such request"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &runner{Options: Options{Verify: verify}, receiver: &receiver{got: test.first}}
+			time.AfterFunc(time.Second, func() {
+				r.receiver.mu.Lock()
+				defer r.receiver.mu.Unlock()
+				r.receiver.got = append(r.receiver.got, test.later...)
+			})
+			x := &execution{runner: r, variables: map[string]string{"secret": "ours"}}
+			failed, _ := x.run(t.Context(), Case{Steps: []Step{{Webhook: `{"id":1}`, Secret: "${secret}"}}})
+			if !strings.Contains(failed.Response, test.fails) || (failed.Expected != nil) != (test.fails != "") {
+				t.Errorf("%q, then %q: %+v", test.first, test.later, failed)
+			}
+		})
 	}
 }
 
@@ -292,7 +334,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// A short token is hidden where it is a whole word. The command line of a request has no part that is hidden by mistake.
+// A short token is hidden where it is a whole word. The command line of a request is still what was sent.
 func TestShortToken(t *testing.T) {
 	for _, test := range []struct{ token, text, want string }{
 		{"abc", "abc", "abc"},

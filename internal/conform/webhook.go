@@ -35,18 +35,22 @@ func (r *receiver) ServeHTTP(_ http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// wait returns the webhook with a body.
-func (r *receiver) wait(ctx context.Context, body string) (response, error) {
+// wait returns the webhook with a body that passes a check. If there is none in time, it returns the last one with the
+// body, and why it fails.
+func (r *receiver) wait(ctx context.Context, body string, check func(response) error) (found response, err error) {
 	want, _ := parse([]byte(body)) // a test checks every case
+	err = errors.New("there was no such request")
 	for end := time.Now().Add(maxWebhook); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		r.mu.Lock()
 		got := r.got
 		r.mu.Unlock()
 		for _, w := range got {
 			if value, _ := parse(w.body); contains(want, value) {
-				return w, nil
+				if found, err = w, check(w); err == nil {
+					return found, nil
+				}
 			}
 		}
 	}
-	return response{}, errors.New("there was no such request")
+	return found, err
 }

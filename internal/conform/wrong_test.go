@@ -38,7 +38,7 @@ type wrongServer struct {
 func none(x *exchange) { x.send() }
 
 // The honest server and the product pass all cases of the levels that they claim. Each defect fails exactly the cases
-// about it. A webhook that is never sent takes 15 seconds.
+// about it. A webhook that is never sent, or not signed, takes 15 seconds.
 func TestWrongServers(t *testing.T) {
 	var long sync.WaitGroup
 	long.Go(func() {
