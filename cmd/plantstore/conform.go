@@ -113,7 +113,7 @@ func (c *conformance) run(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	case errors.Is(err, conform.ErrRefused):
-		return exitError{6, err.Error()}
+		return exitError{6, conform.ErrRefused.Error()}
 	case err != nil:
 		return err
 	}

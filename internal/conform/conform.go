@@ -158,11 +158,8 @@ const (
 // ErrRefused is the error of a run if the token is invalid.
 var ErrRefused = errors.New("the server refused the token: an empty POST /plants returned 401")
 
-// probe is a request to which every server responds: the specification has no other operation.
-var probe = Step{Send: "POST /plants"}
-
-// Run runs the cases that the options select. It returns an error if the server does not respond to the first request,
-// if ctx ends, or ErrRefused.
+// Run runs the cases that the options select. The error is that of the first request, if there is no response to it,
+// or of the address for webhooks.
 func Run(ctx context.Context, o Options) (Report, error) {
 	limited, cancel := context.WithTimeout(ctx, maxRun)
 	defer cancel()
@@ -176,7 +173,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}}
 	claimed, err := r.claimed(limited)
 	if err != nil {
-		return Report{}, err
+		return Report{}, hiddenError{err, r.secret}
 	}
 	if len(o.Levels) == 0 {
 		r.Levels = claimed
@@ -199,11 +196,10 @@ func Run(ctx context.Context, o Options) (Report, error) {
 // respond, or if it refuses the token.
 func (r *runner) claimed(ctx context.Context) ([]string, error) {
 	variables := map[string]string{"token": r.Token}
-	got, err := r.exchange(ctx, r.request(probe, variables))
-	if err != nil {
-		return nil, hiddenError{err, r.secret}
-	} else if got.status == http.StatusUnauthorized {
-		return nil, ErrRefused
+	// An empty create is a request to which every server responds: the specification has no other operation.
+	got, err := r.exchange(ctx, r.request(Step{Send: "POST /plants"}, variables))
+	if err != nil || got.status == http.StatusUnauthorized {
+		return nil, cmp.Or(err, ErrRefused)
 	}
 	got, _ = r.exchange(ctx, r.request(Step{Send: "GET /openapi.json"}, variables))
 	var doc struct {

@@ -171,7 +171,7 @@ func (x *execution) save(s Step, got response) error {
 func (x *execution) restart(ctx context.Context) error {
 	err := x.Restart(ctx)
 	for end := time.Now().Add(maxRestart); err == nil; time.Sleep(100 * time.Millisecond) {
-		_, err = x.exchange(ctx, x.request(probe, x.variables))
+		_, err = x.exchange(ctx, x.request(Step{Send: "POST /plants"}, x.variables))
 		if err == nil {
 			return nil
 		}
