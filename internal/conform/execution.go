@@ -112,10 +112,16 @@ func (c Case) mayLack(got response) (reason string) {
 
 // send sends the request of a step. If the server asks for a short pause, it repeats the request after it.
 func (x *execution) send(ctx context.Context, s Step) (response, error) {
+	body, creates := cmp.Or(s.Body, string(s.Base64)), strings.HasPrefix(s.Send, "POST /plants")
+	if creates && ctx.Err() == nil { // a response can be lost
+		for _, id := range random.FindAllString(body, -1) {
+			x.created = append(x.created, expand(id, x.variables))
+		}
+	}
 	for try := 0; ; try++ {
 		got, err := x.exchange(ctx, x.request(s, x.variables))
-		if got.status/100 == 2 && strings.HasPrefix(s.Send, "POST /plants") {
-			x.created = append(x.created, x.ids(s)...)
+		if creates && got.status/100 == 2 {
+			x.created = append(x.created, bound.FindAllString(body, -1)...)
 		}
 		wait, e := strconv.Atoi(got.header.Get("Retry-After"))
 		busy := got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable
@@ -130,16 +136,11 @@ func (x *execution) send(ctx context.Context, s Step) (response, error) {
 	}
 }
 
-// integer is a name of a variable, or a bound of an int64. A run deletes no plant with another id.
-var integer = regexp.MustCompile(`-?(\$\{(before|id|id2|id3|big|big2|high|low)\}|922337203685477580[78])`)
-
-// ids returns the ids that the body of a step may have created.
-func (x *execution) ids(s Step) (ids []string) {
-	for _, id := range integer.FindAllString(cmp.Or(s.Body, string(s.Base64)), -1) {
-		ids = append(ids, expand(id, x.variables))
-	}
-	return ids
-}
+// The kit deletes plants with these ids: random ones, and bounds of an int64, which others can have created.
+var (
+	random = regexp.MustCompile(`-?\$\{(before|id|id2|id3|big|big2|high|low)\}`)
+	bound  = regexp.MustCompile(`-?922337203685477580[78]`)
+)
 
 // save sets the variables that a step takes from its response.
 func (x *execution) save(s Step, got response) error {

@@ -260,6 +260,43 @@ func TestWrongConnections(t *testing.T) {
 	}
 }
 
+// A plant with a random id is deleted even if the response to its create was lost. One at a bound of an int64 is
+// deleted only if the response was 2xx: it may belong to others.
+func TestCleanUp(t *testing.T) {
+	for _, status := range []int{0, 200, 500} {
+		var mu sync.Mutex // of created and deleted
+		created, deleted := map[string]bool{}, map[string]bool{}
+		runWith(t, Options{}, "^spec-1[1-6]$", func(w http.ResponseWriter, r *http.Request) {
+			id, isDelete := strings.CutPrefix(r.URL.Path, "/v1/plants/")
+			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			if found := regexp.MustCompile(`"id":(-?\d+)`).FindSubmatch(body); found != nil {
+				created[string(found[1])] = true
+			}
+			switch {
+			case isDelete && r.Method == http.MethodDelete:
+				deleted[id] = true
+			case status == 0:
+				panic(http.ErrAbortHandler)
+			default:
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(status)
+				io.WriteString(w, string(body))
+			}
+		})
+		for id := range created {
+			isBound := strings.HasPrefix(strings.TrimPrefix(id, "-"), "92233720368547758")
+			if deleted[id] != (!isBound || status == 200 && !strings.HasSuffix(id, "9")) {
+				t.Errorf("status %d: %s is deleted: %t", status, id, deleted[id])
+			}
+		}
+		if len(created) < 4 {
+			t.Errorf("status %d: %d creates", status, len(created))
+		}
+	}
+}
+
 // A level that the server does not claim is skipped, and so is a case for which the token lacks a scope.
 func TestSkipped(t *testing.T) {
 	for claim, want := range map[string][]string{
