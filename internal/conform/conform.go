@@ -153,6 +153,7 @@ const (
 	maxWebhook  = 15 * time.Second
 	maxRestart  = 20 * time.Second // until the server responds
 	maxParallel = 8                // cases at a time
+	maxBody     = 32 << 20         // bytes of a response
 )
 
 // ErrRefused is the error of a run if the token is invalid.
@@ -371,8 +372,11 @@ func (r *runner) exchange(ctx context.Context, request *http.Request) (response,
 	}
 	defer got.Body.Close()
 	var body []byte
-	if got.StatusCode != http.StatusSwitchingProtocols { // reading its body has no time limit
-		body, err = io.ReadAll(io.LimitReader(got.Body, 4<<20))
+	if got.StatusCode != http.StatusSwitchingProtocols { // or there is no time limit
+		body, err = io.ReadAll(io.LimitReader(got.Body, maxBody+1))
+	}
+	if len(body) > maxBody {
+		err = errors.New("the body is longer than 32 MiB")
 	}
 	return response{got.StatusCode, got.Header, body, request.URL, r.secret}, err
 }

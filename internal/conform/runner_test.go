@@ -220,7 +220,11 @@ func TestWrongConnections(t *testing.T) {
 	}{
 		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, maxRequest, Failed, "deadline", 0},
 		{"a byte each second", endless(1, time.Second), maxRequest, Failed, "deadline", 0},
-		{"endless", endless(1<<16, 0), 0, Failed, "200 OK", 0},
+		{"endless", endless(1<<16, 0), 0, Failed, "the body is longer than 32 MiB", 0},
+		{"sends 20 MiB", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, `{"name":"`+strings.Repeat("x", 20<<20)+`"}`)
+		}, 0, Passed, "", 0},
 		{"closes", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, Failed, "EOF", 0},
 		{"switches protocols", raw(upgrade), 0, Failed, "101 ", 0},
 		{"is not HTTP", raw("220 mail.example\r\n\r\n"), 0, Failed, "malformed", 0},
@@ -244,7 +248,7 @@ func TestWrongConnections(t *testing.T) {
 			}
 		})
 		if got := report.Results[0]; took != test.took || got.Outcome != test.outcome || requests != test.requests ||
-			!strings.Contains(got.Response, test.response) || written > 6<<20 {
+			!strings.Contains(got.Response, test.response) || written > maxBody+2<<20 {
 			t.Errorf("%s: after %v, %d requests and %d bytes: %+v", test.name, took, requests, written, got)
 		}
 	}
