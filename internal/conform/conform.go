@@ -164,11 +164,10 @@ var ErrRefused = errors.New("the server refused the token: an empty POST /plants
 func Run(ctx context.Context, o Options) (Report, error) {
 	limited, cancel := context.WithTimeout(ctx, maxRun)
 	defer cancel()
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: o.dial, DisableCompression: true,
-		MaxIdleConnsPerHost: maxParallel}
-	defer transport.CloseIdleConnections()
 	r := &runner{Options: o, secret: tokenPattern(o.Token), client: &http.Client{
-		Transport:     transport,
+		// An idle connection blocks a server that serves one at a time, and others close it without a word.
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: o.dial, DisableCompression: true,
+			DisableKeepAlives: true},
 		Timeout:       maxRequest,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

@@ -152,6 +152,9 @@ func runWith(t *testing.T, o Options, pattern string, server http.HandlerFunc) (
 			if r.Header.Get("Accept-Encoding") != "" {
 				t.Error("a response may be compressed, which the command line does not ask for")
 			}
+			if !r.Close {
+				t.Error("the connection stays open, and blocks a server that serves one at a time")
+			}
 			if r.Body = io.NopCloser(bytes.NewReader(body)); probed.Swap(true) {
 				server(w, r)
 			}
