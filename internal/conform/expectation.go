@@ -25,6 +25,7 @@ type Expectation struct {
 	Code    int               `json:"code,omitzero"`
 	Field   string            `json:"field,omitzero"`
 	List    bool              `json:"list,omitzero"`
+	Absent  bool              `json:"absent,omitzero"`
 	Items   int               `json:"items,omitzero"`
 }
 
@@ -66,9 +67,9 @@ func (e Expectation) unmet(got response, variables map[string]string) (all []str
 	if e.JSON != "" {
 		text := expand(e.JSON, variables)
 		want, _ := parse([]byte(text)) // a test checks every case
-		_, isObject := want.(map[string]any)
 		one := func(item any) bool { return contains(want, item) }
-		expect(contains(want, body) || e.List && isObject && slices.ContainsFunc(items, one), "%s", text)
+		has := contains(want, body) || e.List && slices.ContainsFunc(items, one)
+		expect(has != e.Absent, "%s%s", map[bool]string{true: "no item "}[e.Absent], text)
 	}
 	for _, name := range e.Lacks {
 		_, has := object[name]

@@ -131,7 +131,7 @@ func testDefectsOfProduct(t *testing.T) {
 		{"GET /token says nothing", replaceResponse("GET /token", `(?s).+`, "{}"), "store-40"},
 		{"another error code", replaceResponse("POST /plants", `:40016,`, ":40015,"), "store-11"},
 		{"errors name no field", replaceResponse("POST /plants", `,"field":"name"`, ""), "store-11 16 17"},
-		{"list is an object", replaceResponse("GET /plants", `^(\[.*\])`, `{"plants":$1}`), "sample-01 02 store-36 37 38"},
+		{"list is an object", replaceResponse("GET /plants", `^(\[.*\])`, `{"plants":$1}`), "sample-01 02 09 store-36 37 38"},
 		{"no 412", without("If-Match"), "store-33 34"},
 		{"ignores If-None-Match", without("If-None-Match"), "store-28 34"},
 		{"missing WWW-Authenticate", func(x *exchange) {
@@ -147,15 +147,13 @@ func testDefectsOfProduct(t *testing.T) {
 				x.status = 200
 			}
 		}, "spec-15 16 store-17"},
-		{"204 deletes nothing", func(x *exchange) {
-			isDelete := x.Method == "DELETE" && strings.HasPrefix(x.URL.Path, "/plants/") && x.Header["If-Match"] == nil
-			if isDelete {
-				x.Method = "GET"
+		{"204 deletes nothing", deleteNothing, "sample-09 store-35"},
+		{"constant list", replaceResponse("GET /plants", `(?s)^\[.*`, `[{"name":"Fern"}]`), "sample-09 store-36 37 38"},
+		{"no store", func(x *exchange) {
+			if deleteNothing(x); x.Method+x.URL.Path == "GET/plants" && x.status == 200 {
+				x.response = `[{"name":"Fern"}]`
 			}
-			if x.send(); isDelete && x.status == 200 {
-				x.status, x.header, x.response = 204, http.Header{}, ""
-			}
-		}, "store-35"},
+		}, "sample-09 store-35 36 37 38"},
 	} {
 		t.Run(w.defect, func(t *testing.T) {
 			t.Parallel()
@@ -339,6 +337,17 @@ func replaceResponse(request, pattern, by string) func(x *exchange) {
 		if x.send(); x.Method+" "+x.URL.Path == request {
 			x.response = regexp.MustCompile(pattern).ReplaceAllString(x.response, by)
 		}
+	}
+}
+
+// deleteNothing returns 204 to a DELETE, and keeps the plant.
+func deleteNothing(x *exchange) {
+	isDelete := x.Method == "DELETE" && strings.HasPrefix(x.URL.Path, "/plants/") && x.Header["If-Match"] == nil
+	if isDelete {
+		x.Method = "GET"
+	}
+	if x.send(); isDelete && x.status == 200 {
+		x.status, x.header, x.response = 204, http.Header{}, ""
 	}
 }
 
