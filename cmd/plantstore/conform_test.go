@@ -23,7 +23,7 @@ func TestConform(t *testing.T) {
 	url, _, _ := startService(t, filepath.Join(t.TempDir(), "plants.db"))
 	v := variables{"PLANTSTORE_URL": url, "PLANTSTORE_TOKEN": fixedToken}
 	for _, id := range []string{"-9223372036854775808", "1", "9223372036854775807"} {
-		plantstore(t, v, "plants", "create", "--name", "mine", "--id="+id)
+		plantstore(t, v, "plants", "create", "--name", "Conform", "--id="+id)
 	}
 	before := plantstore(t, v, "plants", "list")
 	const output = `skipped 1: id -9223372036854775808 returned 400, so it may belong to another plant
@@ -42,7 +42,7 @@ plantstore     41      0       0      2
 	together.Wait()
 	after := plantstore(t, v, "plants", "list")
 	after.want(t, "the plants after the run", 0, before.stdout, "")
-	if strings.Count(before.stdout, "mine") != 3 {
+	if strings.Count(before.stdout, "Conform") != 3 {
 		t.Error("the plants before the run:", before)
 	}
 }

@@ -56,6 +56,7 @@ func TestCases(t *testing.T) {
 		for _, s := range c.Steps {
 			e, isRequest := s.Expect, regexp.MustCompile(`^(GET|HEAD|POST|PUT|PATCH|DELETE) [/$]\S*$`).MatchString(s.Send)
 			must(isRequest || s.Restart && c.Needs == "restart" || s.Webhook != "" && c.Needs == "webhook", "step", s.Send)
+			must(!bound.MatchString(s.Body) || strings.Contains(s.Body, "${word}"), "plant, which others may have", s.Body)
 			for _, text := range slices.AppendSeq([]string{s.Send, s.Body, s.Secret}, maps.Values(s.Headers)) {
 				defined(text)
 			}

@@ -71,7 +71,7 @@ func testDefects(t *testing.T) {
 			x.body = regexp.MustCompile(`-?\d{15,}`).ReplaceAllStringFunc(x.body, rounded)
 			x.send()
 		}, "spec-12"},
-		{"ids wrap around", replaceBody(`:(9.*808|-9.*809),`, ":7,"), "spec-15 16"},
+		{"ids wrap around", replaceBody(`:(9).*808,|:-(9).*809,`, ":$1$2${2}7,"), "spec-15 16"},
 		{"ids may be strings", replaceBody(`"id":"(\d+)"`, `"id":$1`), "spec-17"},
 		{"float ids", replaceBody(`("id":\d+)\.5`, "$1"), "spec-18"},
 		{"null is zero", replaceBody(`"id":null`, `"id":0`), "spec-19"},
