@@ -31,7 +31,7 @@ skipped 1: id 9223372036854775807 returned 400, so it may belong to another plan
 skipped 1: needs --restart
 skipped 2: needs --webhook-listen
 LEVEL          PASSED  FAILED  KNOWN  SKIPPED
-specification  32      0       0      2
+specification  35      0       0      2
 sample         8       0       0      1
 plantstore     41      0       0      2
 `

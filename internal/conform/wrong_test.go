@@ -81,6 +81,10 @@ func testDefects(t *testing.T) {
 		{"makes up a name", replaceBody(`^({"id":\d+),"tag"`, `$1,"name":"","tag"`), "spec-21"},
 		{"makes up a plant", replaceBody(`^$`, `{"id":7,"name":"Fern"}`), "spec-26"},
 		{"converts numbers to text", replaceBody(`:7}`, `:"7"}`), "spec-23 30"},
+		{"true is one", replaceBody(`"id":true`, `"id":1`), "spec-35"},
+		{"names may be objects", replaceBody(`"name":{}`, `"name":"{}"`), "spec-36"},
+		{"tags may be booleans", replaceBody(`"tag":true`, `"tag":"true"`), "spec-37"},
+		{"converts booleans to text", replaceBody(`":true}`, `":"true"}`), "spec-36 37"},
 		{"takes the first tag", replaceBody(`\["shade"\]`, `"shade"`), "spec-25"},
 		{"takes the first plant", replaceBody(`^\[(.*)\]`, `$1`), "spec-29"},
 		{"accepts forms", replaceBody(`^id=(\d+)&name=Fern`, `{"id":$1,"name":"Fern"}`), "spec-27"},
@@ -102,11 +106,11 @@ func testDefects(t *testing.T) {
 			}
 		}, "spec-26 27 28"},
 		{"plain-text errors", replaceError(400, "text/plain", "Bad Request"),
-			"spec-15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30"},
+			"spec-15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 35 36 37"},
 		{"errors have another type", replaceError(400, "text/json", `{"error":1,"message":"x"}`),
-			"spec-15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30"},
+			"spec-15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 35 36 37"},
 		{"errors have no message", replaceError(400, "application/json", `{"error":1}`),
-			"spec-15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30"},
+			"spec-15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 35 36 37"},
 		{"201 for 200", func(x *exchange) {
 			if x.send(); x.status == 200 {
 				x.status = 201
