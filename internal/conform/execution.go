@@ -96,18 +96,21 @@ func (x *execution) run(ctx context.Context, c Case) (failed Result, skip string
 	return Result{}, ""
 }
 
-// mayLack returns the message of the server if its token lacks a scope or its database can't do what the case needs,
-// otherwise "". The specification has no scopes.
+// mayLack returns why a case can't run with the token or the database. The specification has no error numbers.
 func (c Case) mayLack(got response) (reason string) {
 	var e struct {
 		Error   int
 		Message string
 	}
 	json.Unmarshal(got.body, &e)
-	if c.Level == Specification || e.Error/100 != got.status || e.Error != 40301 && e.Error != 50102 {
-		return ""
+	challenge := strings.Join(got.header.Values("WWW-Authenticate"), ", ")
+	switch {
+	case got.status == http.StatusForbidden && strings.Contains(challenge, "insufficient_scope"):
+		return cmp.Or(e.Message, "the token lacks a scope")
+	case c.Level != Specification && e.Error/100 == got.status && (e.Error == 40301 || e.Error == 50102):
+		return e.Message
 	}
-	return e.Message
+	return ""
 }
 
 // send sends the request of a step. If the server asks for a short pause, it repeats the request after it.

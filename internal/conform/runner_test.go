@@ -332,6 +332,28 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
+// The specification has no scopes. There, a case is skipped only if the challenge says that the token lacks one.
+func TestLacksScope(t *testing.T) {
+	for challenge, want := range map[string]string{
+		"": Failed, `Bearer error="invalid_token"`: Failed, `Bearer realm="x", error="insufficient_scope"`: Skipped,
+	} {
+		for _, message := range []string{"", "no scope"} {
+			report, _ := runWith(t, Options{}, "spec-01", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("WWW-Authenticate", challenge)
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprintf(w, `{"error":403,"message":%q}`, message)
+			})
+			r, reason := report.Results[0], ""
+			if want == Skipped {
+				reason = cmp.Or(message, "the token lacks a scope")
+			}
+			if r.Outcome != want || r.Reason != reason {
+				t.Errorf("403 with %q is %+v, want %s, %q", challenge, r, want, reason)
+			}
+		}
+	}
+}
+
 // No report has the token or a part of it, whatever the server does with it. A Link to another server is not followed.
 func TestToken(t *testing.T) {
 	inJSON, _ := json.Marshal(token)
