@@ -31,8 +31,8 @@ specification (create), sample (list, delete and the webhook of the public sampl
 
 Each failure is printed with its request as a curl command, the response, and what was expected. The
 cases create plants with random ids, and delete them if the server supports it. The exit code is 1 if
-a case fails, or if one of --known-failing passes. A case that needs a flag, or a scope that the
-token lacks, is skipped.`, `
+a case fails, if one of --known-failing passes, or if every case is skipped. A case that needs a
+flag, or a scope that the token lacks, is skipped.`, `
   plantstore conform http://127.0.0.1:8080
   plantstore conform http://127.0.0.1:4010 --level specification --run 'tag|spec-0' --junit report.xml
   plantstore conform --list`)
@@ -91,8 +91,7 @@ func (c *conformance) run(ctx context.Context) error {
 	}
 	c.Token = *c.token
 	c.URL, _ = url.Parse(*c.url)
-	junit, err := os.Create(cmp.Or(c.junit, os.DevNull))
-	if err != nil {
+	if err := checkWritable(cmp.Or(c.junit, os.DevNull)); err != nil {
 		return usagef("--junit is %q: %w", c.junit, err)
 	}
 	if c.again != "" {
@@ -117,11 +116,28 @@ func (c *conformance) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
+	junit, err := os.Create(cmp.Or(c.junit, os.DevNull))
+	if err != nil {
+		return err
+	}
 	err = cmp.Or(c.print(report), report.JUnit(junit), junit.Close())
-	if err == nil && !report.OK() {
+	switch {
+	case err == nil && report.Counts[conform.Skipped] == len(report.Results):
+		err = exitError{1, "every case was skipped"}
+	case err == nil && !report.OK():
 		err = exitError{code: 1} // the report says why
 	}
 	return err
+}
+
+// checkWritable checks that a file can be written, and leaves it as it is.
+func checkWritable(path string) error {
+	_, missing := os.Stat(path)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err == nil && missing != nil {
+		os.Remove(path)
+	}
+	return cmp.Or(err, f.Close())
 }
 
 // readKnown reads the numbers in the file of --known-failing.

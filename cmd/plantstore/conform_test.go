@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/xml"
+	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -152,6 +154,14 @@ func TestConformRefused(t *testing.T) {
 	}
 }
 
+// A run that checked nothing fails.
+func TestConformAllSkipped(t *testing.T) {
+	s, v := losesTag(t), variables{"PLANTSTORE_TOKEN": fixedToken}
+	got := plantstore(t, v, "conform", s.URL, "--run", "store-43", "--level=plantstore")
+	got.want(t, "all skipped", 1, "skipped 1: needs --restart\nLEVEL       PASSED  FAILED  KNOWN  SKIPPED\n"+
+		"plantstore  0       0       0      1\n", "plantstore conform: every case was skipped\n")
+}
+
 // A signal stops the run. What it has created is removed.
 func TestConformInterrupted(t *testing.T) {
 	s := script(t, func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -160,8 +170,13 @@ func TestConformInterrupted(t *testing.T) {
 			<-r.Context().Done()
 		}
 	})
-	got := plantstore(t, variables{"PLANTSTORE_TOKEN": fixedToken}, "conform", s.URL, "--level=sample", "--run=sample-07")
+	junit := filepath.Join(t.TempDir(), "junit.xml")
+	got := plantstore(t, variables{"PLANTSTORE_TOKEN": fixedToken}, "conform", s.URL, "--level=sample", "--run=sample-07",
+		"--junit="+junit)
 	got.want(t, "interrupted", 1, "", "plantstore conform: interrupted\n")
+	if text, err := os.ReadFile(junit); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the report of CI systems: %v, %q", err, text)
+	}
 	last := s.requests()[len(s.requests())-1]
 	if last.Method != http.MethodDelete || last.Header.Get("Authorization") == "" {
 		t.Errorf("the last request is %s %s, want that the plant is deleted", last.Method, last.URL)
