@@ -429,6 +429,41 @@ func TestShortToken(t *testing.T) {
 	}
 }
 
+// The clause of each case is in the page of the specification, or in a document of the project.
+func TestClauses(t *testing.T) {
+	space := regexp.MustCompile("[\\s`]+")
+	literal := func(text string) string { return strings.ToLower(space.ReplaceAllString(text, "")) }
+	const newPlant = "A NewPlant object: id (integer int64, required), name (string, required), tag (string, optional)"
+	// The sentences of the specification that cases check.
+	const page = "Every request is authenticated with an HTTP bearer credential (see Authentication). " +
+		"Required fields of a NewPlant: id, name. " +
+		"Required. " + newPlant + ". " +
+		"A Plant object: name (string, required), tag (string, optional). The response shape declares no id field. " +
+		"When a valid NewPlant body is sent with a valid credential, the service responds 200 with a Plant body. " +
+		"When the request fails, the service responds 400 with an Error body containing error (int32) and " +
+		"message (string). " +
+		"The credential is sent in the Authorization header in the form `Bearer <ACCESS_TOKEN>`."
+	var documents []string
+	for _, name := range []string{"api/testdata/sample.yaml", "api/openapi.yaml", "docs/bodies.md", "docs/errors.md",
+		"docs/decisions.md"} {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, literal(string(text)))
+	}
+	for _, c := range Cases() {
+		sources := documents
+		if c.Level == Specification {
+			sources = []string{literal(page)}
+		}
+		has := func(source string) bool { return strings.Contains(source, literal(c.Clause)) }
+		if len(c.Clause) < 20 || !slices.ContainsFunc(sources, has) {
+			t.Errorf("%s: no document has the clause %q", c.ID, c.Clause)
+		}
+	}
+}
+
 // The command line of each request sends what the runner has sent.
 func TestCommandLine(t *testing.T) {
 	type sent struct {
