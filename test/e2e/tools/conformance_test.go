@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/api"
 	"plantstore/internal/conform"
 	"plantstore/test/testkit"
 )
@@ -18,11 +19,13 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	testkit.Long(t)
+	description := decode[struct{ Info struct{ Version string } }](t, api.Description("json", "", false))
 	rows := "| server | date | level | passed | failed | cases that fail |\n|---|---|---|---|---|---|\n"
 	names := map[string]string{"sqlite": "SQLite", "postgres": "PostgreSQL"}
 	for _, e := range testkit.Engines {
 		s := testkit.Start(t, e.Database(t), "--webhook-targets", "private")
-		rows += results(t, "Plant Store on "+names[e.Name], s.URL, s.Token, "--webhook-listen", "127.0.0.1:0")
+		name := "Plant Store " + description.Info.Version + " on " + names[e.Name]
+		rows += results(t, name, s.URL, s.Token, "--webhook-listen", "127.0.0.1:0")
 	}
 	prism := "Prism " + strings.TrimSpace(run(t, "prism", "--version"))
 	to := startPrism(t, mock, write(t, "openapi.json", sample(t)), "")
