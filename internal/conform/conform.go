@@ -159,8 +159,8 @@ const (
 // ErrRefused is the error of a run if the token is invalid.
 var ErrRefused = errors.New("the server refused the token: an empty POST /plants returned 401")
 
-// Run runs the cases that the options select. The error is that of the first request, if there is no response to it,
-// or of the address for webhooks.
+// Run runs the cases that the options select. It returns an error if the server does not respond to the first request,
+// if ctx ends, or ErrRefused.
 func Run(ctx context.Context, o Options) (Report, error) {
 	limited, cancel := context.WithTimeout(ctx, maxRun)
 	defer cancel()
