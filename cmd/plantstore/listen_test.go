@@ -90,11 +90,13 @@ func TestListen(t *testing.T) {
 	}
 	// What is signed with another secret is not acknowledged. It is verified again after growing pauses.
 	other := "200 " + pullOf("msg_2", strings.Replace(listenSecret, "M", "N", 1))
-	got, requests = endedListen(t, map[string][]string{"POST /webhooks": {added}, pull: {other, other, other, other}})
+	got, requests = endedListen(t, map[string][]string{"POST /webhooks": {added}, pull: {other, other, other},
+		ack: {"204 ", "0", "204 "}})
 	const failed = "msg_2: webhook-signature has no signature of this body with this secret; trying again in "
 	got.want(t, "listen with a wrong signature", 3, listenStart,
 		failed+"1.0 s\n"+failed+"2.0 s\n"+failed+"4.0 s\n"+listenRemoved)
-	wantRequests(t, requests, add, remove)
+	retry := func(seconds int) string { return fmt.Sprintf(`%s {"ids":["msg_2"],"retry_in":%d}`, ack, seconds) }
+	wantRequests(t, requests, add, retry(1), retry(2), retry(4), remove)
 
 	for args, stderr := range map[string]string{
 		"--forward-to localhost:3000": `--forward-to is "localhost:3000": use a URL such as http://localhost:3000/hook`,
@@ -148,12 +150,19 @@ func TestListenForwards(t *testing.T) {
 	old := strings.ReplaceAll(pullOf("msg_1", listenSecret), strconv.FormatInt(time.Now().Unix(), 10)[:5], "10000")
 	one, to := "200 "+old, receiver.URL+"/hook?a=b"
 	got, requests := endedListen(t, map[string][]string{
-		"POST /webhooks": {added}, "/webhooks/wh_1/pull": {one, one, one, one}, "POST /webhooks/wh_1/ack": {"204 "},
+		"POST /webhooks": {added}, "/webhooks/wh_1/pull": {one, one, one}, "POST /webhooks/wh_1/ack": {"204 ", "204 ", "204 "},
 	}, "--forward-to", to, "--secret", own)
 	got.want(t, "listen --forward-to", 3, strings.Replace(listenStart, listenSecret, own, 1)+
 		`msg_1  {"id":1,"name":"Fern \u009b"}`+"\n", "msg_1: "+to+" returned 302 Found; trying again in 1.0 s\n"+
 		"msg_1: "+to+" returned 404 Not Found; trying again in 2.0 s\n"+listenRemoved)
-	if len(statuses) != 3 || len(requests) != 3 {
+	var acks []string
+	for _, r := range requests {
+		if body, ok := strings.CutPrefix(r, "POST /webhooks/wh_1/ack "); ok {
+			acks = append(acks, body)
+		}
+	}
+	wantRequests(t, acks, `{"ids":["msg_1"],"retry_in":1}`, `{"ids":["msg_1"],"retry_in":2}`, `{"ids":["msg_1"]}`)
+	if len(statuses) != 3 {
 		t.Errorf("the receiver returned %v; the service got %q", statuses, requests)
 	}
 }

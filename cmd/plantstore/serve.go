@@ -22,6 +22,7 @@ import (
 	"plantstore/internal/storage/sqlite"
 	"plantstore/internal/systemd"
 	"plantstore/internal/telemetry"
+	"plantstore/internal/token"
 	"plantstore/internal/token/oidc"
 	"plantstore/internal/webhook"
 )
@@ -230,4 +231,30 @@ func ignoreStop(ctx context.Context, log *slog.Logger, err error) error {
 	}
 	log.Info("stopped", "reason", context.Cause(ctx).Error()+" before the service was ready")
 	return nil
+}
+
+func (f *flags) oidc(o *oidc.Config) {
+	f.StringVar(&o.Issuer, "oidc-issuer", "",
+		"`URL` of an OpenID Connect identity provider whose tokens (JWTs)\nare accepted too")
+	f.StringVar(&o.Audience, "oidc-audience", "", "`name` of this service in the claim aud of its tokens")
+	f.StringVar(&o.ScopeClaim, "oidc-scope-claim", "scope", "`claim` with the scopes of its tokens")
+	f.StringVar(&o.StoreClaim, "oidc-store-claim", "",
+		"`claim` with the store of its tokens\n(default: the store "+token.DefaultStore+")")
+}
+
+// newVerifier returns the verifier of JWTs, or nil without --oidc-issuer. Until ctx ends, its keys are kept up to date.
+func newVerifier(ctx context.Context, o oidc.Config, log *slog.Logger) (token.Verifier, error) {
+	if o.Issuer == "" && o.Audience == "" && o.StoreClaim == "" {
+		return nil, nil
+	}
+	if o.Issuer == "" || o.Audience == "" {
+		return nil, usagef("--oidc-issuer and --oidc-audience must be set together")
+	}
+	o.Log = log
+	v, err := oidc.New(o)
+	if err != nil {
+		return nil, usagef("--oidc-issuer %w", err)
+	}
+	go v.Run(ctx)
+	return v, nil
 }
