@@ -150,7 +150,8 @@ func TestListenForwards(t *testing.T) {
 	old := strings.ReplaceAll(pullOf("msg_1", listenSecret), strconv.FormatInt(time.Now().Unix(), 10)[:5], "10000")
 	one, to := "200 "+old, receiver.URL+"/hook?a=b"
 	got, requests := endedListen(t, map[string][]string{
-		"POST /webhooks": {added}, "/webhooks/wh_1/pull": {one, one, one}, "POST /webhooks/wh_1/ack": {"204 ", "204 ", "204 "},
+		"POST /webhooks": {added}, "/webhooks/wh_1/pull": {one, one, one},
+		"POST /webhooks/wh_1/ack": {"204 ", "204 ", "204 "},
 	}, "--forward-to", to, "--secret", own)
 	got.want(t, "listen --forward-to", 3, strings.Replace(listenStart, listenSecret, own, 1)+
 		`msg_1  {"id":1,"name":"Fern \u009b"}`+"\n", "msg_1: "+to+" returned 302 Found; trying again in 1.0 s\n"+

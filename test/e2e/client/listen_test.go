@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -172,6 +173,28 @@ func TestListenForwards(t *testing.T) {
 		}
 		interrupt(t, l, syscall.SIGINT)
 	})
+}
+
+// Plants are forwarded also while more than one pull returns fail.
+func TestListenPassesFailures(t *testing.T) {
+	t.Parallel()
+	p := testkit.Start(t, testkit.Engines[0].Database(t))
+	var got atomic.Bool
+	r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if body, _ := io.ReadAll(request.Body); string(body) != fmt.Sprintf(plantBody, 1000) {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		got.Store(true)
+	}))
+	t.Cleanup(r.Close)
+	l, _, _ := listen(t, p, "--forward-to", r.URL)
+	for id := range 105 {
+		create(t, p, id)
+	}
+	create(t, p, 1000)
+	testkit.WaitFor(t, "the plant behind those that fail", got.Load)
+	interrupt(t, l, syscall.SIGINT)
 }
 
 // Without --forward-to, verified deliveries are printed. Without --name, a signal removes the endpoint.
