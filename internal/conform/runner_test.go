@@ -290,7 +290,7 @@ func TestCleanUp(t *testing.T) {
 			default:
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(status)
-				io.WriteString(w, string(body))
+				w.Write(body)
 			}
 		})
 		for id := range created {

@@ -5,9 +5,33 @@ import (
 	"testing"
 	"time"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/postgres/pgtest"
 )
+
+// A batch whose reply is lost is sent again, and has its deliveries once.
+func TestDeliveriesOfRepeatedBatch(t *testing.T) {
+	t.Parallel()
+	s, p := openBehindProxy(t)
+	w := storage.Webhook{ID: "wh_1", Store: "main", Enabled: true, Settings: "{}", Created: time.UnixMilli(1)}
+	if err := s.AddWebhook(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	create := func(id int, event string, want plant.Outcome) {
+		r := record(id)
+		r.Event = event
+		outcomes, err := s.CreateBatch(t.Context(), []plant.Record{r})
+		wantOutcomes(t, outcomes, err, want)
+	}
+	create(1, "msg_1", plant.Created) // prepares the statements
+	p.Set(loseReply())
+	create(2, "msg_2", plant.Same)
+	f := storage.DeliveryFilter{Webhook: "wh_1", Status: storage.Waiting, Before: "~", Limit: 10}
+	if found, err := s.Deliveries(t.Context(), f); len(found) != 2 || found[0].Event != "msg_2" || err != nil {
+		t.Errorf("the deliveries are %+v, %v, want one for each plant", found, err)
+	}
+}
 
 // The server finds deliveries by an index, however many wait and whatever its statistics say.
 func TestSearchesDeliveriesByIndex(t *testing.T) {
