@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"time"
@@ -128,7 +129,7 @@ func (c *Client) Pull(ctx context.Context, id string, wait time.Duration) ([]Pul
 // before. Unknown ids are ignored.
 func (c *Client) Retry(ctx context.Context, id string, in time.Duration, ids ...string) error {
 	_, err := call[any](ctx, c, http.MethodPost, webhookPath(id)+"/ack", http.StatusNoContent,
-		object{"ids": ids, "retry_in": int(in.Seconds())})
+		object{"ids": ids, "retry_in": max(1, int(math.Ceil(in.Seconds())))})
 	return err
 }
 

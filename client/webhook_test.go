@@ -83,6 +83,11 @@ var webhookTests = []struct {
 	{func(ctx context.Context, c *client.Client) (any, error) {
 		return nil, c.Ack(ctx, "wh_1", "msg_1", "msg_2")
 	}, seen{"POST", "/webhooks/wh_1/ack", `{"ids":["msg_1","msg_2"]}`, "", "application/json", ""}, 204, "", "<nil>"},
+	{func(ctx context.Context, c *client.Client) (any, error) {
+		return nil, c.Retry(ctx, "wh_1", 1500*time.Millisecond, "msg_1")
+	}, seen{"POST", "/webhooks/wh_1/ack", `{"ids":["msg_1"],"retry_in":2}`, "", "application/json", ""}, 204, "", "<nil>"},
+	{func(ctx context.Context, c *client.Client) (any, error) { return nil, c.Retry(ctx, "wh_1", 0, "msg_1") },
+		seen{"POST", "/webhooks/wh_1/ack", `{"ids":["msg_1"],"retry_in":1}`, "", "application/json", ""}, 204, "", "<nil>"},
 }
 
 func TestWebhooks(t *testing.T) {

@@ -112,21 +112,26 @@ func (l *listener) round(ctx context.Context, c *client.Client) error {
 			pause := min(max(2*l.pauses[d.ID], time.Second), 30*time.Second)
 			l.pauses[d.ID] = pause
 			l.report(fmt.Errorf("%s: %w", d.ID, failed), pause)
-			err = cmp.Or(err, known(c.Retry(ctx, l.endpoint.ID, pause, d.ID)))
+			err = cmp.Or(err, l.known(ctx, c.Retry(ctx, l.endpoint.ID, pause, d.ID)))
 		}
 	}
 	if err == nil && len(done) > 0 {
-		err = known(c.Ack(ctx, l.endpoint.ID, done...))
+		err = l.known(ctx, c.Ack(ctx, l.endpoint.ID, done...))
 	}
 	return err
 }
 
-// known returns nil for an unknown outcome: Pull returns the deliveries again if nothing has changed.
-func known(err error) error {
-	if errors.Is(err, client.ErrUnknown) {
-		return nil
+// known returns nil after an unknown outcome and a pause: Pull returns the deliveries again if nothing has changed.
+func (l *listener) known(ctx context.Context, err error) error {
+	if !errors.Is(err, client.ErrUnknown) || ctx.Err() != nil {
+		return err
 	}
-	return err
+	l.report(err, time.Second)
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // deliver forwards a delivery with a new signature. Without --forward-to, it verifies the signature instead.

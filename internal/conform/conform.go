@@ -165,7 +165,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	limited, cancel := context.WithTimeout(ctx, maxRun)
 	defer cancel()
 	r := &runner{Options: o, secret: tokenPattern(o.Token), client: &http.Client{
-		// An idle connection blocks a server that serves one at a time, and others close it without a word.
+		// An idle connection blocks a server that serves one at a time, and others close it without notice.
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: o.dial, DisableCompression: true,
 			DisableKeepAlives: true},
 		Timeout:       maxRequest,
@@ -309,7 +309,7 @@ type runner struct {
 	receiver *receiver
 }
 
-// tokenPattern matches a token, also as it is escaped in JSON, in a URL or in HTML. A token of less than 8 characters
+// tokenPattern matches a token, also as it is escaped in JSON, in a URL or in HTML. A token of less than 8 letters
 // is part of many words, so it must be a whole word. One of less than 4 is no secret: the result is nil.
 func tokenPattern(token string) *regexp.Regexp {
 	var b strings.Builder
@@ -319,7 +319,7 @@ func tokenPattern(token string) *regexp.Regexp {
 	switch n := len(token); {
 	case n < 4:
 		return nil
-	case n < 8:
+	case n < 8 && regexp.MustCompile(`^\w+$`).MatchString(token):
 		return regexp.MustCompile(`\b` + b.String() + `\b`)
 	}
 	return regexp.MustCompile(b.String())

@@ -401,12 +401,13 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// A short token is hidden where it is a whole word. The command line of a request is still what was sent.
+// A short token of letters is hidden where it is a whole word. The command line of a request is still what was sent.
 func TestShortToken(t *testing.T) {
 	for _, test := range []struct{ token, text, want string }{
 		{"abc", "abc", "abc"},
 		{"test", "test, testing, attest, test_1", "*, testing, attest, test_1"},
-		{"t/st", `"t/st" t&#47;st t%2fst t\/st t/sts`, `"*" * * * t/sts`},
+		{"t/st", `"t/st" t&#47;st t%2fst t\/st t/sts`, `"*" * * * *s`},
+		{"ab==", `"ab==" ab== ab&#61;=`, `"*" * *`},
 		{"testing", "testing testings", "* testings"},
 		{"testings", "atestingsa", "a*a"},
 	} {

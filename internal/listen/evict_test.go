@@ -388,7 +388,7 @@ func TestEvictionsInTime(t *testing.T) {
 	}
 }
 
-// A connection makes way for one of an address that has its share, and no more than its own address has.
+// A connection is evicted for one of an address that has its share, and no more than its own address has.
 func TestEquals(t *testing.T) {
 	l := &Listener{cfg: Config{Max: 64}, addresses: map[netip.Addr]*address{}}
 	from := netip.MustParseAddr("127.0.0.1")

@@ -4,6 +4,7 @@ package storage
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"plantstore/internal/plant"
@@ -123,4 +124,20 @@ type Tokens interface {
 	// PruneTokens removes the tokens that were revoked or expired before a time, of one store or, if that is empty, of
 	// all stores, and returns how many. Their names can be used again.
 	PruneTokens(ctx context.Context, store string, before time.Time) (removed int, err error)
+}
+
+// PageBytes bounds a page: a list ends with the plant that brings its names and tags to this many bytes,
+// so that a page needs little memory even if its plants are large.
+const PageBytes = 256 << 10
+
+// FirstAfter returns the lowest id above after, or the lowest id of all if after is nil.
+// It reports false if no id is above after.
+func FirstAfter(after *int64) (int64, bool) {
+	switch {
+	case after == nil:
+		return math.MinInt64, true
+	case *after == math.MaxInt64:
+		return 0, false
+	}
+	return *after + 1, true
 }

@@ -246,6 +246,7 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	starts := e.Kind == push && !e.Enabled && !sent.Disabled
 	e.URL, e.Description = sent.URL, sent.Description
 	if err := w.check(c, e); err != nil {
 		return nil, err
@@ -265,10 +266,10 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 			e.Enabled, e.DisabledAt, e.Reason = true, time.Time{}, ""
 		}
 	})
-	if err == nil {
+	if err == nil && starts {
 		w.countLater(e)
-		w.wake(e.ID)
 	}
+	w.wake(c.ID)
 	return e.show(""), err
 }
 
@@ -405,7 +406,7 @@ func (w *Webhooks) ReplayFailed(c httpapi.Call) (any, error) {
 		return nil, httpapi.ErrReplaying
 	}
 	defer leave()
-	e, err := w.get(c)
+	e, err := w.get(c) // after an earlier replay has started
 	if err != nil {
 		return nil, err
 	}

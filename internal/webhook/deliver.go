@@ -307,7 +307,8 @@ func (d *deliverer) deliver(lease context.Context, store, id string) {
 // sends reports whether a delivery is sent: a disabled endpoint gets only replays.
 func (e *endpoint) sends(d storage.Delivery) bool { return e.Enabled || d.Status == storage.Replaying }
 
-// due returns at most limit deliveries of an endpoint that are due. If there are more, half of them are replays.
+// due returns at most limit deliveries of an endpoint that are due. If there are too many replays and too many others,
+// it returns half of each.
 func (w *Webhooks) due(ctx context.Context, e endpoint, limit int) ([]storage.Delivery, error) {
 	f := storage.DeliveryFilter{Webhook: e.ID, Status: storage.Replaying, Due: time.Now(), Limit: limit}
 	replays, err := w.storage.Deliveries(ctx, f)

@@ -119,7 +119,7 @@ func New(cfg Config, st storage.Webhooks, version string, log *slog.Logger, obse
 		pulls:    share.Waiters[string]{PerOwner: maxPullsOf, Total: maxPulls},
 		boxPulls: share.Waiters[string]{PerOwner: maxPullsOf, Total: maxPulls},
 		changers: share.Waiters[string]{PerOwner: maxChangersOf, Total: maxChangers},
-		replays:  share.Waiters[string]{PerOwner: 1, Total: maxChangers},
+		replays:  share.Waiters[string]{PerOwner: 1, Total: 2 * maxEndpointsInTotal},
 		woken:    make(chan struct{}, 1),
 	}
 }

@@ -134,7 +134,7 @@ func startOn(t *testing.T, engines []Engine, args ...string) (all Servers) {
 }
 
 // Do sends a request to each server and fails the test where their responses differ. On a busy machine a node of Citus
-// may not accept a connection in time, so a request that had no effect for that is repeated.
+// may not accept a connection in time, so a request that was not executed is repeated.
 func (all Servers) Do(t testing.TB, method, path, body string, headers ...string) Response {
 	t.Helper()
 	do := func(s engineServer) (a Response) {

@@ -13,7 +13,7 @@ import (
 // Cluster is what differs from one server if the tables are distributed over several. Package citus implements it. A
 // Storage on one server has none.
 type Cluster interface {
-	// Settings are those of every session, besides the ones that one server needs, for an attempt of this duration.
+	// Settings returns more settings of a session, for attempts of this duration.
 	Settings(attempt time.Duration) map[string]string
 
 	// Servers returns how many servers keep plants, or 0 if plants are not distributed.

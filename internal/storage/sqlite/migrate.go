@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"embed"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"

@@ -129,7 +129,7 @@ var evicted = regexp.MustCompile(`(?m)^plantstore_connections_evicted_total\{.*\
 
 // small is a smaller attack, and arguments of a service that it attacks. The attackers open more connections than the
 // slots would take if each were free again after 100 ms. Without shares of addresses and tokens, fewer than half of the
-// honest clients are served; with them nearly all, on a busy machine fewer, because connections close more slowly.
+// honest clients are served. With them nearly all are, but on a slow machine few: only -hostile demands more.
 func (a attack) small(token, costly bool) (attack, []string) {
 	a.conns, a.addresses, a.lasts = 1000, min(a.addresses, 16), min(a.lasts, veryOften)
 	switch {
