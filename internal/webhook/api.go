@@ -351,9 +351,10 @@ func (w *Webhooks) deliveries(c httpapi.Call, statuses []storage.Status, from, b
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, found...)
+		all = append(found, all...) // a delivery whose status changes is found twice: its later status first
 	}
-	slices.SortFunc(all, func(a, b storage.Delivery) int { return strings.Compare(b.Event, a.Event) })
+	slices.SortStableFunc(all, func(a, b storage.Delivery) int { return strings.Compare(b.Event, a.Event) })
+	all = slices.CompactFunc(all, func(a, b storage.Delivery) bool { return a.Event == b.Event })
 	return all[:min(len(all), limit)], nil
 }
 
@@ -409,8 +410,7 @@ func (w *Webhooks) ReplayFailed(c httpapi.Call) (any, error) {
 	e, err := w.get(c) // after an earlier replay has started
 	if err != nil {
 		return nil, err
-	}
-	if e.Replaying {
+	} else if e.Replaying {
 		return nil, httpapi.ErrReplaying
 	}
 	n, from, before := 0, firstEvent(since), afterAllEvents

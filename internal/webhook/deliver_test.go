@@ -210,6 +210,33 @@ func TestReplay(t *testing.T) {
 	})
 }
 
+// delivering is a database whose waiting deliveries are delivered as soon as they are listed.
+type delivering struct{ *database }
+
+func (d delivering) Deliveries(ctx context.Context, f storage.DeliveryFilter) ([]storage.Delivery, error) {
+	found, err := d.database.Deliveries(ctx, f)
+	for _, changed := range found {
+		if f.Status == storage.Waiting {
+			changed.Status = storage.Delivered
+			d.ChangeDeliveries(ctx, []storage.DeliveryChange{{Delivery: changed, From: f.Status}})
+		}
+	}
+	return found, err
+}
+
+// A delivery whose status changes while deliveries are listed is listed once.
+func TestListWhileDelivered(t *testing.T) {
+	s := start(t, open(t), Config{}, nil)
+	path, _ := s.add("", `"kind":"pull"`)
+	s.create("main", 1, 3)
+	s.storage = delivering{s.db}
+	all := s.list(path, "")
+	waits := slices.ContainsFunc(all, func(d shownDelivery) bool { return d.Status != storage.Delivered })
+	if len(all) != 3 || waits {
+		t.Errorf("%+v, want 3 delivered deliveries", all)
+	}
+}
+
 // Failed deliveries of plants since a time are replayed, the newest 10,000. Only one such replay runs at a time.
 func TestReplayFailed(t *testing.T) {
 	inBubble(t, takes(time.Second), func(t *testing.T, s *service) {
