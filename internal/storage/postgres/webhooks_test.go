@@ -10,6 +10,21 @@ import (
 	"plantstore/internal/storage/postgres/pgtest"
 )
 
+// Without an event, a create uses no table of webhooks: a store without endpoints pays nothing for them.
+func TestCreateWithoutEvent(t *testing.T) {
+	t.Parallel()
+	address := pgtest.Database(t)
+	s := openStorage(t, address)
+	sqlQuery(t, address, "DROP TABLE webhooks, events, deliveries")
+	outcomes, err := s.CreateBatch(t.Context(), []plant.Record{record(1), record(2)})
+	wantOutcomes(t, outcomes, err, plant.Created, plant.Created)
+	withEvent := record(3)
+	withEvent.Event = "msg_3"
+	if outcomes, err := s.CreateBatch(t.Context(), []plant.Record{withEvent}); err == nil {
+		t.Errorf("CreateBatch() with an event = %v: the tables are still there", outcomes)
+	}
+}
+
 // A batch whose reply is lost is sent again, and has its deliveries once.
 func TestDeliveriesOfRepeatedBatch(t *testing.T) {
 	t.Parallel()

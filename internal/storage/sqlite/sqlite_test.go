@@ -13,6 +13,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"plantstore/internal/plant"
 	"plantstore/internal/rate"
 	"plantstore/internal/storage"
 	"plantstore/internal/storage/storagetest"
@@ -49,6 +50,21 @@ func script(t *testing.T, conn *sqlite.Conn, statements string) {
 	t.Helper()
 	if err := sqlitex.ExecuteScript(conn, statements, nil); err != nil {
 		t.Fatalf("%s: %v", statements, err)
+	}
+}
+
+// Without an event, a create uses no table of webhooks: a store without endpoints pays nothing for them.
+func TestCreateWithoutEvent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plants.db")
+	s := open(t, path)
+	script(t, openOther(t, path), "DROP TABLE webhooks; DROP TABLE events; DROP TABLE deliveries")
+	r := storagetest.Record("main", 1, "Fern", "-")
+	if outcomes, err := s.CreateBatch(t.Context(), []plant.Record{r}); err != nil || outcomes[0] != plant.Created {
+		t.Errorf("CreateBatch() = %v, %v", outcomes, err)
+	}
+	r.ID, r.Event = 2, "msg_2"
+	if outcomes, err := s.CreateBatch(t.Context(), []plant.Record{r}); err == nil {
+		t.Errorf("CreateBatch() with an event = %v: the tables are still there", outcomes)
 	}
 }
 
