@@ -246,7 +246,6 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	starts := e.Kind == push && !e.Enabled && !sent.Disabled
 	e.URL, e.Description = sent.URL, sent.Description
 	if err := w.check(c, e); err != nil {
 		return nil, err
@@ -260,16 +259,17 @@ func (w *Webhooks) Change(c httpapi.Call) (any, error) {
 	}
 	e, err = w.changeFor(c, func(e *endpoint) {
 		e.URL, e.Description = sent.URL, sent.Description
-		if sent.Disabled {
+		switch {
+		case sent.Disabled:
 			e.disable("a client has disabled it")
-		} else {
+		case !e.Enabled:
 			e.Enabled, e.DisabledAt, e.Reason = true, time.Time{}, ""
+			w.countLater(*e)
 		}
 	})
-	if err == nil && starts {
-		w.countLater(e)
+	if err == nil {
+		w.wake(e.ID)
 	}
-	w.wake(c.ID)
 	return e.show(""), err
 }
 
